@@ -1,0 +1,73 @@
+//! The project's chores, run as `cargo xtask VERB`. `cargo xtask test` is what CI
+//! runs, and it installs by itself whatever the tests need.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool that starts other tools and is no part of the program"
+)]
+
+mod bench;
+mod debian;
+mod deny;
+mod layers;
+mod metadata;
+mod npm;
+mod provision;
+mod purity;
+mod releases;
+mod test;
+mod tool;
+mod words;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The chores of codex-mcp")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Everything that CI runs: provision, checks, build, tests
+    Test(test::Options),
+    /// Measure the release build
+    Bench(bench::Options),
+    /// Install what the tests need: real Codex releases, system packages
+    Provision,
+    /// Check which crate may depend on which, and that the pure crates stay pure
+    Layers,
+    /// Check licences, banned crates and sources against deny.toml
+    Deny,
+    /// Check that no file speaks of a particular machine
+    Words,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    let workspace = Workspace::find()?;
+    match &cli.verb {
+        Verb::Test(options) => test::run(&workspace, options),
+        Verb::Bench(options) => bench::run(&workspace, options),
+        Verb::Provision => provision::run(&workspace),
+        Verb::Layers => layers::run(&workspace),
+        Verb::Deny => deny::run(&workspace),
+        Verb::Words => words::run(&workspace),
+    }
+}

@@ -1,0 +1,194 @@
+//! The source of the pure crates: state machines and types that are given what they
+//! need to know and never look at the machine they run on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::workspace::Workspace;
+
+/// Where nothing may read a file, an environment variable or a clock.
+const FOLDERS: [&str; 2] = ["crates/core/src", "crates/protocol/src"];
+
+/// Modules of `std` that reach outside.
+const MODULES: [&str; 5] = ["fs", "env", "net", "process", "thread"];
+
+/// Ways to read a clock. Tests may: simulated time starts from an `Instant`, and there
+/// is no other way to get a first one.
+const CLOCKS: [&str; 2] = ["Instant::now", "SystemTime::now"];
+
+/// What the pure crates use and may not, a line each.
+///
+/// # Errors
+/// When a source file cannot be read.
+pub(crate) fn violations(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for folder in FOLDERS {
+        collect(&workspace.root().join(folder), &mut files)?;
+    }
+    files.sort();
+    let mut findings = Vec::new();
+    for file in files {
+        let text =
+            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let name = file.strip_prefix(workspace.root()).unwrap_or(&file);
+        for word in impure(&text, Part::of(name)) {
+            findings.push(format!("{} uses {word}", name.display()));
+        }
+    }
+    Ok(findings)
+}
+
+/// What a source file is for.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The crate itself, perhaps with a module of tests at the end.
+    Crate,
+    /// Nothing but tests.
+    Tests,
+}
+
+impl Part {
+    fn of(file: &Path) -> Self {
+        let is_tests = |name: &std::ffi::OsStr| name == "tests.rs" || name == "tests";
+        if file.iter().any(is_tests) {
+            Self::Tests
+        } else {
+            Self::Crate
+        }
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The forbidden names in a source text, comments not counted.
+fn impure(text: &str, part: Part) -> Vec<String> {
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(str::chars)
+        .filter(|c| !c.is_whitespace())
+        .collect();
+    let timeless = match part {
+        Part::Crate => before_tests(&code),
+        Part::Tests => "",
+    };
+    let clocks = CLOCKS.iter().filter(|clock| timeless.contains(*clock));
+    let modules = MODULES.iter().filter(|module| uses_module(&code, module));
+    clocks
+        .map(ToString::to_string)
+        .chain(modules.map(|module| format!("std::{module}")))
+        .collect()
+}
+
+/// Code without white space up to a module of tests that is written out in the file;
+/// clippy's `items_after_test_module` sees to it that nothing comes after that.
+fn before_tests(code: &str) -> &str {
+    let end = code.find("#[cfg(test)]modtests{");
+    code.get(..end.unwrap_or(code.len())).unwrap_or(code)
+}
+
+/// Whether code without white space names `std::MODULE`, by itself or as one of
+/// `std::{…}`.
+fn uses_module(code: &str, module: &str) -> bool {
+    code.match_indices("std::").any(|(at, path)| {
+        let rest = code.get(at + path.len()..).unwrap_or_default();
+        match rest.strip_prefix('{') {
+            Some(group) => top_level(group)
+                .into_iter()
+                .any(|item| starts_with_name(item, module)),
+            None => starts_with_name(rest, module),
+        }
+    })
+}
+
+/// The items of a `use` group whose opening brace is cut off, up to its closing one.
+fn top_level(group: &str) -> Vec<&str> {
+    let mut items = Vec::new();
+    let mut start = 0;
+    let mut depth = 0_u32;
+    for (at, c) in group.char_indices() {
+        let ends = depth == 0 && matches!(c, ',' | '}');
+        if ends {
+            items.extend(group.get(start..at));
+            start = at + 1;
+        }
+        match c {
+            '}' if ends => break,
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    items
+}
+
+fn starts_with_name(code: &str, name: &str) -> bool {
+    code.strip_prefix(name)
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reaches_outside_is_found_however_it_is_written() {
+        for (code, word) in [
+            ("use std::fs;", "std::fs"),
+            ("use std::{fmt, net::{Ipv4Addr, TcpStream}};", "std::net"),
+            (
+                "use std::{\n    collections::{BTreeMap, btree_map},\n    env,\n};",
+                "std::env",
+            ),
+            ("let x = ::std::process::id();", "std::process"),
+            ("std :: thread :: sleep(d)", "std::thread"),
+            ("let now = Instant::now();", "Instant::now"),
+            ("time::SystemTime::now()", "SystemTime::now"),
+        ] {
+            assert_eq!(impure(code, Part::Crate), [word], "{code}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_it_is_left_alone() {
+        for code in [
+            "//! Never uses std::fs.",
+            "    // std::thread::sleep would",
+            "use std::{fmt, io::{self, net}, time::Duration};",
+            "use std::environment;",
+            "fn step(now: Instant) {}",
+            "mod process { struct X; }",
+            "use std::fmt; struct A { env: String }",
+        ] {
+            assert_eq!(impure(code, Part::Crate), Vec::<String>::new(), "{code}");
+        }
+    }
+
+    #[test]
+    fn only_tests_may_ask_for_the_time() {
+        let code = "fn f() {}\n#[cfg(test)]\nmod tests {\n Instant::now(); }";
+        assert_eq!(impure(code, Part::Crate), Vec::<String>::new());
+        let early = format!("fn f() {{ Instant::now(); }}\n{code}");
+        assert_eq!(impure(&early, Part::Crate), ["Instant::now"]);
+        let declared = "#[cfg(test)] mod tests; fn f() { Instant::now(); }";
+        assert_eq!(impure(declared, Part::Crate), ["Instant::now"]);
+
+        let file = Part::of(Path::new("crates/core/src/session/tests.rs"));
+        assert_eq!(impure("Instant::now()", file), Vec::<String>::new());
+        assert_eq!(impure("std::fs::read(x)", file), ["std::fs"]);
+    }
+}

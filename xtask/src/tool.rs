@@ -1,0 +1,165 @@
+//! The command lines that xtask runs, which it can also print.
+
+use std::fmt;
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Output, Stdio};
+
+use anyhow::{Context, bail};
+
+/// A command line: shown to the user exactly as it is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Tool {
+    program: String,
+    args: Vec<String>,
+    envs: Vec<(String, String)>,
+}
+
+impl Tool {
+    /// `program` with `args`, looked up on `PATH`.
+    pub(crate) fn new<A: Into<String>>(program: &str, args: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            program: program.to_owned(),
+            args: args.into_iter().map(Into::into).collect(),
+            envs: Vec::new(),
+        }
+    }
+
+    /// Cargo, of the toolchain that runs xtask.
+    pub(crate) fn cargo<A: Into<String>>(args: impl IntoIterator<Item = A>) -> Self {
+        Self::new("cargo", args)
+    }
+
+    /// Adds arguments at the end.
+    pub(crate) fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable for this command only.
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.envs.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs in `folder` with the output going to our stdout, errors included: what a
+    /// test runner reports, it reports on stderr, and CI keeps stdout.
+    ///
+    /// # Errors
+    /// When the program is missing or ends with anything but success.
+    pub(crate) fn run(&self, folder: &Path) -> anyhow::Result<()> {
+        stdout().flush()?;
+        let status = self
+            .command(folder)
+            .stdout(stdout())
+            .stderr(stdout())
+            .status()
+            .with_context(|| self.cannot_start())?;
+        if !status.success() {
+            bail!("the command ended with {}: {self}", describe(status));
+        }
+        Ok(())
+    }
+
+    /// Runs in `folder` quietly and gives back stdout.
+    ///
+    /// # Errors
+    /// When the program is missing, or ends with anything but success; then all that
+    /// it printed is part of the error.
+    pub(crate) fn capture(&self, folder: &Path) -> anyhow::Result<String> {
+        let output = self
+            .command(folder)
+            .output()
+            .with_context(|| self.cannot_start())?;
+        if !output.status.success() {
+            bail!(
+                "the command ended with {}: {self}\n{}",
+                describe(output.status),
+                everything(&output)
+            );
+        }
+        String::from_utf8(output.stdout).with_context(|| format!("not UTF-8 text from {self}"))
+    }
+
+    /// Whether the program is there and ends with success. Prints nothing.
+    pub(crate) fn succeeds(&self, folder: &Path) -> bool {
+        self.command(folder)
+            .output()
+            .is_ok_and(|output| output.status.success())
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        let program = match self.program.as_str() {
+            "cargo" => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+            other => other.into(),
+        };
+        let mut command = Command::new(program);
+        command
+            .args(&self.args)
+            .envs(self.envs.iter().map(|(name, value)| (name, value)))
+            .current_dir(folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn cannot_start(&self) -> String {
+        format!("cannot start `{}`; is it installed?", self.program)
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.envs {
+            write!(f, "{name}={} ", quoted(value))?;
+        }
+        f.write_str(&self.program)?;
+        self.args
+            .iter()
+            .try_for_each(|arg| write!(f, " {}", quoted(arg)))
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:@,+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exit code {code}"),
+        None => status.to_string(),
+    }
+}
+
+fn everything(output: &Output) -> String {
+    let text = [&output.stdout, &output.stderr].map(|part| String::from_utf8_lossy(part));
+    text.concat().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    #[test]
+    fn is_shown_as_a_shell_would_take_it() {
+        let tool = Tool::cargo(["doc", "--no-deps", "it's"]).env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(
+            tool.to_string(),
+            r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'it'\''s'"
+        );
+    }
+
+    #[test]
+    fn a_failure_carries_what_was_printed() {
+        let tool = Tool::new("sh", ["-c", "echo out; echo err >&2; exit 3"]);
+        let error = tool.capture(Path::new("/")).unwrap_err().to_string();
+        assert!(error.contains("exit code 3"), "{error}");
+        assert!(error.ends_with("out\nerr"), "{error}");
+    }
+}

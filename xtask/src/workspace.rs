@@ -1,0 +1,54 @@
+//! Where the project lies on this machine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// The folders that every chore starts from, as absolute paths.
+pub(crate) struct Workspace {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Workspace {
+    /// Finds the workspace that xtask belongs to, whatever the current folder is.
+    ///
+    /// # Errors
+    /// When xtask's own folder has no parent or the current folder is gone.
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        // `cargo run` sets the variable. The fallback serves a binary started by hand.
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest
+            .parent()
+            .context("xtask's folder has no parent")?
+            .to_path_buf();
+        let target = match std::env::var_os("CARGO_TARGET_DIR") {
+            Some(folder) if !folder.is_empty() => std::path::absolute(folder)?,
+            _ => root.join("target"),
+        };
+        Ok(Self { root, target })
+    }
+
+    /// The folder of the workspace's `Cargo.toml`.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Cargo's target folder, `CARGO_TARGET_DIR` respected.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+}
+
+/// Turns what a check found into its result: nothing is success, anything else an
+/// error with one line for each finding.
+///
+/// # Errors
+/// When there are findings.
+pub(crate) fn verdict(check: &str, findings: &[String]) -> anyhow::Result<()> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    bail!("{check}:\n  {}", findings.join("\n  "))
+}
