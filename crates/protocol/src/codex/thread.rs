@@ -1,0 +1,158 @@
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ApprovalPolicy, SandboxMode, ThreadId};
+
+/// Parameters of `initialize`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeParams {
+    /// Who is asking.
+    pub client_info: ClientInfo,
+    /// What the client can take.
+    pub capabilities: InitializeCapabilities,
+}
+
+/// The client's name for Codex's logs.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientInfo {
+    /// A short name; Codex puts it before its version in the user agent.
+    pub name: &'static str,
+    /// The name for people.
+    pub title: &'static str,
+    /// The client's version.
+    pub version: &'static str,
+}
+
+/// What the client can take.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeCapabilities {
+    /// Whether methods and fields that Codex calls experimental may be used.
+    pub experimental_api: bool,
+}
+
+/// The answer to `initialize`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeResponse {
+    /// `NAME/VERSION (…)`: the client's name and Codex's version.
+    pub user_agent: String,
+}
+
+impl InitializeResponse {
+    /// Codex's version, where the user agent has the usual form.
+    #[must_use]
+    pub fn codex_version(&self) -> Option<&str> {
+        let (_, rest) = self.user_agent.split_once('/')?;
+        rest.split_whitespace().next()
+    }
+}
+
+/// What a caller may set for a thread. What is `None` is left to Codex's own
+/// configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadSettings {
+    /// Working folder, absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Model name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Sandbox for commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxMode>,
+    /// When to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_policy: Option<ApprovalPolicy>,
+    /// Overrides of `config.toml`, by its own keys.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub config: Map<String, Value>,
+    /// Replaces Codex's own instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_instructions: Option<String>,
+    /// Added as a developer message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub developer_instructions: Option<String>,
+}
+
+/// Parameters of `thread/start`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ThreadStartParams<'a> {
+    /// The caller's settings.
+    #[serde(flatten)]
+    pub settings: &'a ThreadSettings,
+}
+
+/// Parameters of `thread/resume`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadResumeParams<'a> {
+    /// The thread to take up again.
+    pub thread_id: &'a ThreadId,
+    /// Asks for the thread without its history, which can be large. Releases
+    /// that don't know the field send the history.
+    pub exclude_turns: bool,
+    /// Settings to hold on to: a resumed thread otherwise gets those of
+    /// `config.toml` back (0.104.0 all, 0.153.4 the sandbox).
+    #[serde(flatten)]
+    pub settings: &'a ThreadSettings,
+}
+
+/// The answer to `thread/start` and `thread/resume`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ThreadResponse {
+    /// The thread.
+    pub thread: Thread,
+}
+
+/// A Codex conversation.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Thread {
+    /// Its name.
+    pub id: ThreadId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_stands_in_the_user_agent() {
+        let response = InitializeResponse {
+            user_agent: "codex-mcp/0.169.0 (Debian 12.0.0; x86_64) unknown".into(),
+        };
+        assert_eq!(response.codex_version(), Some("0.169.0"));
+    }
+
+    #[test]
+    fn what_is_not_set_is_not_sent() {
+        let settings = ThreadSettings::default();
+        let params = ThreadStartParams {
+            settings: &settings,
+        };
+        assert_eq!(serde_json::to_string(&params).unwrap(), "{}");
+    }
+
+    #[test]
+    fn settings_have_the_names_of_the_protocol() {
+        let settings = ThreadSettings {
+            cwd: Some("/w".into()),
+            sandbox: Some(SandboxMode::WorkspaceWrite),
+            approval_policy: Some(ApprovalPolicy::OnRequest),
+            developer_instructions: Some("d".into()),
+            ..ThreadSettings::default()
+        };
+        let params = ThreadStartParams {
+            settings: &settings,
+        };
+        assert_eq!(
+            serde_json::to_value(&params).unwrap(),
+            serde_json::json!({"cwd": "/w", "sandbox": "workspace-write",
+                "approvalPolicy": "on-request", "developerInstructions": "d"})
+        );
+    }
+}

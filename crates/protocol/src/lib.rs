@@ -1,0 +1,20 @@
+//! What codex-mcp and its peers say to each other, without any I/O.
+//!
+//! - [`lines`] cuts a byte stream into bounded lines.
+//! - [`rpc`] reads and writes JSON-RPC messages whose parameters stay raw.
+//! - [`codex`] has the types of the Codex app-server protocol that codex-mcp
+//!   uses. They accept unknown fields, methods and enum values: a newer Codex
+//!   must never break an older codex-mcp.
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "a failed test panics"
+    )
+)]
+
+pub mod codex;
+pub mod lines;
+pub mod rpc;

@@ -1,0 +1,279 @@
+//! Bounded newline-delimited framing.
+//!
+//! [`LineDecoder`] owns the read buffer and never holds more than one line of
+//! at most `limit` bytes (plus one read's worth of what follows it). A longer
+//! line is reported once, as [`Frame::TooLong`], its bytes are thrown away as
+//! they come, and decoding goes on with the line after it.
+//!
+//! ```text
+//!            newline within the limit: Frame::Line
+//!          ┌───────┐
+//!          ▼       │    limit passed
+//!        Keeping ──┘ ───────────────────► Discarding
+//!          ▲                                  │
+//!          └──────────────────────────────────┘
+//!               newline: Frame::TooLong
+//! ```
+
+/// The longest line that is accepted where nothing else is configured: 16 MiB,
+/// newline not counted. It is the bound that rmcp's stdio transport has too.
+pub const DEFAULT_LINE_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The space offered to a single read, in bytes.
+const READ_SIZE: usize = 64 * 1024;
+
+/// A buffer that grew beyond this for a long line is given back afterwards.
+const KEEP_CAPACITY: usize = 1024 * 1024;
+
+/// What [`LineDecoder::next_frame`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A whole line, without its newline and without a carriage return before it.
+    Line(&'a [u8]),
+    /// A line longer than the limit ended; its bytes are gone.
+    TooLong {
+        /// How long the line was, in bytes.
+        length: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Keeping,
+    /// Throwing away a line of which this many bytes have been seen.
+    Discarding(u64),
+}
+
+/// Cuts a byte stream into lines of bounded length.
+#[derive(Debug)]
+pub struct LineDecoder {
+    limit: usize,
+    buffer: Vec<u8>,
+    /// Bytes before this position have been handed out.
+    start: usize,
+    /// Bytes of `buffer` from here on are free space for the next read.
+    end: usize,
+    /// Bytes between `start` and here hold no newline.
+    searched: usize,
+    mode: Mode,
+}
+
+impl LineDecoder {
+    /// A decoder for lines of at most `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            searched: 0,
+            mode: Mode::Keeping,
+        }
+    }
+
+    /// Free space for the next read. Tell [`filled`](Self::filled) how much of
+    /// it was written.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.compact();
+        let wanted = self.end + READ_SIZE;
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        self.buffer.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Says that the first `count` bytes of the last [`space`](Self::space) now
+    /// hold input.
+    pub fn filled(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.buffer.len());
+    }
+
+    /// The next whole line, or `None` until more input has come.
+    pub fn next_frame(&mut self) -> Option<Frame<'_>> {
+        let unsearched = self.buffer.get(self.searched..self.end)?;
+        match memchr::memchr(b'\n', unsearched) {
+            Some(offset) => Some(self.line_ends_at(self.searched + offset)),
+            None => {
+                self.no_newline_yet();
+                None
+            }
+        }
+    }
+
+    /// What is left when the stream has ended: the bytes of a line that was
+    /// never finished, or nothing.
+    #[must_use]
+    pub fn unfinished(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn line_ends_at(&mut self, newline: usize) -> Frame<'_> {
+        let line = self.start..newline;
+        self.start = newline + 1;
+        self.searched = self.start;
+        let length = line.len();
+        match std::mem::replace(&mut self.mode, Mode::Keeping) {
+            Mode::Discarding(seen) => Frame::TooLong {
+                length: seen + length as u64,
+            },
+            Mode::Keeping if length > self.limit => Frame::TooLong {
+                length: length as u64,
+            },
+            Mode::Keeping => {
+                let bytes = self.buffer.get(line).unwrap_or_default();
+                Frame::Line(bytes.strip_suffix(b"\r").unwrap_or(bytes))
+            }
+        }
+    }
+
+    fn no_newline_yet(&mut self) {
+        self.searched = self.end;
+        let pending = self.end - self.start;
+        let seen = match self.mode {
+            Mode::Discarding(seen) => seen,
+            Mode::Keeping if pending > self.limit => 0,
+            Mode::Keeping => return,
+        };
+        self.mode = Mode::Discarding(seen + pending as u64);
+        self.start = 0;
+        self.end = 0;
+        self.searched = 0;
+    }
+
+    /// Moves what is pending to the front, so that space is only ever added
+    /// behind it.
+    fn compact(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() > KEEP_CAPACITY && self.end + READ_SIZE < KEEP_CAPACITY {
+            self.buffer.truncate(self.end + READ_SIZE);
+            self.buffer.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Eq, Clone)]
+    enum Owned {
+        Line(Vec<u8>),
+        TooLong(u64),
+    }
+
+    fn feed(decoder: &mut LineDecoder, mut bytes: &[u8], frames: &mut Vec<Owned>) {
+        while !bytes.is_empty() {
+            let space = decoder.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            decoder.filled(count);
+            bytes = &bytes[count..];
+            while let Some(frame) = decoder.next_frame() {
+                frames.push(match frame {
+                    Frame::Line(line) => Owned::Line(line.to_vec()),
+                    Frame::TooLong { length } => Owned::TooLong(length),
+                });
+            }
+        }
+    }
+
+    fn decode(limit: usize, chunks: &[&[u8]]) -> (Vec<Owned>, Vec<u8>) {
+        let mut decoder = LineDecoder::new(limit);
+        let mut frames = Vec::new();
+        for chunk in chunks {
+            feed(&mut decoder, chunk, &mut frames);
+        }
+        (frames, decoder.unfinished().to_vec())
+    }
+
+    #[test]
+    fn lines_come_whole_however_the_bytes_arrive() {
+        let (frames, rest) = decode(100, &[b"on", b"e\r\ntw", b"o\n\nthr"]);
+        assert_eq!(
+            frames,
+            [
+                Owned::Line(b"one".to_vec()),
+                Owned::Line(b"two".to_vec()),
+                Owned::Line(Vec::new())
+            ]
+        );
+        assert_eq!(rest, b"thr");
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_reported_once_and_the_next_one_is_read() {
+        let long = vec![b'x'; 300_000];
+        let (frames, rest) = decode(10, &[b"ok\n", &long, &long, b"\nnext\n"]);
+        assert_eq!(
+            frames,
+            [
+                Owned::Line(b"ok".to_vec()),
+                Owned::TooLong(600_000),
+                Owned::Line(b"next".to_vec())
+            ]
+        );
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_discarded_line_takes_no_memory() {
+        let mut decoder = LineDecoder::new(1_000);
+        let mut frames = Vec::new();
+        for _ in 0..2_000 {
+            feed(&mut decoder, &[b'x'; 50_000], &mut frames);
+        }
+        assert!(decoder.buffer.len() <= 2 * READ_SIZE + 1_000);
+    }
+
+    #[test]
+    fn memory_taken_for_a_long_line_is_given_back() {
+        let mut decoder = LineDecoder::new(DEFAULT_LINE_LIMIT);
+        let mut frames = Vec::new();
+        feed(&mut decoder, &vec![b'x'; 10_000_000], &mut frames);
+        feed(&mut decoder, b"\nshort\n", &mut frames);
+        decoder.space();
+        assert!(decoder.buffer.capacity() <= 2 * KEEP_CAPACITY);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn agrees_with_splitting_the_whole_input(
+            input in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), Just(b'\r')], 0..200),
+            cuts in proptest::collection::vec(1usize..20, 1..40),
+            limit in 0usize..12,
+        ) {
+            let mut chunks = Vec::new();
+            let mut rest = input.as_slice();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() { break; }
+                let (head, tail) = rest.split_at((*cut).min(rest.len()));
+                chunks.push(head);
+                rest = tail;
+            }
+            let mut parts: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
+            let unfinished = parts.pop().unwrap();
+            let expected: Vec<Owned> = parts.into_iter().map(|line| {
+                if line.len() > limit {
+                    Owned::TooLong(line.len() as u64)
+                } else {
+                    Owned::Line(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+                }
+            }).collect();
+            let (frames, rest) = decode(limit, &chunks);
+            prop_assert_eq!(frames, expected);
+            if unfinished.len() <= limit {
+                prop_assert_eq!(rest, unfinished);
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! JSON-RPC messages whose parameters stay raw.
+//!
+//! Reading a [`Message`] looks at the envelope only; `params`, `result` and
+//! `error.data` are passed on as the text they were. The `jsonrpc` member is
+//! not looked at: the Codex app-server leaves it out, MCP peers send it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// JSON-RPC error codes that are used on either side.
+pub mod code {
+    /// The bytes were not JSON (JSON-RPC 2.0, section 5.1).
+    pub const PARSE_ERROR: i64 = -32_700;
+    /// JSON, but not a request (JSON-RPC 2.0). The Codex app-server answers
+    /// unknown methods and refused parameters with this one too.
+    pub const INVALID_REQUEST: i64 = -32_600;
+    /// The method does not exist (JSON-RPC 2.0).
+    pub const METHOD_NOT_FOUND: i64 = -32_601;
+    /// The Codex app-server has too much to do; trying again later may help.
+    pub const CODEX_OVERLOADED: i64 = -32_001;
+}
+
+/// The id of a request: a number or a string, as the sender wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A whole number.
+    Number(i64),
+    /// Any text.
+    Text(String),
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+/// A JSON-RPC error object.
+#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
+#[error("{message} (code {code})")]
+pub struct ErrorObject {
+    /// What kind of error; see [`code`].
+    pub code: i64,
+    /// What happened, for people.
+    pub message: String,
+    /// More about it, as the sender wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<RawValue>>,
+}
+
+/// One message, borrowed from the line it was read from.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Wants an answer with the same id.
+    Request {
+        /// The sender's id for it.
+        id: RequestId,
+        /// What is asked for.
+        method: Cow<'a, str>,
+        /// With which parameters.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants no answer.
+    Notification {
+        /// What happened.
+        method: Cow<'a, str>,
+        /// The particulars.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a request of ours.
+    Response {
+        /// The id that we gave it.
+        id: RequestId,
+        /// What came of it.
+        outcome: Result<&'a RawValue, ErrorObject>,
+    },
+}
+
+/// Why a line is not a [`Message`].
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Not JSON, or an envelope member of the wrong type.
+    #[error("not a JSON-RPC message: {0}")]
+    Json(#[from] serde_json::Error),
+    /// JSON without `method`, `result` or `error`.
+    #[error("not a JSON-RPC message: neither a method nor a result nor an error in it")]
+    Shapeless,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    id: Option<RequestId>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<ErrorObject>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads one line.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when the line is not JSON or not a JSON-RPC message.
+    pub fn read(line: &'a [u8]) -> Result<Self, ReadError> {
+        let envelope: Envelope<'a> = serde_json::from_slice(line)?;
+        match envelope {
+            Envelope {
+                id: Some(id),
+                method: Some(method),
+                params,
+                ..
+            } => Ok(Self::Request { id, method, params }),
+            Envelope {
+                method: Some(method),
+                params,
+                ..
+            } => Ok(Self::Notification { method, params }),
+            Envelope {
+                id: Some(id),
+                error: Some(error),
+                ..
+            } => Ok(Self::Response {
+                id,
+                outcome: Err(error),
+            }),
+            Envelope {
+                id: Some(id),
+                result,
+                ..
+            } => Ok(Self::Response {
+                id,
+                outcome: Ok(result.unwrap_or(RawValue::NULL)),
+            }),
+            _ => Err(ReadError::Shapeless),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a, P, R> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<P>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<R>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a ErrorObject>,
+}
+
+fn line<P: Serialize, R: Serialize>(
+    message: &Outgoing<'_, P, R>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A request as a line, newline included, in the Codex dialect (no `jsonrpc`).
+///
+/// # Errors
+///
+/// When the parameters can't be written as JSON.
+pub fn request_line(
+    id: &RequestId,
+    method: &str,
+    params: &impl Serialize,
+) -> Result<Vec<u8>, serde_json::Error> {
+    line(&Outgoing::<_, ()> {
+        id: Some(id),
+        method: Some(method),
+        params: Some(params),
+        result: None,
+        error: None,
+    })
+}
+
+/// A notification without parameters as a line, in the Codex dialect.
+///
+/// # Errors
+///
+/// When it can't be written as JSON.
+pub fn notification_line(method: &str) -> Result<Vec<u8>, serde_json::Error> {
+    line(&Outgoing::<(), ()> {
+        id: None,
+        method: Some(method),
+        params: None,
+        result: None,
+        error: None,
+    })
+}
+
+/// An answer as a line, in the Codex dialect.
+///
+/// # Errors
+///
+/// When the result can't be written as JSON.
+pub fn response_line(
+    id: &RequestId,
+    outcome: Result<&impl Serialize, &ErrorObject>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    line(&Outgoing::<(), _> {
+        id: Some(id),
+        method: None,
+        params: None,
+        result: outcome.ok(),
+        error: outcome.err(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_stay_as_they_were_written() {
+        let line =
+            br#"{"id":0,"method":"turn/start","params":{"b":1.0,"a":10000000000000000000000}}"#;
+        let Message::Request { id, method, params } = Message::read(line).unwrap() else {
+            panic!("a request");
+        };
+        assert_eq!((id, method.as_ref()), (RequestId::Number(0), "turn/start"));
+        assert_eq!(
+            params.unwrap().get(),
+            r#"{"b":1.0,"a":10000000000000000000000}"#
+        );
+    }
+
+    #[test]
+    fn a_null_result_is_a_result() {
+        let message = Message::read(br#"{"id":"x","result":null}"#).unwrap();
+        assert!(
+            matches!(message, Message::Response { outcome: Ok(raw), .. } if raw.get() == "null")
+        );
+    }
+
+    #[test]
+    fn errors_keep_code_message_and_data() {
+        let message =
+            Message::read(br#"{"id":3,"error":{"code":-32600,"message":"no","data":{"k":1}}}"#)
+                .unwrap();
+        let Message::Response {
+            outcome: Err(error),
+            ..
+        } = message
+        else {
+            panic!("an error");
+        };
+        assert_eq!(error.to_string(), "no (code -32600)");
+        assert_eq!(error.data.unwrap().get(), r#"{"k":1}"#);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for line in [
+            &b"garbage"[..],
+            b"[]",
+            b"{}",
+            b"{\"id\":1.5,\"method\":\"x\"}",
+            b"\xff",
+        ] {
+            assert!(Message::read(line).is_err());
+        }
+    }
+
+    #[test]
+    fn lines_end_with_one_newline_and_have_no_null_members() {
+        let id = RequestId::Number(7);
+        assert_eq!(
+            request_line(&id, "m", &serde_json::json!({"a": 1})).unwrap(),
+            b"{\"id\":7,\"method\":\"m\",\"params\":{\"a\":1}}\n"
+        );
+        assert_eq!(
+            response_line(&id, Ok(&serde_json::json!({}))).unwrap(),
+            b"{\"id\":7,\"result\":{}}\n"
+        );
+        assert_eq!(
+            notification_line("initialized").unwrap(),
+            b"{\"method\":\"initialized\"}\n"
+        );
+    }
+}
