@@ -1,0 +1,17 @@
+//! The state machines of codex-mcp, without any I/O.
+//!
+//! A machine takes what happened, and where it matters when, and returns what
+//! is to be done about it; a shell elsewhere does it. Nothing in here reads a
+//! clock, a file or an environment variable, or waits.
+//!
+//! - [`session`]: our live handle on a Codex thread, from prompt to outcome.
+//! - [`action`]: what Codex asks, how it may be answered, and the answer as
+//!   Codex wants it.
+#![cfg_attr(
+    test,
+    expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")
+)]
+
+pub mod action;
+pub mod session;
+mod text;
