@@ -1,0 +1,153 @@
+//! A Codex that misbehaves on demand, for what the real one won't do: garbage,
+//! half lines, silence, floods, ignored signals, processes left behind.
+//!
+//! A test writes a [`Plan`], starts the program under test with
+//! [`fake_codex_path`] as its Codex and with [`FakeCodex::env`], and afterwards
+//! looks at what the fake was sent. Where the plan says nothing, the fake behaves
+//! like Codex 0.169: `app-server` runs a short turn for each prompt, and
+//! `mcp-server` does so where its version still has it.
+
+mod app_server;
+mod dialect;
+mod log;
+mod mcp_server;
+mod plan;
+mod run;
+mod server;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub use self::log::{Entry, Event};
+pub use self::plan::{Action, Plan, Session, Stdio, TurnEnd};
+pub use self::run::run;
+use crate::home::Home;
+
+/// The variable that names the file with the [`Plan`] as JSON.
+pub const PLAN: &str = "FAKE_CODEX_PLAN";
+/// The variable that names the file which the fake appends its log to.
+pub const LOG: &str = "FAKE_CODEX_LOG";
+/// The variable with the version that the fake says it is. Below 0.154 it has
+/// `mcp-server`.
+pub const VERSION: &str = "FAKE_CODEX_VERSION";
+/// The version without [`VERSION`].
+pub const DEFAULT_VERSION: &str = "0.169.0";
+/// What the fake answers each prompt with.
+pub const HELLO: &str = "Hello from the fake Codex.";
+
+/// How often and how long [`FakeCodex::wait_for`] looks at the log.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// The test's end of a fake Codex: its plan and its log, in files of the home.
+#[derive(Debug)]
+pub struct FakeCodex {
+    plan: PathBuf,
+    log: PathBuf,
+}
+
+impl FakeCodex {
+    /// Writes the plan. A home has one fake Codex, of as many processes as are
+    /// started with its environment.
+    #[must_use]
+    pub fn new(home: &Home, plan: &Plan) -> Self {
+        let fake = Self {
+            plan: home.root().join("fake-codex-plan.json"),
+            log: home.root().join("fake-codex-log.jsonl"),
+        };
+        fake.set_plan(plan);
+        fake
+    }
+
+    /// Replaces the plan for processes started from now on.
+    pub fn set_plan(&self, plan: &Plan) {
+        fs::write(&self.plan, serde_json::to_vec(plan).unwrap()).unwrap();
+    }
+
+    /// The variables by which the fake finds its plan and its log. [`VERSION`] may
+    /// be added.
+    #[must_use]
+    pub fn env(&self) -> [(&'static str, PathBuf); 2] {
+        [(PLAN, self.plan.clone()), (LOG, self.log.clone())]
+    }
+
+    /// All that was noted down so far, oldest first.
+    #[must_use]
+    pub fn log(&self) -> Vec<Entry> {
+        log::read(&self.log)
+    }
+
+    /// The messages that all its processes were sent so far, oldest first.
+    #[must_use]
+    pub fn received(&self) -> Vec<Value> {
+        self.log()
+            .into_iter()
+            .filter_map(|entry| match entry.event {
+                Event::Received(message) => Some(message),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Waits until an entry of the log fits and returns it. `what` names it in the
+    /// failure.
+    ///
+    /// # Panics
+    /// After 30 seconds.
+    pub async fn wait_for(&self, what: &str, mut fits: impl FnMut(&Entry) -> bool) -> Entry {
+        let end = Instant::now() + TIME_LIMIT;
+        loop {
+            let log = self.log();
+            if let Some(entry) = log.iter().find(|entry| fits(entry)) {
+                return entry.clone();
+            }
+            assert!(
+                Instant::now() < end,
+                "waited {TIME_LIMIT:?} for {what} in the fake Codex's log: {log:#?}"
+            );
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Waits until it has received a message of this method, and returns it.
+    ///
+    /// # Panics
+    /// After 30 seconds.
+    pub async fn wait_for_method(&self, method: &str) -> Value {
+        let entry = self
+            .wait_for(
+                method,
+                |entry| matches!(&entry.event, Event::Received(message) if message["method"] == method),
+            )
+            .await;
+        match entry.event {
+            Event::Received(message) => message,
+            event => panic!("not a message: {event:?}"),
+        }
+    }
+}
+
+/// The `fake-codex` program, next to the running test.
+///
+/// # Panics
+/// If it was not built: cargo builds it with its own package, not for the tests of
+/// others.
+#[must_use]
+pub fn fake_codex_path() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let mut folder = test.parent().unwrap();
+    if folder.ends_with("deps") {
+        folder = folder.parent().unwrap();
+    }
+    let path = folder.join("fake-codex");
+    assert!(
+        path.is_file(),
+        "{} is missing: run `cargo build --workspace`",
+        path.display()
+    );
+    path
+}

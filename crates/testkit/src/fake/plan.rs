@@ -1,0 +1,322 @@
+//! What the fake Codex is to do, as a test writes it down and the fake reads it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The error code of an overloaded app-server.
+const OVERLOADED: i64 = -32001;
+
+/// What the fake Codex does, and when. Where no rule fits, it behaves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    rules: Vec<Rule>,
+}
+
+/// The actions for one occasion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    when: When,
+    /// Which occasion within one process, from 1; every one if none is named.
+    nth: Option<u32>,
+    /// Which process, in the order of their starts, from 1; every one if none is
+    /// named.
+    launch: Option<u32>,
+    actions: Vec<Action>,
+}
+
+/// An occasion to do something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum When {
+    /// Before anything is read.
+    Start,
+    /// On a request of this method.
+    Request(String),
+}
+
+/// One thing to do. The actions of a list are done in order; those of different
+/// requests go on at the same time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Action {
+    /// All that a well-behaved Codex would do: answer, and run the turn if it is a
+    /// request for one.
+    Proceed,
+    /// The proper answer to the request, and no turn.
+    Answer,
+    /// The proper answer, twice.
+    AnswerTwice,
+    /// The first half of the proper answer's line, without a newline.
+    HalfAnswer,
+    /// Nothing: the request stays without an answer, the process lives on.
+    Hang,
+    /// An error as the answer.
+    Error {
+        /// The JSON-RPC error code.
+        code: i64,
+        /// Its message.
+        message: String,
+    },
+    /// An answer to a request that nobody sent.
+    AnswerUnknownId,
+    /// Announces the turn and shows the prompt.
+    StartTurn,
+    /// A message of the agent, in several deltas.
+    Say {
+        /// The message.
+        text: String,
+    },
+    /// Ends the turn.
+    EndTurn(TurnEnd),
+    /// A request of the server. The actions after it wait for the answer, which is
+    /// in the log. The ids of thread, turn and item are added where the parameters
+    /// leave them out.
+    Ask {
+        /// Its method, known to anybody or not.
+        method: String,
+        /// Its parameters.
+        params: Value,
+    },
+    /// A notification.
+    Notify {
+        /// Its method, known to anybody or not.
+        method: String,
+        /// Its parameters. The ids of thread and turn are added where they leave
+        /// them out.
+        params: Value,
+    },
+    /// Many message deltas, as fast as they are read.
+    Flood {
+        /// How many.
+        notifications: u64,
+    },
+    /// One valid message delta on one very long line.
+    GiantLine {
+        /// The length of the line with its newline.
+        bytes: usize,
+    },
+    /// Bytes on stdout, as they are.
+    Write {
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A line on stderr.
+    WriteStderr {
+        /// The line.
+        text: String,
+    },
+    /// Waits.
+    Sleep {
+        /// How long.
+        milliseconds: u64,
+    },
+    /// Starts a `sleep` that nobody waits for.
+    SpawnSleep {
+        /// How long it sleeps.
+        seconds: u32,
+        /// Which session it is in.
+        session: Session,
+        /// Where its stdin, stdout and stderr lead.
+        stdio: Stdio,
+    },
+    /// From now on SIGTERM is noted in the log and otherwise ignored.
+    IgnoreSigterm,
+    /// From now on the end of stdin is noted in the log and otherwise ignored.
+    IgnoreEof,
+    /// Exits.
+    Exit {
+        /// The exit code.
+        code: u8,
+    },
+    /// Sends itself a signal.
+    Kill {
+        /// The number of the signal.
+        signal: i32,
+    },
+}
+
+/// How a turn ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TurnEnd {
+    /// It did its work.
+    Completed,
+    /// It was interrupted.
+    Interrupted,
+    /// It failed, with this message.
+    Failed(String),
+}
+
+/// The session of a process that the fake starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Session {
+    /// One of its own, as the commands have that the real Codex runs: killing the
+    /// process group of the fake leaves it alive.
+    Own,
+    /// The fake's.
+    Shared,
+}
+
+/// The stdin, stdout and stderr of a process that the fake starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stdio {
+    /// The fake's: whoever reads the fake's stdout sees no end of it while the
+    /// process lives.
+    Inherited,
+    /// `/dev/null`.
+    Null,
+}
+
+impl Action {
+    /// An answer that says that the server is overloaded.
+    #[must_use]
+    pub fn overloaded() -> Self {
+        Self::Error {
+            code: OVERLOADED,
+            message: "Server overloaded; retry later.".to_owned(),
+        }
+    }
+
+    /// A line that is neither JSON nor UTF-8.
+    #[must_use]
+    pub fn garbage() -> Self {
+        Self::Write {
+            bytes: b"\xff\xfe{garbage\x00\xc3(\n".to_vec(),
+        }
+    }
+
+    /// Asks whether this command may run.
+    #[must_use]
+    pub fn ask_approval(command: &str) -> Self {
+        Self::Ask {
+            method: "item/commandExecution/requestApproval".to_owned(),
+            params: json!({
+                "kind": "command",
+                "startedAtMs": 0,
+                "environmentId": "local",
+                "reason": "the plan says so",
+                "command": command,
+                "commandActions": [{"type": "unknown", "command": command}],
+                "availableDecisions": ["accept", "cancel"],
+            }),
+        }
+    }
+
+    /// A message of the agent.
+    #[must_use]
+    pub fn say(text: &str) -> Self {
+        Self::Say {
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl Plan {
+    /// A Codex that behaves.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What to do before anything is read.
+    #[must_use]
+    pub fn at_start(self, actions: impl Into<Vec<Action>>) -> Self {
+        self.rule(When::Start, actions)
+    }
+
+    /// What to do on a request of this method, instead of what a well-behaved
+    /// Codex would do. Of several rules that fit, the last one given counts.
+    #[must_use]
+    pub fn on(self, method: &str, actions: impl Into<Vec<Action>>) -> Self {
+        self.rule(When::Request(method.to_owned()), actions)
+    }
+
+    /// Lets the last rule hold for one occasion within a process only, from 1.
+    ///
+    /// # Panics
+    /// If there is no rule yet.
+    #[must_use]
+    pub fn nth(mut self, nth: u32) -> Self {
+        self.rules.last_mut().unwrap().nth = Some(nth);
+        self
+    }
+
+    /// Lets the last rule hold in one process only, by the order of their starts,
+    /// from 1: the first crashes and the one started after it behaves.
+    ///
+    /// # Panics
+    /// If there is no rule yet.
+    #[must_use]
+    pub fn in_launch(mut self, launch: u32) -> Self {
+        self.rules.last_mut().unwrap().launch = Some(launch);
+        self
+    }
+
+    fn rule(mut self, when: When, actions: impl Into<Vec<Action>>) -> Self {
+        self.rules.push(Rule {
+            when,
+            nth: None,
+            launch: None,
+            actions: actions.into(),
+        });
+        self
+    }
+
+    /// The actions for an occasion; `None` where no rule fits.
+    pub(super) fn actions(&self, when: &When, nth: u32, launch: u32) -> Option<&[Action]> {
+        self.rules
+            .iter()
+            .rev()
+            .find(|rule| {
+                rule.when == *when
+                    && rule.nth.is_none_or(|wanted| wanted == nth)
+                    && rule.launch.is_none_or(|wanted| wanted == launch)
+            })
+            .map(|rule| rule.actions.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rule_that_fits_counts() {
+        let plan = Plan::new()
+            .on("turn/start", [Action::Hang])
+            .on("turn/start", [Action::Exit { code: 3 }])
+            .nth(2)
+            .in_launch(1);
+        let turn = When::Request("turn/start".to_owned());
+
+        assert_eq!(plan.actions(&turn, 1, 1), Some([Action::Hang].as_slice()));
+        assert_eq!(
+            plan.actions(&turn, 2, 1),
+            Some([Action::Exit { code: 3 }].as_slice())
+        );
+        assert_eq!(plan.actions(&turn, 2, 2), Some([Action::Hang].as_slice()));
+        assert_eq!(plan.actions(&When::Start, 1, 1), None);
+    }
+
+    #[test]
+    fn survives_being_written_and_read() {
+        let plan = Plan::new()
+            .at_start([Action::IgnoreSigterm, Action::IgnoreEof])
+            .on("initialize", [Action::garbage(), Action::overloaded()])
+            .on(
+                "turn/start",
+                [
+                    Action::Answer,
+                    Action::ask_approval("true"),
+                    Action::EndTurn(TurnEnd::Failed("no".to_owned())),
+                ],
+            );
+
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+    }
+}

@@ -1,0 +1,58 @@
+//! What the tests and benchmarks of `codex-mcp` stand on. Nothing here is part of
+//! the program.
+//!
+//! - [`codex`] finds the real Codex releases that the tests run against.
+//! - [`Home`] is the whole world of one test: its home, Codex home, work folder
+//!   and environment, gone when it is dropped.
+//! - [`McpClient`] speaks raw MCP to a server and fails the test when the server
+//!   says anything that nobody waited for.
+//! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
+//! - [`process`] looks at process trees, so that a test can prove that nothing is
+//!   left running.
+//! - [`fake`] is a Codex that misbehaves on demand.
+//!
+//! Everything here panics when something is wrong: a missing release, a broken
+//! peer and a wait that took too long are failures of the test, never a reason to
+//! skip it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "test support: a panic is how a test fails, it starts processes of its own, and \
+              the fake Codex writes to its stdout and stderr"
+)]
+
+pub mod app_server;
+pub mod client;
+pub mod codex;
+pub mod fake;
+mod home;
+mod launch;
+pub mod process;
+mod transcript;
+
+pub use app_server::AppServer;
+pub use client::McpClient;
+pub use home::{Home, MARKER};
+pub use launch::{Launch, Signal};
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The folder that cargo builds into: `CARGO_TARGET_DIR` or `target` in the
+/// workspace. What tests leave for later runs (Codex releases) and what must not
+/// lie in the system's temporary folder (homes) is kept below it.
+#[must_use]
+pub fn target_dir() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => workspace.join(folder),
+        None => workspace.join("target"),
+    }
+}

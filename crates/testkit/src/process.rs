@@ -1,0 +1,231 @@
+//! Process trees, read from `/proc` (Linux).
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+/// How often a wait looks again. The kernel tells nobody but the parent that a
+/// process ended, so a wait for someone else's process has to look.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// A process at the moment it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The number of its parent.
+    pub parent: u32,
+    /// Its state as one letter, from `/proc/PID/stat`: `Z` is a process that has
+    /// ended and was not waited for.
+    pub state: char,
+    /// Its command line; its short name in parentheses if that can't be read.
+    pub command: String,
+}
+
+impl Process {
+    /// Looks at a process; `None` if there is none of that number.
+    #[must_use]
+    pub fn look(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name is in parentheses and may itself hold spaces and parentheses.
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let mut fields = rest.split_ascii_whitespace();
+        Some(Self {
+            pid,
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+            command: command_line(pid).unwrap_or_else(|| format!("({name})")),
+        })
+    }
+
+    /// Whether it has ended and only waits for its parent to notice.
+    #[must_use]
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// All processes below this one, parents before their children. Zombies count: a
+/// test may want to know that a child was waited for.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for process in all() {
+        children
+            .entry(process.parent)
+            .or_default()
+            .push(process.pid);
+    }
+    let mut found = Vec::new();
+    let mut next = vec![pid];
+    while let Some(parent) = next.pop() {
+        let below = children.remove(&parent).unwrap_or_default();
+        found.extend_from_slice(&below);
+        next.extend(below);
+    }
+    found
+}
+
+/// Proportional set size of one process in KiB: its own memory, plus its share of
+/// the memory that it shares with others. `None` if it is gone.
+#[must_use]
+pub fn pss_kib(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Proportional set size in KiB of a process and all below it.
+#[must_use]
+pub fn tree_pss_kib(pid: u32) -> u64 {
+    let below = descendants(pid);
+    [pid]
+        .iter()
+        .chain(&below)
+        .copied()
+        .filter_map(pss_kib)
+        .sum()
+}
+
+/// Waits until none of these processes runs any more and returns those that still
+/// do at the end of the time: `assert_eq!(wait_until_gone(…).await, [])`.
+///
+/// A zombie counts as gone: in a container, nobody may ever wait for a process
+/// whose parent has died.
+pub async fn wait_until_gone(pids: &[u32], limit: Duration) -> Vec<Process> {
+    let end = Instant::now() + limit;
+    loop {
+        let left: Vec<Process> = pids
+            .iter()
+            .filter_map(|&pid| Process::look(pid))
+            .filter(|process| !process.is_zombie())
+            .collect();
+        if left.is_empty() || Instant::now() >= end {
+            return left;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Every live process (no zombies) that was started with this environment
+/// variable at this value, whatever its parent, process group or session.
+/// Processes of other users can't be seen.
+#[must_use]
+pub fn processes_with_env(key: &str, value: impl AsRef<OsStr>) -> Vec<Process> {
+    let mut wanted = key.as_bytes().to_vec();
+    wanted.push(b'=');
+    wanted.extend_from_slice(value.as_ref().as_bytes());
+    all()
+        .into_iter()
+        .filter(|process| {
+            fs::read(format!("/proc/{}/environ", process.pid))
+                .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|pair| pair == wanted))
+        })
+        .collect()
+}
+
+fn all() -> Vec<Process> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter_map(Process::look)
+        .collect()
+}
+
+fn command_line(pid: u32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words: Vec<_> = bytes
+        .split(|&byte| byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(String::from_utf8_lossy)
+        .collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn start(program: &str, args: &[&str], marker: &str) -> Child {
+        Command::new(program)
+            .args(args)
+            .env("TESTKIT_PROCESS_TEST", marker)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn marked(marker: &str) -> Vec<Process> {
+        processes_with_env("TESTKIT_PROCESS_TEST", marker)
+    }
+
+    fn unique(name: &str) -> String {
+        format!("{name}-{}", std::process::id())
+    }
+
+    #[test]
+    fn a_tree_is_found_parents_first() {
+        let mut shell = start("sh", &["-c", "sleep 600; true"], &unique("tree"));
+        let is_sleep = |pid: &u32| Process::look(*pid).is_some_and(|p| p.command == "sleep 600");
+        let sleep = loop {
+            if let Some(sleep) = descendants(shell.id()).into_iter().find(is_sleep) {
+                break sleep;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
+
+        let below = descendants(std::process::id());
+        let place = |pid| below.iter().position(|&found| found == pid).unwrap();
+        assert!(place(shell.id()) < place(sleep));
+        assert_eq!(Process::look(sleep).unwrap().parent, shell.id());
+        assert!(tree_pss_kib(shell.id()) > pss_kib(shell.id()).unwrap());
+
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        end_all(&unique("tree"));
+    }
+
+    #[tokio::test]
+    async fn a_process_in_its_own_session_is_found_by_its_environment() {
+        let marker = unique("session");
+        let mut shell = start("sh", &["-c", "setsid sleep 600 & true"], &marker);
+        shell.wait().unwrap();
+
+        let left = marked(&marker);
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_ne!(left[0].parent, std::process::id());
+        assert_eq!(wait_until_gone(&[left[0].pid], LOOK_AGAIN).await.len(), 1);
+
+        end_all(&marker);
+        assert_eq!(wait_until_gone(&[left[0].pid], LIMIT).await, []);
+        assert_eq!(marked(&marker), []);
+    }
+
+    #[test]
+    fn a_process_that_was_not_waited_for_is_a_zombie() {
+        let mut child = start("true", &[], &unique("zombie"));
+        while !Process::look(child.id()).unwrap().is_zombie() {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+
+        assert_eq!(marked(&unique("zombie")), []);
+        assert!(descendants(std::process::id()).contains(&child.id()));
+        assert_eq!(pss_kib(child.id()), None);
+        child.wait().unwrap();
+        assert_eq!(Process::look(child.id()), None);
+    }
+
+    fn end_all(marker: &str) {
+        for process in marked(marker) {
+            let pid = nix::unistd::Pid::from_raw(process.pid.try_into().unwrap());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+    }
+}
