@@ -1,0 +1,141 @@
+//! `codex-mcp serve`: MCP on stdin and stdout.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use rmcp::ServiceExt;
+use rmcp::transport::stdio_pipes;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, ConfigError};
+use crate::engine::{Engine, Launch, Options};
+use crate::mcp::{Api, Front, LineTransport, Patience};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Which set of tools to serve.
+    #[arg(long, value_enum, default_value = "classic")]
+    api: Api,
+
+    /// The Codex to run: a path, or a name on PATH. Default: `codex_bin` in the
+    /// configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH", env = "CODEX_MCP_CODEX_BIN")]
+    codex_bin: Option<PathBuf>,
+
+    /// How long a call may take, in seconds, before its turn is interrupted.
+    /// Default: `request_timeout_secs` in the configuration, else 300.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: Option<u64>,
+
+    /// How long a question of Codex's stays open, in seconds, before it is
+    /// declined.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    approval_timeout: u64,
+
+    /// The longest message that is taken from the client or from Codex, in
+    /// bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT)]
+    max_line: usize,
+}
+
+/// Why serving ended badly.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("the runtime can't be started: {0}")]
+    Runtime(io::Error),
+    #[error("the client did not begin as an MCP client does: {0}")]
+    Begin(Box<rmcp::service::ServerInitializeError>),
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    super::log::start();
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: &Args) -> Result<(), ServeError> {
+    let config = config::load(args.codex_bin.clone(), args.timeout)?;
+    let patience = Patience {
+        call: config.request_timeout,
+        approval: Duration::from_secs(args.approval_timeout),
+    };
+    let engine = Arc::new(Engine::new(Options {
+        launch: Launch {
+            codex: config.codex_bin,
+            line_limit: args.max_line,
+        },
+        codex_home: config.codex_home,
+        approval_timeout: patience.approval,
+    }));
+    // One thread: processes are tied to the thread that starts them.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)?;
+    let served = runtime.block_on(async {
+        let served = serve_client(args, &engine, patience).await;
+        engine.shut_down().await;
+        served
+    });
+    // A read of stdin that is a terminal can't be called off.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve_client(
+    args: &Args,
+    engine: &Arc<Engine>,
+    patience: Patience,
+) -> Result<(), ServeError> {
+    let closing = CancellationToken::new();
+    end_on_signals(&closing);
+    let warming = Arc::clone(engine);
+    tokio::spawn(async move { warming.warm_up().await });
+
+    let (stdin, stdout) = stdio_pipes();
+    let transport = LineTransport::new(stdin, stdout, args.max_line, closing.clone());
+    let front = Front::new(Arc::clone(engine), args.api, patience, closing.clone());
+    match front.serve(transport).await {
+        Ok(service) => {
+            if let Err(error) = service.waiting().await {
+                tracing::error!("serving ended abruptly: {error}");
+            }
+            Ok(())
+        }
+        Err(_) if closing.is_cancelled() => Ok(()),
+        Err(error) => Err(ServeError::Begin(Box::new(error))),
+    }
+}
+
+/// The end of the input and SIGTERM are the same to us; Ctrl-C and a closed
+/// terminal too.
+fn end_on_signals(closing: &CancellationToken) {
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ] {
+        match signal(kind) {
+            Ok(mut signals) => {
+                let closing = closing.clone();
+                tokio::spawn(async move {
+                    signals.recv().await;
+                    closing.cancel();
+                });
+            }
+            Err(error) => tracing::warn!("{kind:?} is not heeded: {error}"),
+        }
+    }
+}

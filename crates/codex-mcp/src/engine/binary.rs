@@ -1,0 +1,226 @@
+//! Which Codex to run.
+//!
+//! A Codex that npm installed is a Node script that starts the real program,
+//! which lies in a package of its own for each platform. The real program is
+//! started here: a script in between costs time and memory, and killing it
+//! would leave Codex running.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where the choice of a Codex came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The `--codex-bin` flag or the `CODEX_MCP_CODEX_BIN` variable.
+    FlagOrVariable,
+    /// `codex_bin` in this file.
+    File(PathBuf),
+    /// The first `codex` on PATH.
+    Path,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FlagOrVariable => f.write_str("--codex-bin or CODEX_MCP_CODEX_BIN"),
+            Self::File(path) => write!(f, "codex_bin in {}", path.display()),
+            Self::Path => f.write_str("PATH"),
+        }
+    }
+}
+
+/// A Codex to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodexBinary {
+    /// What was chosen.
+    pub chosen: PathBuf,
+    /// What is run: the native program where `chosen` is npm's script.
+    pub native: PathBuf,
+    /// A folder of helper programs that older packages expect on PATH.
+    pub helpers: Option<PathBuf>,
+    /// Where the choice came from.
+    pub source: Source,
+}
+
+/// Why there is no Codex to run.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NoCodex {
+    /// Nothing was chosen, and PATH has none.
+    #[error("no `codex` found on PATH")]
+    NotOnPath,
+    /// What was chosen is not there, or not a program.
+    #[error("{} (from {from}) is not an executable file", path.display())]
+    NotExecutable {
+        /// What was chosen.
+        path: PathBuf,
+        /// Where the choice came from.
+        from: Source,
+    },
+}
+
+/// Finds the Codex to run: `chosen`, or the first on PATH.
+///
+/// # Errors
+///
+/// [`NoCodex`].
+pub fn find(chosen: Option<(PathBuf, Source)>) -> Result<CodexBinary, NoCodex> {
+    let (path, source) = match chosen {
+        Some((path, source)) => (in_path_or_folder(path), source),
+        None => (on_path("codex").ok_or(NoCodex::NotOnPath)?, Source::Path),
+    };
+    if !is_executable(&path) {
+        return Err(NoCodex::NotExecutable { path, from: source });
+    }
+    let (native, helpers) = match behind_npm_shim(&path) {
+        Some(native) => {
+            let helpers = helper_folder(&native);
+            (native, helpers)
+        }
+        None => (path.clone(), None),
+    };
+    Ok(CodexBinary {
+        chosen: path,
+        native,
+        helpers,
+        source,
+    })
+}
+
+impl CodexBinary {
+    /// Variables that this Codex needs on top of our environment.
+    #[must_use]
+    pub fn env(&self) -> Vec<(OsString, OsString)> {
+        let Some(helpers) = &self.helpers else {
+            return Vec::new();
+        };
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(helpers.clone()).chain(env::split_paths(&path));
+        env::join_paths(folders)
+            .map(|path| vec![("PATH".into(), path)])
+            .unwrap_or_default()
+    }
+}
+
+/// A bare name is looked up on PATH, as a shell would.
+fn in_path_or_folder(path: PathBuf) -> PathBuf {
+    let bare = path.components().count() == 1 && path.is_relative();
+    match path.to_str() {
+        Some(name) if bare && !name.starts_with('.') => on_path(name).unwrap_or(path),
+        _ => path,
+    }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|candidate| is_executable(candidate))
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// npm's names for this platform: of the package and of the folder in it.
+fn platform() -> Option<(&'static str, &'static str)> {
+    match (env::consts::OS, env::consts::ARCH) {
+        ("linux", "x86_64") => Some(("codex-linux-x64", "x86_64-unknown-linux-musl")),
+        ("linux", "aarch64") => Some(("codex-linux-arm64", "aarch64-unknown-linux-musl")),
+        ("macos", "x86_64") => Some(("codex-darwin-x64", "x86_64-apple-darwin")),
+        ("macos", "aarch64") => Some(("codex-darwin-arm64", "aarch64-apple-darwin")),
+        _ => None,
+    }
+}
+
+/// The native program of the npm package that `path` is the script of.
+///
+/// Source: `bin/codex.js` of `@openai/codex` 0.104.0 and 0.169.0. The platform
+/// package lies in a `node_modules` folder of the script's package or of a
+/// folder above it; the oldest releases have `vendor` in the script's package.
+fn behind_npm_shim(path: &Path) -> Option<PathBuf> {
+    let script = path.canonicalize().ok()?;
+    if script.extension()? != "js" {
+        return None;
+    }
+    let (package, triple) = platform()?;
+    let in_vendor = |root: &Path| {
+        let vendor = root.join("vendor").join(triple);
+        ["bin/codex", "codex/codex"]
+            .iter()
+            .map(|program| vendor.join(program))
+            .find(|program| is_executable(program))
+    };
+    script.ancestors().skip(1).find_map(|folder| {
+        let modules = folder.join("node_modules/@openai").join(package);
+        in_vendor(&modules).or_else(|| in_vendor(folder))
+    })
+}
+
+/// `vendor/TRIPLE/path` beside `vendor/TRIPLE/codex/codex`, in packages that
+/// have it (0.104.0; newer programs find their helpers themselves).
+fn helper_folder(native: &Path) -> Option<PathBuf> {
+    let folder = native.parent()?.parent()?.join("path");
+    folder.is_dir().then_some(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(path: &Path) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    fn chosen(path: &Path) -> Result<CodexBinary, NoCodex> {
+        find(Some((path.to_owned(), Source::FlagOrVariable)))
+    }
+
+    #[test]
+    fn the_native_program_is_found_behind_a_linked_script() {
+        let (package, triple) = platform().unwrap();
+        for (layout, helpers) in [("bin/codex", false), ("codex/codex", true)] {
+            let root = tempfile::tempdir().unwrap();
+            let root = root.path().canonicalize().unwrap();
+            let modules = root.join("lib/node_modules/@openai");
+            let script = modules.join("codex/bin/codex.js");
+            let vendor = modules.join(package).join("vendor").join(triple);
+            program(&script);
+            program(&vendor.join(layout));
+            if helpers {
+                std::fs::create_dir_all(vendor.join("path")).unwrap();
+            }
+            let link = root.join("codex");
+            std::os::unix::fs::symlink(&script, &link).unwrap();
+
+            let found = chosen(&link).unwrap();
+            assert_eq!(found.native, vendor.join(layout));
+            assert_eq!(found.helpers.is_some(), helpers);
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_no_script_is_run_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("codex");
+        program(&path);
+        assert_eq!(chosen(&path).unwrap().native, path);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let text = root.path().join("codex");
+        assert!(matches!(chosen(&text), Err(NoCodex::NotExecutable { .. })));
+        std::fs::write(&text, "").unwrap();
+        assert!(matches!(chosen(&text), Err(NoCodex::NotExecutable { .. })));
+        assert!(matches!(
+            chosen(root.path()),
+            Err(NoCodex::NotExecutable { .. })
+        ));
+    }
+}

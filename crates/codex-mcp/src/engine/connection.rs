@@ -1,0 +1,301 @@
+//! A connection to an app-server: requests out, answers and news in.
+//!
+//! One task reads, one writes. News and questions go to the [`Listener`] in
+//! the order in which they came, answers to whoever waits for them. Lines that
+//! are not the protocol's are logged and skipped: a Codex that prints something
+//! stray is no reason to lose its threads.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use codex_mcp_protocol::codex::{Ask, Method, Notification};
+use codex_mcp_protocol::lines::{Frame, LineDecoder};
+use codex_mcp_protocol::rpc::{self, ErrorObject, Message, RequestId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// Lines waiting to be written. A Codex that has let this many pile up no
+/// longer reads its input.
+const OUTBOX: usize = 4096;
+
+/// How much of a stray line is logged, in bytes.
+const LOGGED: usize = 200;
+
+/// Hears what the app-server says by itself. Called from the reading task, in
+/// order; must not block.
+pub(crate) trait Listener: Send + Sync {
+    /// Something happened in a thread.
+    fn heard(&self, thread: &str, news: Notification<'_>);
+
+    /// Codex asks something about a thread. `false` if the thread is not ours.
+    fn asked(&self, thread: &str, request: RequestId, ask: Ask) -> bool;
+}
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Codex refused it.
+    #[error("{0}")]
+    Refused(ErrorObject),
+    /// The answer doesn't have the shape that we know.
+    #[error("Codex answered {method} in a way that is not understood: {error}")]
+    Unreadable {
+        method: Method,
+        error: serde_json::Error,
+    },
+    /// No answer in time.
+    #[error("Codex did not answer {method} within {} s", .after.as_secs())]
+    TimedOut { method: Method, after: Duration },
+    /// The connection ended first.
+    #[error("Codex went away before it answered {0}")]
+    Closed(Method),
+}
+
+type Answer = Result<Box<RawValue>, ErrorObject>;
+
+/// Requests that wait for an answer; `None` once the connection has ended.
+type Waiting = Mutex<Option<HashMap<i64, oneshot::Sender<Answer>>>>;
+
+struct Shared {
+    waiting: Waiting,
+    outbox: mpsc::Sender<Vec<u8>>,
+    /// Woken when nothing more can come of this connection.
+    broken: Notify,
+}
+
+/// The sending side of a connection; clones share it.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    next_id: Arc<AtomicI64>,
+}
+
+impl Connection {
+    /// Takes over the streams of an app-server. The future returned runs until
+    /// there is nothing more to read; afterwards every request fails.
+    pub(crate) fn open<R, W>(
+        reader: R,
+        writer: W,
+        line_limit: usize,
+        listener: Arc<dyn Listener>,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static)
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (outbox, lines) = mpsc::channel(OUTBOX);
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Some(HashMap::new())),
+            outbox,
+            broken: Notify::new(),
+        });
+        let connection = Self {
+            shared: Arc::clone(&shared),
+            next_id: Arc::new(AtomicI64::new(1)),
+        };
+        let run = async move {
+            tokio::select! {
+                () = read(reader, line_limit, &shared, listener.as_ref()) => {}
+                () = write(writer, lines) => {}
+                () = shared.broken.notified() => {}
+            }
+            // Dropping the senders tells everyone who waits.
+            lock(&shared.waiting).take();
+        };
+        (connection, run)
+    }
+
+    /// Makes a request and waits for its answer, at most for `patience`.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+        patience: Duration,
+    ) -> Result<T, CallError> {
+        let (id, answer) = self.send(method, params)?;
+        let answered = tokio::time::timeout(patience, answer).await;
+        match answered {
+            Ok(Ok(Ok(result))) => serde_json::from_str(result.get())
+                .map_err(|error| CallError::Unreadable { method, error }),
+            Ok(Ok(Err(refusal))) => Err(CallError::Refused(refusal)),
+            Ok(Err(_)) => Err(CallError::Closed(method)),
+            Err(_) => {
+                if let Some(waiting) = lock(&self.shared.waiting).as_mut() {
+                    waiting.remove(&id);
+                }
+                Err(CallError::TimedOut {
+                    method,
+                    after: patience,
+                })
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        method: Method,
+        params: &impl Serialize,
+    ) -> Result<(i64, oneshot::Receiver<Answer>), CallError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let line = rpc::request_line(&RequestId::Number(id), method.as_str(), params)
+            .map_err(|error| CallError::Unreadable { method, error })?;
+        let (sender, receiver) = oneshot::channel();
+        match lock(&self.shared.waiting).as_mut() {
+            Some(waiting) => waiting.insert(id, sender),
+            None => return Err(CallError::Closed(method)),
+        };
+        self.shared.queue(line);
+        Ok((id, receiver))
+    }
+
+    /// Makes a request whose answer is of no interest, and may never come:
+    /// 0.104.0 and 0.153.4 don't answer an interrupt of a turn that has ended.
+    pub(crate) fn cast(&self, method: Method, params: &impl Serialize) {
+        let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed));
+        self.shared
+            .queue_if_written(rpc::request_line(&id, method.as_str(), params));
+    }
+
+    /// Whether requests still have a chance of being answered.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.shared.waiting).is_some()
+    }
+
+    /// Ends the connection: Codex sees the end of its input.
+    pub(crate) fn close(&self) {
+        self.shared.broken.notify_one();
+    }
+
+    /// Sends a notification without parameters.
+    pub(crate) fn notify(&self, method: &str) {
+        self.shared.queue_if_written(rpc::notification_line(method));
+    }
+
+    /// Answers a question of Codex's.
+    pub(crate) fn answer(&self, request: &RequestId, result: &impl Serialize) {
+        self.shared
+            .queue_if_written(rpc::response_line(request, Ok(result)));
+    }
+}
+
+impl Shared {
+    /// Never waits: what is sent from the reading task must not depend on the
+    /// other side's reading.
+    fn queue(&self, line: Vec<u8>) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(line) {
+            tracing::error!("Codex no longer reads its input; giving it up");
+            self.broken.notify_one();
+        }
+    }
+
+    fn queue_if_written(&self, line: Result<Vec<u8>, serde_json::Error>) {
+        match line {
+            Ok(line) => self.queue(line),
+            Err(error) => tracing::error!("a message to Codex can't be written: {error}"),
+        }
+    }
+
+    fn refuse(&self, request: &RequestId, method: &str, why: &str) {
+        tracing::warn!("Codex asked {method}, refused: {why}");
+        let error = ErrorObject {
+            code: rpc::code::METHOD_NOT_FOUND,
+            message: format!("codex-mcp can't answer {method}: {why}"),
+            data: None,
+        };
+        self.queue_if_written(rpc::response_line(request, Err::<&(), _>(&error)));
+    }
+}
+
+async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if let Err(error) = writer.write_all(&line).await {
+            tracing::debug!("writing to Codex failed: {error}");
+            // The reading side sees the end too, after what is still to be read.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn read(
+    mut reader: impl AsyncRead + Unpin,
+    line_limit: usize,
+    shared: &Shared,
+    listener: &dyn Listener,
+) {
+    let mut decoder = LineDecoder::new(line_limit);
+    loop {
+        match reader.read(decoder.space()).await {
+            Ok(0) => return,
+            Ok(count) => decoder.filled(count),
+            Err(error) => {
+                tracing::warn!("reading from Codex failed: {error}");
+                return;
+            }
+        }
+        while let Some(frame) = decoder.next_frame() {
+            match frame {
+                Frame::Line([]) => {}
+                Frame::Line(line) => dispatch(line, shared, listener),
+                Frame::TooLong { length } => tracing::warn!(
+                    "Codex sent a line of {length} bytes, over the limit of {line_limit}; skipped"
+                ),
+            }
+        }
+    }
+}
+
+/// Brings one line to where it belongs.
+fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
+    match Message::read(line) {
+        Ok(Message::Notification { method, params }) => {
+            match Notification::read(&method, params.unwrap_or(RawValue::NULL)) {
+                Ok(Some((thread, news))) => listener.heard(&thread, news),
+                Ok(None) => tracing::trace!("{method}"),
+                Err(error) => log_stray(line, &error),
+            }
+        }
+        Ok(Message::Response { id, outcome }) => {
+            let sender = match id {
+                RequestId::Number(id) => lock(&shared.waiting)
+                    .as_mut()
+                    .and_then(|all| all.remove(&id)),
+                RequestId::Text(_) => None,
+            };
+            match sender {
+                // Whoever asked may have stopped waiting.
+                Some(sender) => drop(sender.send(outcome.map(RawValue::to_owned))),
+                None => tracing::debug!("an answer that nobody waits for"),
+            }
+        }
+        Ok(Message::Request { id, method, params }) => {
+            match Ask::read(&method, params.unwrap_or(RawValue::NULL)) {
+                Ok(Some((thread, ask))) => {
+                    if !listener.asked(&thread, id.clone(), ask) {
+                        shared.refuse(&id, &method, "the thread is not one of ours");
+                    }
+                }
+                Ok(None) => shared.refuse(&id, &method, "the method is not known"),
+                Err(error) => shared.refuse(&id, &method, &error.to_string()),
+            }
+        }
+        Err(error) => log_stray(line, &error),
+    }
+}
+
+fn log_stray(line: &[u8], error: &dyn std::fmt::Display) {
+    let shown = line.get(..line.len().min(LOGGED)).unwrap_or_default();
+    tracing::warn!(
+        "Codex sent a line that is skipped: {error}: {}",
+        shown.escape_ascii()
+    );
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing panics while holding it, and a map is valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

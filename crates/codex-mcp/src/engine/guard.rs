@@ -1,0 +1,220 @@
+//! A small process between us and Codex that takes Codex's tree down.
+//!
+//! Killing Codex is not enough: each command that it runs has a session of its
+//! own, and outlives both Codex and Codex's process group. The guard is the
+//! subreaper of everything below it, so that nothing can slip out of its sight
+//! by losing its parent. It ends the tree
+//!
+//! - when Codex has ended,
+//! - on SIGTERM, SIGINT or SIGHUP,
+//! - when its owner has died, however: the system sends SIGTERM then.
+//!
+//! Ending is SIGTERM to every descendant, and SIGKILL a second later to those
+//! that are left, until none is. Should the guard itself be killed, Codex gets
+//! SIGKILL from the system. The guard exits as Codex did.
+//!
+//! ```text
+//!   Watching ── Codex ended, told to, owner gone ──► Ending ── nothing left ──► exit
+//!                                          SIGTERM to all │ ▲
+//!                                                         └─┘ every second: SIGKILL to all
+//! ```
+//!
+//! Where the system knows no subreaper (outside Linux), Codex's process group
+//! is ended instead, and the owner is looked at every second.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid};
+
+use super::descendants::descendants;
+use super::exit::Exit;
+
+/// Seconds between SIGTERM and SIGKILL.
+const GRACE: u32 = 1;
+
+/// Whether the system tells us when our owner dies.
+const OWNER_DEATH_IS_SIGNALLED: bool = cfg!(target_os = "linux");
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Watching,
+    Ending,
+}
+
+struct Guard {
+    owner: Pid,
+    codex: Pid,
+    codex_exit: Option<Exit>,
+    phase: Phase,
+}
+
+/// Runs `program` with `args` under guard for the process `owner`.
+#[must_use]
+pub fn run(owner: i32, program: &OsString, args: &[OsString]) -> ExitCode {
+    match watch(Pid::from_raw(owner), program, args) {
+        Ok(exit) => leave_as(exit),
+        Err(error) => {
+            tracing::error!("cannot start {}: {error}", program.display());
+            ExitCode::from(if error.kind() == io::ErrorKind::NotFound {
+                127
+            } else {
+                126
+            })
+        }
+    }
+}
+
+fn watch(owner: Pid, program: &OsString, args: &[OsString]) -> io::Result<Exit> {
+    let signals = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGCHLD,
+        Signal::SIGALRM,
+    ];
+    let signals: SigSet = signals.into_iter().collect();
+    signals.thread_block()?;
+    tie_to_owner()?;
+    let codex = start(program, args)?;
+    let mut guard = Guard {
+        owner,
+        codex,
+        codex_exit: None,
+        phase: Phase::Watching,
+    };
+    guard.look_at_owner();
+    loop {
+        match signals.wait()? {
+            Signal::SIGCHLD => {
+                if let Some(exit) = guard.reap() {
+                    return Ok(exit);
+                }
+            }
+            Signal::SIGALRM => guard.second_passed(),
+            _ => guard.end(),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn tie_to_owner() -> io::Result<()> {
+    nix::sys::prctl::set_child_subreaper(true)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tie_to_owner() -> io::Result<()> {
+    Ok(())
+}
+
+/// Starts the program with our streams, and lets go of our own stdin and
+/// stdout, so that only the program holds them.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the second half of spawn: the guard starts what it guards"
+)]
+fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+    let mut command = Command::new(program);
+    command.args(args).process_group(0).stderr(Stdio::inherit());
+    // SAFETY: the closure runs in the child between fork and exec, where only
+    // async-signal-safe calls are allowed. It makes two system calls,
+    // `rt_sigprocmask` and `prctl`, and neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(before_exec);
+    }
+    let child = command.spawn()?;
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    dup2_stdout(&nothing)?;
+    i32::try_from(child.id())
+        .map(Pid::from_raw)
+        .map_err(io::Error::other)
+}
+
+/// The program starts with no signal blocked, whatever is blocked here: with
+/// SIGCHLD blocked Codex would not notice that a command of its has ended.
+fn before_exec() -> io::Result<()> {
+    SigSet::empty().thread_set_mask()?;
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    Ok(())
+}
+
+impl Guard {
+    /// Takes note of every child that has ended; says how Codex did once none
+    /// is left.
+    fn reap(&mut self) -> Option<Exit> {
+        loop {
+            let exit = match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
+                Ok(WaitStatus::StillAlive) => return None,
+                Ok(_) | Err(Errno::EINTR) => continue,
+                Err(_) => return Some(self.codex_exit.unwrap_or(Exit::Code(0))),
+            };
+            if exit.0 == self.codex {
+                self.codex_exit = Some(exit.1);
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if self.phase == Phase::Watching {
+            self.phase = Phase::Ending;
+            self.signal_all(Signal::SIGTERM);
+            alarm::set(GRACE);
+        }
+    }
+
+    fn second_passed(&mut self) {
+        match self.phase {
+            Phase::Watching => self.look_at_owner(),
+            Phase::Ending => {
+                self.signal_all(Signal::SIGKILL);
+                alarm::set(GRACE);
+            }
+        }
+    }
+
+    /// The owner may have died before the system was told to signal it.
+    fn look_at_owner(&mut self) {
+        if getppid() != self.owner {
+            self.end();
+        } else if !OWNER_DEATH_IS_SIGNALLED {
+            alarm::set(1);
+        }
+    }
+
+    /// Processes come and go while we look; what is missed now is found a
+    /// second later.
+    fn signal_all(&self, signal: Signal) {
+        let _ = killpg(self.codex, signal);
+        for pid in descendants(Pid::this()) {
+            let _ = kill(pid, signal);
+        }
+    }
+}
+
+/// Ends this process the way Codex ended, so that our owner sees it as if it
+/// had started Codex itself.
+fn leave_as(exit: Exit) -> ExitCode {
+    match exit {
+        Exit::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        Exit::Signal(number) => {
+            if let Ok(signal) = Signal::try_from(number) {
+                let _ = SigSet::all().thread_unblock();
+                let _ = kill(Pid::this(), signal);
+            }
+            ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
+        }
+    }
+}

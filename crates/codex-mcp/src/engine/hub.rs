@@ -1,0 +1,91 @@
+//! Brings what Codex says to the session machines, and performs what they
+//! decide.
+
+use std::sync::Arc;
+
+use codex_mcp_core::session::Effect;
+use codex_mcp_protocol::codex::{Ask, Method, Notification, TurnInterruptParams};
+use codex_mcp_protocol::rpc::RequestId;
+use tokio::time::{Instant, sleep_until};
+
+use super::backend::{Generation, Supervisor};
+use super::connection::Listener;
+use super::exit::Exit;
+use super::sessions::{Entry, Sessions};
+
+/// Where everything that Codex says arrives.
+#[derive(Default)]
+pub(super) struct Hub {
+    pub(super) sessions: Sessions,
+}
+
+impl Listener for Hub {
+    fn heard(&self, thread: &str, news: Notification<'_>) {
+        // Codex also tells of threads of its own, such as those of subagents.
+        let Some(entry) = self.sessions.by_thread(thread) else {
+            return;
+        };
+        if let Notification::AgentMessageDelta(_) = news {
+            entry.change_quietly(|machine| machine.heard(news));
+        } else {
+            let effects = entry.change(|machine| machine.heard(news));
+            perform(&entry, effects);
+        }
+    }
+
+    fn asked(&self, thread: &str, request: RequestId, ask: Ask) -> bool {
+        let Some(entry) = self.sessions.by_thread(thread) else {
+            return false;
+        };
+        let now = Instant::now();
+        let (effects, deadline) = entry.change(|machine| {
+            let effects = machine.asked(request, ask, now.into_std());
+            (effects, machine.actions().last().map(|open| open.deadline))
+        });
+        perform(&entry, effects);
+        if let Some(deadline) = deadline {
+            tokio::spawn(decline_at(entry, deadline.into()));
+        }
+        true
+    }
+}
+
+impl Supervisor for Hub {
+    fn gone(&self, generation: Generation, exit: Exit) {
+        for entry in self.sessions.all() {
+            if entry.server().1 == generation {
+                entry.change(|machine| machine.lose(&format!("Codex {exit}")));
+            }
+        }
+    }
+}
+
+async fn decline_at(entry: Arc<Entry>, deadline: Instant) {
+    sleep_until(deadline).await;
+    let effects = entry.change(|machine| machine.tick(deadline.into_std()));
+    if !effects.is_empty() {
+        tracing::warn!("thread {}: nobody answered in time; declined", entry.thread);
+    }
+    perform(&entry, effects);
+}
+
+/// Does what a machine decided.
+pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
+    if effects.is_empty() {
+        return;
+    }
+    let (server, _) = entry.server();
+    let connection = server.connection();
+    for effect in effects {
+        match effect {
+            Effect::Answer { request, result } => connection.answer(&request, &result),
+            Effect::Interrupt(turn) => {
+                let params = TurnInterruptParams {
+                    thread_id: &entry.thread,
+                    turn_id: &turn,
+                };
+                connection.cast(Method::TurnInterrupt, &params);
+            }
+        }
+    }
+}

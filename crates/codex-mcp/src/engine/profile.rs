@@ -1,0 +1,150 @@
+//! Codex's profiles, as settings of a thread.
+//!
+//! Up to about 0.149 a profile is a table `[profiles.NAME]` in `config.toml`,
+//! and `config.profile` in `thread/start` selects it. Newer releases refuse
+//! that; for them a profile is the file `$CODEX_HOME/NAME.config.toml`, whose
+//! contents are overrides like any others.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it
+/// can stand in a file name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProfileName(String);
+
+/// The longest name of a profile.
+const NAME_LIMIT: usize = 64;
+
+impl TryFrom<String> for ProfileName {
+    type Error = ProfileError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > NAME_LIMIT || !name.chars().all(plain) {
+            return Err(ProfileError::BadName);
+        }
+        Ok(Self(name))
+    }
+}
+
+impl From<ProfileName> for String {
+    fn from(name: ProfileName) -> Self {
+        name.0
+    }
+}
+
+/// Why a profile can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// Not a name.
+    #[error("a profile's name has 1 to 64 letters, digits, dashes or underscores")]
+    BadName,
+    /// The file can't be read.
+    #[error("{} can't be read: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{} is not valid TOML: {error}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        error: toml::de::Error,
+    },
+}
+
+/// The overrides of `config.toml` that the profile stands for.
+///
+/// # Errors
+///
+/// [`ProfileError`]. A profile that exists in neither form is not noticed
+/// here: Codex says so itself.
+pub(crate) fn overrides(
+    codex_home: &Path,
+    name: &ProfileName,
+) -> Result<Map<String, Value>, ProfileError> {
+    let path = codex_home.join(format!("{}.config.toml", name.0));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => toml::from_str(&text).map_err(|error| ProfileError::Malformed { path, error }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::from_iter([(
+            "profile".to_owned(),
+            Value::String(name.0.clone()),
+        )])),
+        Err(error) => Err(ProfileError::Unreadable { path, error }),
+    }
+}
+
+/// Lays `over` on top of `under`, table by table.
+pub(crate) fn lay_over(under: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn name(text: &str) -> Result<ProfileName, ProfileError> {
+        ProfileName::try_from(text.to_owned())
+    }
+
+    #[test]
+    fn names_that_could_leave_the_folder_are_refused() {
+        for bad in ["", "../x", "a/b", "a.b", "a\0b", &"x".repeat(65), "ü"] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+        assert!(name("fast-2_x").is_ok());
+    }
+
+    #[test]
+    fn a_file_is_read_and_anything_else_is_left_to_codex() {
+        let home = tempfile::tempdir().unwrap();
+        let fast = name("fast").unwrap();
+        let unknown = overrides(home.path(), &fast).unwrap();
+        assert_eq!(Value::Object(unknown), json!({"profile": "fast"}));
+
+        let file = home.path().join("fast.config.toml");
+        std::fs::write(&file, "model = \"m\"\n[tools]\nweb = true\n").unwrap();
+        let known = overrides(home.path(), &fast).unwrap();
+        assert_eq!(
+            Value::Object(known),
+            json!({"model": "m", "tools": {"web": true}})
+        );
+
+        std::fs::write(&file, "model = \n").unwrap();
+        let error = overrides(home.path(), &fast).unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn overrides_are_laid_table_by_table() {
+        let Value::Object(mut under) = json!({"a": {"x": 1, "y": 1}, "b": 1}) else {
+            unreachable!()
+        };
+        let Value::Object(over) = json!({"a": {"y": 2}, "c": 3}) else {
+            unreachable!()
+        };
+        lay_over(&mut under, over);
+        assert_eq!(
+            Value::Object(under),
+            json!({"a": {"x": 1, "y": 2}, "b": 1, "c": 3})
+        );
+    }
+}

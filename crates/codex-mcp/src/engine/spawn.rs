@@ -1,0 +1,156 @@
+//! The one place where the program starts processes.
+//!
+//! What is started is not the program asked for but a [guard](super::guard):
+//! this executable once more, which starts the program, passes its streams
+//! through untouched, and takes the whole tree below it down when the program
+//! ends, when it is told to, or when we are gone, whatever way we went.
+//!
+//! On Linux a parent-death signal comes when the *thread* that spawned ends.
+//! The program runs on a single-threaded runtime, so the spawning thread lives
+//! as long as the process.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the module that everything else has to go through"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::exit::Exit;
+
+/// What to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The executable, as a path.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Variables set on top of our own environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its working folder, if not ours.
+    pub cwd: Option<PathBuf>,
+}
+
+impl Program {
+    /// `path` with `args`, in our environment and working folder.
+    pub fn new<A: AsRef<OsStr>>(path: &Path, args: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            path: path.to_owned(),
+            args: args
+                .into_iter()
+                .map(|arg| arg.as_ref().to_owned())
+                .collect(),
+            env: Vec::new(),
+            cwd: None,
+        }
+    }
+}
+
+/// A running program and all that it starts. Dropping it ends the whole tree.
+#[derive(Debug)]
+pub struct Process {
+    guard: Child,
+}
+
+/// The streams of a program.
+#[derive(Debug)]
+pub struct Streams {
+    /// Closing it tells the program that there is nothing more to come.
+    pub stdin: ChildStdin,
+    /// What the program answers.
+    pub stdout: ChildStdout,
+    /// What the program complains about.
+    pub stderr: ChildStderr,
+}
+
+/// Starts a program under a guard.
+///
+/// # Errors
+///
+/// When this executable can't be started again. A program that can't be
+/// started shows as exit code 127 (not found) or 126, with the reason on its
+/// stderr, as in a shell.
+pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
+    let mut command = Command::new(own_executable()?);
+    command
+        .arg("guard")
+        .arg(std::process::id().to_string())
+        .arg(&program.path)
+        .args(&program.args)
+        .envs(program.env.iter().map(|(name, value)| (name, value)))
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(cwd) = &program.cwd {
+        command.current_dir(cwd);
+    }
+    let mut guard = command.spawn()?;
+    let missing = || io::Error::other("a piped stream of the child is missing");
+    let streams = Streams {
+        stdin: guard.stdin.take().ok_or_else(missing)?,
+        stdout: guard.stdout.take().ok_or_else(missing)?,
+        stderr: guard.stderr.take().ok_or_else(missing)?,
+    };
+    Ok((Process { guard }, streams))
+}
+
+/// On Linux by a name that stays right when the file is replaced while we run,
+/// as an upgrade does.
+fn own_executable() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        Ok("/proc/self/exe".into())
+    } else {
+        std::env::current_exe()
+    }
+}
+
+impl Process {
+    /// Waits for the program to end.
+    ///
+    /// # Errors
+    ///
+    /// When the system can't tell.
+    pub async fn wait(&mut self) -> io::Result<Exit> {
+        Ok(Exit::from_status(self.guard.wait().await?))
+    }
+
+    /// Waits for the program to end by itself, and ends it after `patience`.
+    ///
+    /// # Errors
+    ///
+    /// When the system can't tell.
+    pub async fn end_after(&mut self, patience: Duration) -> io::Result<Exit> {
+        match tokio::time::timeout(patience, self.wait()).await {
+            Ok(exit) => exit,
+            Err(_) => {
+                self.terminate();
+                self.wait().await
+            }
+        }
+    }
+
+    /// Tells the guard to take everything down: politely first, with force a
+    /// second later.
+    pub fn terminate(&self) {
+        let pid = self.guard.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = pid {
+            // The guard isn't reaped yet, so the id is still its own; that it
+            // has ended in the meantime is no error.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.terminate();
+    }
+}

@@ -1,0 +1,174 @@
+//! The MCP server: which tools there are, and who answers a call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use codex_mcp_core::action::ActionId;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::error::{Code, ToolError};
+use super::question;
+use super::tools::{self, Api};
+use super::turn::{RequestState, TurnWait};
+use crate::engine::command::{SessionId, Started};
+use crate::engine::{Engine, EngineError};
+
+/// What a client is told about the server as a whole.
+const INSTRUCTIONS: &str = "Delegates coding tasks to the OpenAI Codex CLI. \
+`codex` begins a thread with a prompt and waits for the final message; \
+`codex-reply` goes on with a thread, which Codex remembers also after a restart.";
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// A tool call, from its arrival to its answer.
+    pub call: Duration,
+    /// A question of Codex's, until it is declined.
+    pub approval: Duration,
+}
+
+/// Serves the tools to one client.
+pub struct Front {
+    pub(super) engine: Arc<Engine>,
+    pub(super) patience: Patience,
+    /// Cancelled when the client has gone or we are told to end.
+    pub(super) closing: CancellationToken,
+    api: Api,
+    warned_of_on_failure: AtomicBool,
+}
+
+impl Front {
+    /// A front to `engine`.
+    #[must_use]
+    pub fn new(
+        engine: Arc<Engine>,
+        api: Api,
+        patience: Patience,
+        closing: CancellationToken,
+    ) -> Self {
+        Self {
+            engine,
+            patience,
+            closing,
+            api,
+            warned_of_on_failure: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether nobody has asked this before.
+    pub(super) fn first_on_failure(&self) -> bool {
+        !self.warned_of_on_failure.swap(true, Ordering::Relaxed)
+    }
+
+    /// Waits for the turn that `starting` starts. Should the caller go away
+    /// while it is being started, it is interrupted as soon as it has been.
+    pub(super) async fn run_turn(
+        &self,
+        context: &RequestContext<RoleServer>,
+        warnings: Vec<String>,
+        starting: impl Future<Output = Result<Started, EngineError>> + Send + 'static,
+    ) -> Result<CallToolResponse, ToolError> {
+        let deadline = Instant::now() + self.patience.call;
+        let mut starting = tokio::spawn(starting);
+        let why = tokio::select! {
+            started = &mut starting => {
+                let started = started.map_err(|error| ToolError::new(Code::Internal, error.to_string()))??;
+                return TurnWait::new(self, context, started, deadline, warnings).outcome().await;
+            }
+            () = context.ct.cancelled() => (Code::Cancelled, "the call was cancelled"),
+            () = self.closing.cancelled() => (Code::ShuttingDown, "codex-mcp is shutting down"),
+            () = tokio::time::sleep_until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
+        };
+        let engine = Arc::clone(&self.engine);
+        tokio::spawn(async move {
+            if let Ok(Ok(started)) = starting.await
+                && let Err(error) = engine.interrupt(&started.session)
+            {
+                tracing::warn!("a turn nobody waits for was not interrupted: {error}");
+            }
+        });
+        Err(ToolError::new(why.0, why.1))
+    }
+
+    /// Takes a client's answer to a question. A late one is no error: the
+    /// question may have timed out while the answer was under way.
+    pub(super) fn decide(&self, session: &SessionId, action: &ActionId, answer: &Value) {
+        let decision = question::decision(answer);
+        if let Err(error) = self.engine.respond(session, action, &decision) {
+            tracing::warn!("an answer was not taken: {error}");
+        }
+    }
+
+    /// Goes on with a call that came back with questions, now answered.
+    async fn go_on(
+        &self,
+        context: &RequestContext<RoleServer>,
+        state: &str,
+        answers: BTreeMap<String, Value>,
+    ) -> Result<CallToolResponse, ToolError> {
+        let RequestState { session, turn } = RequestState::parse(state)?;
+        let started = Started {
+            thread: self.engine.thread(&session)?,
+            session,
+            turn,
+        };
+        for (action, answer) in answers {
+            self.decide(&started.session, &ActionId(action), &answer);
+        }
+        let deadline = Instant::now() + self.patience.call;
+        TurnWait::new(self, context, started, deadline, Vec::new())
+            .outcome()
+            .await
+    }
+}
+
+impl ServerHandler for Front {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(
+                Implementation::new("codex-mcp", env!("CARGO_PKG_VERSION")).with_title("codex-mcp"),
+            )
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools::list(self.api)))
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = tools::named(self.api, &call.name)?;
+        let answered = match &call.request_state {
+            Some(state) => {
+                let answers = call.input_responses.unwrap_or_default();
+                self.go_on(&context, state, answers).await
+            }
+            None => {
+                tool.call(self, &context, call.arguments.unwrap_or_default())
+                    .await
+            }
+        };
+        Ok(answered.unwrap_or_else(|error| {
+            tracing::info!("{}: {}", call.name, error.text());
+            error.into_result().into()
+        }))
+    }
+}

@@ -1,0 +1,352 @@
+//! Codex's questions as MCP elicitations, and the answers to them.
+//!
+//! The form is the standard's. Besides, the `codex_*` members stand there that
+//! `codex mcp-server` sends, and both forms of answer are understood: the
+//! standard's `{"action":"accept"}` and Codex's `{"decision":"approved"}`.
+
+use codex_mcp_core::action::Decision;
+use codex_mcp_protocol::codex::{
+    Ask, CommandApproval, FileChangeApproval, Question, ThreadId, UserInputRequest,
+};
+use serde_json::{Map, Value, json};
+
+use crate::engine::command::Open;
+
+/// A question for a client that can show one.
+pub(super) struct Elicitation {
+    pub(super) message: String,
+    pub(super) requested_schema: Value,
+    /// What `codex mcp-server` sends besides.
+    pub(super) extra: Map<String, Value>,
+}
+
+impl Elicitation {
+    /// `call` is the id of the tool call in which Codex asks.
+    pub(super) fn new(thread: &ThreadId, call: &str, open: &Open) -> Self {
+        let mut extra = Map::new();
+        extra.insert("threadId".to_owned(), json!(thread));
+        extra.insert("codex_mcp_tool_call_id".to_owned(), call.into());
+        let (requested_schema, particulars) = match &open.ask {
+            Ask::Command(asked) => (no_fields(), command_members(asked)),
+            Ask::FileChange(asked) => (no_fields(), patch_members(asked)),
+            Ask::Permissions(asked) => (
+                no_fields(),
+                json!({
+                    "codex_elicitation": "permissions-approval",
+                    "codex_call_id": asked.item_id,
+                    "codex_permissions": asked.permissions,
+                }),
+            ),
+            Ask::McpElicitation(asked) => (
+                asked.requested_schema.clone().unwrap_or_else(no_fields),
+                json!({
+                    "codex_elicitation": if asked.is_tool_approval() { "mcp-tool-call" } else { "mcp-elicitation" },
+                    "codex_mcp_server": asked.server_name,
+                }),
+            ),
+            Ask::UserInput(asked) => (
+                questions_schema(asked),
+                json!({
+                    "codex_elicitation": "user-input",
+                    "codex_call_id": asked.item_id,
+                }),
+            ),
+        };
+        if let Value::Object(particulars) = particulars {
+            extra.extend(particulars);
+        }
+        Self {
+            message: in_words(&open.ask),
+            requested_schema,
+            extra,
+        }
+    }
+
+    /// The parameters of `elicitation/create`.
+    pub(super) fn into_params(self) -> Value {
+        let mut params = self.extra;
+        params.insert("message".to_owned(), self.message.into());
+        params.insert("requestedSchema".to_owned(), self.requested_schema);
+        Value::Object(params)
+    }
+}
+
+/// The question in words, for people.
+pub(super) fn in_words(ask: &Ask) -> String {
+    let (question, reason) = match ask {
+        Ask::Command(asked) => {
+            let command = asked.command.as_deref().unwrap_or("a command");
+            let place = match &asked.cwd {
+                Some(cwd) => format!(" in {cwd}"),
+                None => String::new(),
+            };
+            (
+                format!("Codex wants to run `{command}`{place}."),
+                asked.reason.as_deref(),
+            )
+        }
+        Ask::FileChange(asked) => {
+            let what = match &asked.grant_root {
+                Some(root) => format!("Codex wants to change files below {root} from now on."),
+                None => "Codex wants to change files.".to_owned(),
+            };
+            (what, asked.reason.as_deref())
+        }
+        Ask::Permissions(asked) => (
+            format!("Codex wants more permissions: {}.", asked.permissions),
+            asked.reason.as_deref(),
+        ),
+        Ask::McpElicitation(asked) if asked.message.is_empty() => (
+            format!("The MCP server {} asks something.", asked.server_name),
+            None,
+        ),
+        Ask::McpElicitation(asked) => (asked.message.clone(), None),
+        Ask::UserInput(asked) => {
+            let questions: Vec<&str> = asked
+                .questions
+                .iter()
+                .map(|question| question.question.as_str())
+                .collect();
+            (questions.join("\n"), None)
+        }
+    };
+    match reason {
+        Some(reason) => format!("{question} Its reason: {reason}"),
+        None => question,
+    }
+}
+
+/// The question for a client that can't show one: what it is about.
+pub(super) fn as_action(open: &Open) -> Value {
+    let mut action = json!({
+        "requestId": open.id,
+        "type": if matches!(open.ask, Ask::UserInput(_)) { "user_input" } else { "approval" },
+        "kind": kind(&open.ask),
+        "message": in_words(&open.ask),
+    });
+    let particulars = match &open.ask {
+        Ask::Command(asked) => json!({
+            "itemId": asked.item_id,
+            "command": asked.command,
+            "cwd": asked.cwd,
+            "reason": asked.reason,
+            "availableDecisions": asked.available_decisions,
+            "proposedExecpolicyAmendment": asked.proposed_execpolicy_amendment,
+        }),
+        Ask::FileChange(asked) => json!({
+            "itemId": asked.item_id,
+            "reason": asked.reason,
+            "grantRoot": asked.grant_root,
+        }),
+        Ask::Permissions(asked) => json!({
+            "itemId": asked.item_id,
+            "reason": asked.reason,
+            "permissions": asked.permissions,
+        }),
+        Ask::McpElicitation(asked) => json!({ "serverName": asked.server_name }),
+        Ask::UserInput(asked) => json!({
+            "itemId": asked.item_id,
+            "questions": asked.questions,
+        }),
+    };
+    if let (Some(action), Value::Object(particulars)) = (action.as_object_mut(), particulars) {
+        action.extend(
+            particulars
+                .into_iter()
+                .filter(|(_, value)| !value.is_null()),
+        );
+    }
+    action
+}
+
+fn kind(ask: &Ask) -> &'static str {
+    match ask {
+        Ask::Command(_) => "command",
+        Ask::FileChange(_) => "fileChange",
+        Ask::Permissions(_) => "permissions",
+        Ask::McpElicitation(_) => "mcp_tool",
+        Ask::UserInput(_) => "user_input",
+    }
+}
+
+/// What the client answered. An answer that says both yes and no is a no.
+pub(super) fn decision(answer: &Value) -> Decision {
+    let standard = answer.get("action").and_then(Value::as_str);
+    let codex = answer.get("decision").map(codex_decision);
+    match (standard, codex) {
+        (Some("accept"), None | Some(Decision::Accept)) => match answer.get("content") {
+            Some(Value::Object(content)) if !content.is_empty() => {
+                Decision::Submit(content.clone())
+            }
+            _ => Decision::Accept,
+        },
+        (Some("cancel"), _) => Decision::Cancel,
+        (None | Some("accept"), Some(decision)) => decision,
+        _ => Decision::Decline,
+    }
+}
+
+/// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.153.4).
+fn codex_decision(decision: &Value) -> Decision {
+    match decision.as_str() {
+        Some("approved") => Decision::Accept,
+        Some("approved_for_session") => Decision::AcceptForSession,
+        Some("abort") => Decision::Cancel,
+        _ => Decision::Decline,
+    }
+}
+
+fn no_fields() -> Value {
+    json!({ "type": "object", "properties": {} })
+}
+
+fn command_members(asked: &CommandApproval) -> Value {
+    let command = asked.command.as_deref().unwrap_or_default();
+    let words = shlex::split(command).unwrap_or_else(|| vec![command.to_owned()]);
+    let actions: Vec<Map<String, Value>> = asked
+        .command_actions
+        .iter()
+        .flatten()
+        .cloned()
+        .map(|mut action| {
+            if let Some(command) = action.remove("command") {
+                action.insert("cmd".to_owned(), command);
+            }
+            action
+        })
+        .collect();
+    json!({
+        "codex_elicitation": "exec-approval",
+        "codex_call_id": asked.item_id,
+        "codex_command": words,
+        "codex_cwd": asked.cwd,
+        "codex_parsed_cmd": actions,
+    })
+}
+
+fn patch_members(asked: &FileChangeApproval) -> Value {
+    let mut members = json!({
+        "codex_elicitation": "patch-approval",
+        "codex_call_id": asked.item_id,
+    });
+    if let Some(members) = members.as_object_mut() {
+        let optional = [
+            ("codex_reason", &asked.reason),
+            ("codex_grant_root", &asked.grant_root),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                members.insert(name.to_owned(), value.as_str().into());
+            }
+        }
+    }
+    members
+}
+
+fn questions_schema(asked: &UserInputRequest) -> Value {
+    let field = |question: &Question| {
+        let mut field = json!({
+            "type": "string",
+            "title": question.header,
+            "description": question.question,
+        });
+        if let (Some(options), Some(field)) = (&question.options, field.as_object_mut()) {
+            let labels: Vec<&str> = options.iter().map(|option| option.label.as_str()).collect();
+            field.insert("enum".to_owned(), json!(labels));
+        }
+        field
+    };
+    let properties: Map<String, Value> = asked
+        .questions
+        .iter()
+        .map(|question| (question.id.clone(), field(question)))
+        .collect();
+    let required: Vec<&str> = asked
+        .questions
+        .iter()
+        .map(|question| question.id.as_str())
+        .collect();
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_mcp_core::action::ActionId;
+
+    use super::*;
+
+    #[test]
+    fn both_forms_of_answer_are_understood_and_a_no_wins() {
+        let form = json!({"q": "yes"});
+        for (answer, expected) in [
+            (json!({"action": "accept"}), Decision::Accept),
+            (json!({"action": "accept", "content": {}}), Decision::Accept),
+            (
+                json!({"action": "accept", "content": form}),
+                Decision::Submit(form.as_object().unwrap().clone()),
+            ),
+            (json!({"action": "decline"}), Decision::Decline),
+            (json!({"action": "cancel"}), Decision::Cancel),
+            (json!({"decision": "approved"}), Decision::Accept),
+            (
+                json!({"decision": "approved_for_session"}),
+                Decision::AcceptForSession,
+            ),
+            (json!({"decision": "denied"}), Decision::Decline),
+            (json!({"decision": "abort"}), Decision::Cancel),
+            (
+                json!({"action": "accept", "decision": "approved"}),
+                Decision::Accept,
+            ),
+            (
+                json!({"action": "accept", "decision": "approved_for_session"}),
+                Decision::AcceptForSession,
+            ),
+            (
+                json!({"action": "accept", "decision": "denied"}),
+                Decision::Decline,
+            ),
+            (
+                json!({"action": "decline", "decision": "approved"}),
+                Decision::Decline,
+            ),
+            (json!({"action": "made up"}), Decision::Decline),
+            (json!({}), Decision::Decline),
+            (json!("yes"), Decision::Decline),
+        ] {
+            assert_eq!(decision(&answer), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_asked_about_as_codex_mcp_server_does() {
+        let open = Open {
+            id: ActionId("req_1".into()),
+            ask: Ask::Command(CommandApproval {
+                item_id: "c1".into(),
+                command: Some("/bin/bash -lc 'touch a b'".into()),
+                cwd: Some("/repo".into()),
+                command_actions: serde_json::from_value(
+                    json!([{"type": "unknown", "command": "touch a b"}]),
+                )
+                .unwrap(),
+                ..CommandApproval::default()
+            }),
+        };
+        let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
+        assert_eq!(
+            Elicitation::new(&thread, "50", &open).into_params(),
+            json!({
+                "message": "Codex wants to run `/bin/bash -lc 'touch a b'` in /repo.",
+                "requestedSchema": {"type": "object", "properties": {}},
+                "threadId": "0199a213-81c0-7800-8aa1-bbab2a035a53",
+                "codex_elicitation": "exec-approval",
+                "codex_mcp_tool_call_id": "50",
+                "codex_call_id": "c1",
+                "codex_command": ["/bin/bash", "-lc", "touch a b"],
+                "codex_cwd": "/repo",
+                "codex_parsed_cmd": [{"type": "unknown", "cmd": "touch a b"}],
+            })
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! `codex`: begin a thread and wait for what Codex says.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode, ThreadSettings};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Prompt, arguments, classic_output, tool};
+use crate::engine::command::Start;
+use crate::engine::profile::ProfileName;
+use crate::mcp::error::ToolError;
+use crate::mcp::front::Front;
+
+pub(super) const NAME: &str = "codex";
+
+/// The parameters of `codex mcp-server`'s tool, `profile` of its older
+/// releases included.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Arguments {
+    prompt: Prompt,
+    model: Option<String>,
+    cwd: Option<PathBuf>,
+    approval_policy: Option<Policy>,
+    sandbox: Option<SandboxMode>,
+    #[serde(default)]
+    config: Map<String, Value>,
+    base_instructions: Option<String>,
+    developer_instructions: Option<String>,
+    compact_prompt: Option<String>,
+    profile: Option<ProfileName>,
+}
+
+/// Approval policies by their old names, one more than Codex has today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Policy {
+    Untrusted,
+    OnFailure,
+    OnRequest,
+    Never,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "prompt": { "type": "string", "description": "What Codex is to do, with all the context that it needs." },
+            "cwd": { "type": "string", "description": "Folder to work in; a relative one is relative to the server's." },
+            "sandbox": { "type": "string", "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "What commands may touch. Default: Codex's config." },
+            "approval-policy": { "type": "string", "enum": ["untrusted", "on-request", "never", "on-failure"], "description": "When Codex asks before it runs something. Default: Codex's config." },
+            "model": { "type": "string", "description": "Default: Codex's config." },
+            "profile": { "type": "string", "description": "A profile of Codex's config." },
+            "config": { "type": "object", "additionalProperties": true, "description": "Overrides of config.toml, by its keys." },
+            "base-instructions": { "type": "string", "description": "Replaces Codex's own instructions." },
+            "developer-instructions": { "type": "string", "description": "Added as a developer message." },
+            "compact-prompt": { "type": "string", "description": "Used when the conversation is compacted." },
+        },
+        "required": ["prompt"],
+        "additionalProperties": false,
+    });
+    let description = "Begins a thread with Codex, a coding agent that reads, writes and runs code \
+in a folder, and waits for its final message. Answers the message and a threadId; go on with \
+codex-reply. With status waiting_approval Codex wants to do what `actions` lists and nobody \
+could be asked.";
+    tool(NAME, "Codex", description, input, classic_output())
+}
+
+pub(super) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let mut warnings = Vec::new();
+    if given.approval_policy == Some(Policy::OnFailure) && front.first_on_failure() {
+        let warning =
+            "Codex no longer has the approval policy on-failure; on-request is used instead.";
+        tracing::warn!("{warning}");
+        warnings.push(warning.to_owned());
+    }
+    let start = given.into_start();
+    let engine = Arc::clone(&front.engine);
+    let starting = async move { engine.start(start).await };
+    front.run_turn(context, warnings, starting).await
+}
+
+impl Arguments {
+    fn into_start(self) -> Start {
+        let mut config = self.config;
+        if let Some(prompt) = self.compact_prompt {
+            config.insert("compact_prompt".to_owned(), prompt.into());
+        }
+        let approval_policy = self.approval_policy.map(|policy| match policy {
+            Policy::Untrusted => ApprovalPolicy::Untrusted,
+            Policy::OnFailure | Policy::OnRequest => ApprovalPolicy::OnRequest,
+            Policy::Never => ApprovalPolicy::Never,
+        });
+        Start {
+            prompt: self.prompt.0,
+            settings: ThreadSettings {
+                cwd: self.cwd,
+                model: self.model,
+                sandbox: self.sandbox,
+                approval_policy,
+                config,
+                base_instructions: self.base_instructions,
+                developer_instructions: self.developer_instructions,
+            },
+            profile: self.profile,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: Value) -> Result<Arguments, String> {
+        let Value::Object(object) = value else {
+            panic!("an object");
+        };
+        arguments(object).map_err(|error| error.text())
+    }
+
+    #[test]
+    fn every_parameter_that_is_described_is_taken() {
+        let described = describe();
+        let properties = described.input_schema["properties"]
+            .as_object()
+            .unwrap()
+            .clone();
+        let given: Map<String, Value> = properties
+            .into_iter()
+            .map(|(name, schema)| {
+                let value = match (schema.get("enum"), schema["type"].as_str()) {
+                    (Some(values), _) => values[0].clone(),
+                    (None, Some("object")) => json!({ "k": 1 }),
+                    _ => "text".into(),
+                };
+                (name, value)
+            })
+            .collect();
+        read(Value::Object(given)).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (given, named) in [
+            (json!({}), "missing field `prompt`"),
+            (json!({"prompt": "  "}), "prompt: must not be empty"),
+            (json!({"prompt": 5}), "prompt: invalid type: integer `5`"),
+            (
+                json!({"prompt": "x", "sandbox": "none"}),
+                "sandbox: unknown variant `none`",
+            ),
+            (json!({"prompt": "x", "config": []}), "config: invalid type"),
+            (
+                json!({"prompt": "x", "profile": "../x"}),
+                "profile: a profile's name",
+            ),
+            (
+                json!({"prompt": "x", "approvalPolicy": "never"}),
+                "unknown field `approvalPolicy`",
+            ),
+        ] {
+            let error = read(given).unwrap_err();
+            assert!(error.contains(named), "{error}");
+            assert!(error.starts_with("Error [INVALID_ARGUMENT]"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_set_that_was_not_given() {
+        let start = read(json!({"prompt": "x"})).unwrap().into_start();
+        assert_eq!(start.settings, ThreadSettings::default());
+    }
+
+    #[test]
+    fn the_policy_codex_dropped_is_mapped() {
+        let start = read(json!({"prompt": "x", "approval-policy": "on-failure"}))
+            .unwrap()
+            .into_start();
+        assert_eq!(
+            start.settings.approval_policy,
+            Some(ApprovalPolicy::OnRequest)
+        );
+    }
+}

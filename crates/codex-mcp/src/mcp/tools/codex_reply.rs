@@ -1,0 +1,120 @@
+//! `codex-reply`: go on with a thread and wait for what Codex says.
+
+use std::sync::Arc;
+
+use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Prompt, arguments, classic_output, tool};
+use crate::engine::command::Reply;
+use crate::mcp::error::{Code, ToolError};
+use crate::mcp::front::Front;
+
+pub(super) const NAME: &str = "codex-reply";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    prompt: Prompt,
+    thread_id: Option<String>,
+    /// The older name of the same.
+    conversation_id: Option<String>,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "prompt": { "type": "string", "description": "What to say next." },
+            "threadId": { "type": "string", "description": "The thread, as codex answered it." },
+            "conversationId": { "type": "string", "description": "Older name of threadId." },
+        },
+        "required": ["prompt"],
+        "additionalProperties": false,
+    });
+    let description = "Goes on with a thread of Codex's, also one from before a restart, \
+and waits for the final message. Codex remembers all that was said and done in the thread. \
+Answers like codex.";
+    tool(NAME, "Codex Reply", description, input, classic_output())
+}
+
+pub(super) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let thread = given.thread()?;
+    let reply = Reply {
+        thread: thread.clone(),
+        prompt: given.prompt.0,
+    };
+    let engine = Arc::clone(&front.engine);
+    let starting = async move { engine.reply(reply).await };
+    front
+        .run_turn(context, Vec::new(), starting)
+        .await
+        .map_err(|error| error.in_thread(&thread))
+}
+
+impl Arguments {
+    fn thread(&self) -> Result<ThreadId, ToolError> {
+        let wrong = |message: &str| ToolError::new(Code::InvalidArgument, message);
+        let text = match (&self.thread_id, &self.conversation_id) {
+            (Some(one), Some(other)) if one != other => {
+                return Err(wrong("threadId and conversationId name different threads"));
+            }
+            (Some(text), _) | (None, Some(text)) => text,
+            (None, None) => return Err(wrong("threadId is missing")),
+        };
+        ThreadId::parse(text).map_err(|error: NotAThreadId| wrong(&format!("threadId: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    const OTHER: &str = "0199a213-81c0-7800-8aa1-bbab2a035a54";
+
+    fn thread(given: Value) -> Result<String, String> {
+        let Value::Object(object) = given else {
+            panic!("an object");
+        };
+        arguments::<Arguments>(object)
+            .and_then(|given| given.thread())
+            .map(|thread| thread.to_string())
+            .map_err(|error| error.text())
+    }
+
+    #[test]
+    fn both_spellings_name_the_thread() {
+        for given in [
+            json!({"prompt": "x", "threadId": ID}),
+            json!({"prompt": "x", "conversationId": ID}),
+            json!({"prompt": "x", "threadId": ID, "conversationId": ID}),
+        ] {
+            assert_eq!(thread(given).unwrap(), ID);
+        }
+    }
+
+    #[test]
+    fn what_is_no_thread_is_refused() {
+        for given in [
+            json!({"prompt": "x"}),
+            json!({"prompt": "x", "threadId": "nonsense"}),
+            json!({"prompt": "x", "threadId": 7}),
+            json!({"prompt": "x", "threadId": ID, "conversationId": OTHER}),
+        ] {
+            let error = thread(given).unwrap_err();
+            assert!(error.starts_with("Error [INVALID_ARGUMENT]"), "{error}");
+        }
+    }
+}

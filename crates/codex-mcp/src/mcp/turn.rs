@@ -1,0 +1,487 @@
+//! Waiting for a turn on behalf of a tool call.
+//!
+//! ```text
+//!                 ┌──────────────── step, heartbeat: progress ─┐
+//!                 ▼                                            │
+//!   started ─► waiting ── ended ──────────────────────────► answer
+//!                 │ ├──── Codex asks, client can elicit ──► ask it, wait on
+//!                 │ ├──── Codex asks, 2026-07-28 client ──► input_required
+//!                 │ ├──── Codex asks, else ───────────────► waiting_approval
+//!                 │ └──── timeout ── interrupt ── ended ──► TIMEOUT, partial text
+//!                 └────── cancelled, shutting down ─ interrupt
+//! ```
+//!
+//! The engine declines what nobody answers in time, so that nothing hangs,
+//! whichever way a question went.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use codex_mcp_core::action::ActionId;
+use codex_mcp_core::session::{Ending, Outcome};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolResponse, CancelledNotificationParam, ClientResult, CustomRequest, InputRequest,
+    InputRequests, InputRequiredResult, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    RequestId, ServerRequest,
+};
+use rmcp::service::{PeerRequestOptions, RequestContext, RequestHandle};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::answer::{Answer, Status};
+use super::error::{Code, ToolError};
+use super::front::Front;
+use super::question::{self, Elicitation};
+use crate::engine::EngineError;
+use crate::engine::command::{Open, SessionId, Started, View};
+
+/// A client hears at least this often that we are still there (10 s): some cut
+/// a call that has been silent for a minute.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// How long an interrupted turn may take to end before the call answers
+/// without it. Codex takes some 20 ms.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a progress notification may wait for a client that doesn't read.
+const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What can be done with a question in the middle of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// The client answers a request of ours.
+    Elicit,
+    /// The call ends with the question, and comes again with the answer.
+    InputRequired,
+    /// The call ends and tells that Codex waits.
+    ComeBack,
+}
+
+impl Manner {
+    fn of(context: &RequestContext<RoleServer>) -> Self {
+        let elicits = context
+            .client_capabilities()
+            .and_then(|capabilities| capabilities.elicitation)
+            // An empty capability means forms, as it did before there were others.
+            .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none());
+        let stateless = context
+            .protocol_version()
+            .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        match (elicits, stateless) {
+            (false, _) => Self::ComeBack,
+            (true, false) => Self::Elicit,
+            (true, true) => Self::InputRequired,
+        }
+    }
+}
+
+/// A question put to the client, until it answers.
+struct Put {
+    request: RequestId,
+    answered: bool,
+}
+
+type Answered = (ActionId, Option<Value>);
+
+/// A tool call that waits for a turn.
+pub(super) struct TurnWait<'a> {
+    front: &'a Front,
+    context: &'a RequestContext<RoleServer>,
+    started: Started,
+    deadline: Instant,
+    manner: Manner,
+    warnings: Vec<String>,
+    told: Progress,
+    put: HashMap<ActionId, Put>,
+    answers: FuturesUnordered<BoxFuture<'static, Answered>>,
+}
+
+/// What woke the wait.
+enum Event {
+    Changed(Result<(), EngineError>),
+    Answered(Answered),
+    Heartbeat,
+    TimedOut,
+    Cancelled,
+    Closing,
+}
+
+impl<'a> TurnWait<'a> {
+    pub(super) fn new(
+        front: &'a Front,
+        context: &'a RequestContext<RoleServer>,
+        started: Started,
+        deadline: Instant,
+        warnings: Vec<String>,
+    ) -> Self {
+        Self {
+            front,
+            context,
+            started,
+            deadline,
+            manner: Manner::of(context),
+            warnings,
+            told: Progress::new(context),
+            put: HashMap::new(),
+            answers: FuturesUnordered::new(),
+        }
+    }
+
+    /// Waits until there is something to come back with.
+    pub(super) async fn outcome(mut self) -> Result<CallToolResponse, ToolError> {
+        let thread = self.started.thread.clone();
+        self.wait().await.map_err(|error| error.in_thread(&thread))
+    }
+
+    async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
+        loop {
+            let view = self.front.engine.inspect(&self.started.session)?;
+            if let Some(outcome) = self.ended(&view) {
+                return self.come_back_with(outcome?);
+            }
+            self.told.tell(self.context, &view).await;
+            if let Some(response) = self.attend(&view.actions).await {
+                return Ok(response);
+            }
+            match self.next(view.revision).await {
+                Event::Changed(changed) => changed?,
+                Event::Answered(answered) => self.take(answered),
+                Event::Heartbeat => self.told.heartbeat(self.context).await,
+                Event::TimedOut => return Err(self.give_up(Code::Timeout).await),
+                Event::Cancelled => return Err(self.give_up(Code::Cancelled).await),
+                Event::Closing => return Err(self.give_up(Code::ShuttingDown).await),
+            }
+        }
+    }
+
+    async fn next(&mut self, revision: u64) -> Event {
+        let session = &self.started.session;
+        tokio::select! {
+            changed = self.front.engine.changed(session, revision) => Event::Changed(changed),
+            Some(answered) = self.answers.next() => Event::Answered(answered),
+            () = sleep_until(self.told.next_heartbeat()) => Event::Heartbeat,
+            () = sleep_until(self.deadline) => Event::TimedOut,
+            () = self.context.ct.cancelled() => Event::Cancelled,
+            () = self.front.closing.cancelled() => Event::Closing,
+        }
+    }
+
+    /// The outcome of our turn, once it has one.
+    fn ended(&self, view: &View) -> Option<Result<Outcome, ToolError>> {
+        match &view.outcome {
+            Some((turn, outcome)) if *turn == self.started.turn => Some(Ok(outcome.clone())),
+            Some((turn, _)) if *turn > self.started.turn => Some(Err(ToolError::new(
+                Code::Internal,
+                "a later turn of the thread has ended in the meantime",
+            ))),
+            _ => None,
+        }
+    }
+
+    fn come_back_with(&mut self, outcome: Outcome) -> Result<CallToolResponse, ToolError> {
+        let error = match outcome.ending {
+            Ending::Completed => {
+                return Ok(self.answer(outcome.text, Status::Completed));
+            }
+            Ending::Interrupted => ToolError::new(Code::Interrupted, "the turn was interrupted"),
+            Ending::Failed(error) => error.into(),
+            Ending::Lost(how) => ToolError::new(Code::CodexDied, format!("{how} during the turn")),
+        };
+        Err(error.with_partial(outcome.text))
+    }
+
+    fn answer(&mut self, content: String, status: Status) -> CallToolResponse {
+        let answer = Answer {
+            thread: self.started.thread.clone(),
+            content,
+            status,
+            warnings: std::mem::take(&mut self.warnings),
+        };
+        answer.into_result().into()
+    }
+
+    /// Sees to the open questions; some end the call.
+    async fn attend(&mut self, open: &[Open]) -> Option<CallToolResponse> {
+        self.withdraw_closed(open).await;
+        if self.manner == Manner::Elicit {
+            for question in open {
+                if self.put.contains_key(&question.id) {
+                    continue;
+                }
+                if !self.put_to_client(question).await {
+                    self.manner = Manner::ComeBack;
+                    break;
+                }
+            }
+        }
+        if open.is_empty() || self.manner == Manner::Elicit {
+            return None;
+        }
+        if self.manner == Manner::InputRequired
+            && let Some(response) = self.input_required(open)
+        {
+            return Some(response);
+        }
+        Some(self.waiting_approval(open))
+    }
+
+    /// Asks the client; `false` if it can't be asked.
+    async fn put_to_client(&mut self, question: &Open) -> bool {
+        let call = self.context.id.to_string();
+        let params = Elicitation::new(&self.started.thread, &call, question).into_params();
+        let request = CustomRequest::new("elicitation/create", Some(params));
+        let sent = self
+            .context
+            .peer
+            .send_cancellable_request(
+                ServerRequest::CustomRequest(request),
+                PeerRequestOptions::no_options(),
+            )
+            .await;
+        let Ok(RequestHandle { rx, id, .. }) = sent else {
+            return false;
+        };
+        let action = question.id.clone();
+        self.put.insert(
+            action.clone(),
+            Put {
+                request: id,
+                answered: false,
+            },
+        );
+        self.answers.push(Box::pin(async move {
+            match rx.await {
+                Ok(Ok(ClientResult::CustomResult(answer))) => (action, Some(answer.0)),
+                _ => (action, None),
+            }
+        }));
+        true
+    }
+
+    /// The client has answered a question, or can't.
+    fn take(&mut self, (action, answer): Answered) {
+        if let Some(put) = self.put.get_mut(&action) {
+            put.answered = true;
+        }
+        match answer {
+            Some(answer) => self.front.decide(&self.started.session, &action, &answer),
+            None => self.manner = Manner::ComeBack,
+        }
+    }
+
+    /// Tells the client which of its open dialogs are of no use any more.
+    async fn withdraw_closed(&mut self, open: &[Open]) {
+        let closed: Vec<RequestId> = self
+            .put
+            .iter_mut()
+            .filter(|(action, put)| !put.answered && !open.iter().any(|one| one.id == **action))
+            .map(|(_, put)| {
+                put.answered = true;
+                put.request.clone()
+            })
+            .collect();
+        for request in closed {
+            let params = CancelledNotificationParam::new(
+                Some(request),
+                Some("no answer is needed any more".to_owned()),
+            );
+            if let Err(error) = self.context.peer.notify_cancelled(params).await {
+                tracing::debug!("an elicitation could not be withdrawn: {error}");
+            }
+        }
+    }
+
+    /// The questions as part of a result; `None` if one doesn't fit the form.
+    fn input_required(&self, open: &[Open]) -> Option<CallToolResponse> {
+        let call = self.context.id.to_string();
+        let mut requests: InputRequests = BTreeMap::new();
+        for question in open {
+            let Elicitation {
+                message,
+                requested_schema,
+                extra,
+            } = Elicitation::new(&self.started.thread, &call, question);
+            let request: InputRequest = serde_json::from_value(json!({
+                "method": "elicitation/create",
+                "params": {
+                    "mode": "form",
+                    "message": message,
+                    "requestedSchema": requested_schema,
+                    "_meta": extra,
+                },
+            }))
+            .inspect_err(|error| tracing::warn!("a question can't be passed on: {error}"))
+            .ok()?;
+            requests.insert(question.id.0.clone(), request);
+        }
+        let state = RequestState {
+            session: self.started.session.clone(),
+            turn: self.started.turn,
+        };
+        Some(InputRequiredResult::new(Some(requests), Some(state.to_text())).into())
+    }
+
+    fn waiting_approval(&mut self, open: &[Open]) -> CallToolResponse {
+        let questions: Vec<String> = open
+            .iter()
+            .map(|question| question::in_words(&question.ask))
+            .collect();
+        let content = format!(
+            "Codex waits for an answer:\n{}\n\
+             This client can't be asked, so it is declined after {} s and the turn goes on. \
+             Codex asks less under another approval-policy or sandbox.",
+            questions.join("\n"),
+            self.front.patience.approval.as_secs(),
+        );
+        let actions = open.iter().map(question::as_action).collect();
+        self.answer(content, Status::WaitingApproval(actions))
+    }
+
+    /// Interrupts the turn, so that the thread can be used again, and tells
+    /// what Codex had said.
+    async fn give_up(&mut self, code: Code) -> ToolError {
+        self.withdraw_closed(&[]).await;
+        let engine = &self.front.engine;
+        let session = self.started.session.clone();
+        let text = engine.partial_text(&session).unwrap_or_default();
+        if let Err(error) = engine.interrupt(&session) {
+            return error.into();
+        }
+        let ended = timeout(INTERRUPT_PATIENCE, self.until_ended()).await;
+        let text = match ended {
+            Ok(Some(outcome)) => outcome.text,
+            Ok(None) | Err(_) => text,
+        };
+        ToolError::new(code, self.reason(code)).with_partial(text)
+    }
+
+    fn reason(&self, code: Code) -> String {
+        match code {
+            Code::Timeout => format!(
+                "the turn took longer than {} s and was interrupted",
+                self.front.patience.call.as_secs()
+            ),
+            Code::ShuttingDown => "codex-mcp is shutting down; the turn was interrupted".to_owned(),
+            _ => "the call was cancelled and the turn interrupted".to_owned(),
+        }
+    }
+
+    async fn until_ended(&mut self) -> Option<Outcome> {
+        let engine = &self.front.engine;
+        loop {
+            let view = engine.inspect(&self.started.session).ok()?;
+            if let Some(outcome) = self.ended(&view) {
+                return outcome.ok();
+            }
+            engine
+                .changed(&self.started.session, view.revision)
+                .await
+                .ok()?;
+        }
+    }
+}
+
+/// What a 2026-07-28 client hands back with its answers: which turn they are
+/// for. It names a session of ours and carries nothing that could be forged.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RequestState {
+    pub(super) session: SessionId,
+    pub(super) turn: u64,
+}
+
+impl RequestState {
+    fn to_text(&self) -> String {
+        format!("{}.{}", self.session, self.turn)
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, ToolError> {
+        let parsed = text.split_once('.').and_then(|(session, turn)| {
+            Some(Self {
+                session: SessionId::named(session),
+                turn: turn.parse().ok()?,
+            })
+        });
+        parsed.ok_or_else(|| {
+            ToolError::new(
+                Code::InvalidArgument,
+                "the requestState is not one of codex-mcp's",
+            )
+        })
+    }
+}
+
+/// Progress notifications, where the caller gave a token.
+struct Progress {
+    token: Option<ProgressToken>,
+    steps: u64,
+    sent: u32,
+    doing: String,
+    began: Instant,
+    last: Instant,
+}
+
+impl Progress {
+    fn new(context: &RequestContext<RoleServer>) -> Self {
+        let now = Instant::now();
+        Self {
+            token: context.meta.get_progress_token(),
+            steps: 0,
+            sent: 0,
+            doing: "Codex has the prompt".to_owned(),
+            began: now,
+            last: now,
+        }
+    }
+
+    fn next_heartbeat(&self) -> Instant {
+        self.last + HEARTBEAT
+    }
+
+    async fn tell(&mut self, context: &RequestContext<RoleServer>, view: &View) {
+        let (steps, doing) = &view.progress;
+        if *steps > self.steps {
+            self.steps = *steps;
+            self.doing.clone_from(doing);
+            self.send(context, self.doing.clone()).await;
+        }
+    }
+
+    async fn heartbeat(&mut self, context: &RequestContext<RoleServer>) {
+        let seconds = self.began.elapsed().as_secs();
+        self.send(context, format!("{} ({seconds} s)", self.doing))
+            .await;
+    }
+
+    async fn send(&mut self, context: &RequestContext<RoleServer>, message: String) {
+        self.last = Instant::now();
+        let Some(token) = &self.token else { return };
+        self.sent += 1;
+        let params = ProgressNotificationParam::new(token.clone(), f64::from(self.sent))
+            .with_message(message);
+        match timeout(PROGRESS_PATIENCE, context.peer.notify_progress(params)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("progress not sent: {error}"),
+            Err(_) => tracing::debug!("progress not sent: the client does not read"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_state_comes_back_as_it_went() {
+        let state = RequestState {
+            session: SessionId::named("sess_0123456789ab"),
+            turn: 3,
+        };
+        assert_eq!(RequestState::parse(&state.to_text()).unwrap(), state);
+        for bad in ["", "sess_1", "sess_1.x", "."] {
+            assert!(RequestState::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
