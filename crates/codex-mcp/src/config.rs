@@ -87,7 +87,10 @@ pub fn load(codex_bin: Option<PathBuf>, timeout_secs: Option<u64>) -> Result<Con
         repository_file(&here),
         Some(home.join(".config/atm/config.toml")),
     ];
-    let codex_home = env::var_os("CODEX_HOME").map_or_else(|| home.join(".codex"), PathBuf::from);
+    // Codex takes an empty variable for one that isn't set.
+    let codex_home = env::var_os("CODEX_HOME")
+        .filter(|folder| !folder.is_empty())
+        .map_or_else(|| home.join(".codex"), PathBuf::from);
     let mut config = Config {
         codex_bin: codex_bin.map(|path| (path, Source::FlagOrVariable)),
         request_timeout: DEFAULT_TIMEOUT,

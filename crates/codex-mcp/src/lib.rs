@@ -4,9 +4,21 @@
 //! - [`mcp`]: what MCP clients see.
 //! - [`engine`]: Codex's processes and our sessions in them.
 //! - [`config`]: where settings come from.
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed test panics"))]
+//! - [`demo`]: the program at work, for somebody who has just met it.
+//! - [`doctor`]: whether work can be done here, and if not, why.
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "a failed test panics"
+    )
+)]
 
 pub mod cli;
 pub mod config;
+pub mod demo;
+pub mod doctor;
 pub mod engine;
 pub mod mcp;

@@ -17,6 +17,5 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    super::log::start();
     guard::run(args.owner, &args.program, &args.args)
 }

@@ -1,5 +1,7 @@
 //! The command line: one module for each verb.
 
+mod demo;
+mod doctor;
 mod guard;
 mod log;
 mod serve;
@@ -28,6 +30,13 @@ struct Cli {
 enum Verb {
     /// Serve MCP on stdin and stdout; MCP clients start this themselves.
     Serve(serve::Args),
+    /// Watch codex-mcp at work in a few seconds, without an account.
+    Demo(demo::Args),
+    /// Tell whether Codex can work here, and what to do where it can't.
+    ///
+    /// Looks at Codex, its login and configuration, its sandbox, git and gh.
+    /// Exits with 0 if work can be done, else with 1.
+    Doctor(doctor::Args),
     #[command(hide = true)]
     Guard(guard::Args),
 }
@@ -38,6 +47,8 @@ enum Verb {
 pub fn run() -> ExitCode {
     match Cli::parse().verb {
         Verb::Serve(args) => serve::run(&args),
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Guard(args) => guard::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
 use codex_mcp_protocol::codex::{
     ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Method,
 };
@@ -63,18 +64,21 @@ fn said(complaints: &str) -> String {
     }
 }
 
+/// A connection that is closed when it is dropped.
+struct Held(Connection);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// A running `codex app-server`. Dropping it closes its input.
 pub(crate) struct AppServer {
-    connection: Connection,
+    connection: Held,
     ended: watch::Receiver<Option<Exit>>,
     /// What Codex said of itself.
     pub(crate) about: InitializeResponse,
-}
-
-impl Drop for AppServer {
-    fn drop(&mut self) {
-        self.connection.close();
-    }
 }
 
 impl AppServer {
@@ -101,39 +105,46 @@ impl AppServer {
         let (ending, mut ended) = watch::channel(None);
         tokio::spawn(supervise(run, process, ending, gone));
 
-        let introduced: Result<InitializeResponse, _> = connection
-            .call(Method::Initialize, &introduction(), START_PATIENCE)
-            .await;
+        let introduced = Self::introduce(connection, ended.clone()).await;
         let last_words = || {
             let complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
             complaints.trim().to_owned()
         };
         match introduced {
-            Ok(about) => {
-                connection.notify("initialized");
-                Ok(Self {
-                    connection,
-                    ended,
-                    about,
-                })
-            }
+            Ok(server) => Ok(server),
             Err(CallError::Closed(_)) => Err(StartError::Ended {
                 exit: exit_of(&mut ended).await,
                 complaints: last_words(),
             }),
-            Err(error) => {
-                connection.close();
-                Err(StartError::NotAnAppServer {
-                    reason: error.to_string(),
-                    complaints: last_words(),
-                })
-            }
+            Err(error) => Err(StartError::NotAnAppServer {
+                reason: error.to_string(),
+                complaints: last_words(),
+            }),
         }
+    }
+
+    /// Introduces us at the other end of a connection; `ended` tells later how
+    /// it ended. The connection is closed if that fails or is given up.
+    pub(super) async fn introduce(
+        connection: Connection,
+        ended: watch::Receiver<Option<Exit>>,
+    ) -> Result<Self, CallError> {
+        let connection = Held(connection);
+        let about = connection
+            .0
+            .call(Method::Initialize, &introduction(), START_PATIENCE)
+            .await?;
+        connection.0.notify("initialized");
+        Ok(Self {
+            connection,
+            ended,
+            about,
+        })
     }
 
     /// Whether it can still be asked.
     pub(crate) fn is_alive(&self) -> bool {
-        self.connection.is_open()
+        self.connection.0.is_open()
     }
 
     /// Makes a request; see [`Connection::call`].
@@ -143,12 +154,12 @@ impl AppServer {
         params: &impl Serialize,
         patience: Duration,
     ) -> Result<T, CallError> {
-        self.connection.call(method, params, patience).await
+        self.connection.0.call(method, params, patience).await
     }
 
     /// The connection, for what needs no answer.
     pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
+        &self.connection.0
     }
 
     /// How it ended, as soon as it has.
@@ -158,7 +169,7 @@ impl AppServer {
 
     /// Closes its input and waits until it and all that it started is gone.
     pub(crate) async fn end(&self) -> Exit {
-        self.connection.close();
+        self.connection.0.close();
         self.exit().await
     }
 }
@@ -214,6 +225,7 @@ async fn listen_to_complaints(mut stderr: ChildStderr, complaints: Arc<Mutex<Str
         while let Some(frame) = decoder.next_frame() {
             let Frame::Line(line) = frame else { continue };
             let line = String::from_utf8_lossy(line);
+            let line = strip_str(&line).to_string();
             tracing::debug!(target: "codex", "{line}");
             let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
             kept.push_str(&line);

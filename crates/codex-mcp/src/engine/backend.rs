@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::app_server::{AppServer, StartError};
 use super::binary::{self, NoCodex, Source};
@@ -41,6 +42,9 @@ pub enum LaunchError {
     /// It doesn't start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// We are about to end.
+    #[error("codex-mcp is shutting down")]
+    Ending,
 }
 
 /// Which of the app-servers, one after the other, that a backend has had.
@@ -56,40 +60,76 @@ pub(crate) trait Supervisor: Listener {
 /// An app-server and which one it is.
 pub(crate) type Running = (Arc<AppServer>, Generation);
 
+/// What there is of an app-server.
+#[derive(Default)]
+struct Slot {
+    running: Option<Running>,
+    /// Why the last start failed, unless it succeeded.
+    failure: Option<Arc<LaunchError>>,
+}
+
 /// The shared app-server.
 pub(crate) struct Backend {
     launch: Launch,
-    running: Mutex<Option<Running>>,
-    generations: AtomicU64,
+    slot: Mutex<Slot>,
+    /// How many starts have been tried.
+    starts: AtomicU64,
+    /// Cancelled when no app-server is wanted any more.
+    ending: CancellationToken,
 }
 
 impl Backend {
     pub(crate) fn new(launch: Launch) -> Self {
         Self {
             launch,
-            running: Mutex::new(None),
-            generations: AtomicU64::new(0),
+            slot: Mutex::default(),
+            starts: AtomicU64::new(0),
+            ending: CancellationToken::new(),
         }
     }
 
-    /// The app-server, started if there is none.
+    /// The app-server, started if there is none. Whoever waited for a start
+    /// that failed shares its failure, instead of waiting for another one.
     pub(crate) async fn ready<S: Supervisor + 'static>(
         &self,
         supervisor: &Arc<S>,
-    ) -> Result<Running, LaunchError> {
-        let mut running = self.running.lock().await;
-        if let Some(running) = running.as_ref().filter(|(server, _)| server.is_alive()) {
+    ) -> Result<Running, Arc<LaunchError>> {
+        let waited = self.slot.try_lock().is_err();
+        let mut slot = self.slot.lock().await;
+        if let Some(running) = slot
+            .running
+            .as_ref()
+            .filter(|(server, _)| server.is_alive())
+        {
             return Ok(running.clone());
         }
-        *running = None;
-        let generation = Generation(self.generations.fetch_add(1, Ordering::Relaxed));
-        let server = self.start(Arc::clone(supervisor), generation).await?;
-        Ok(running.insert((Arc::new(server), generation)).clone())
+        if let Some(failure) = slot.failure.as_ref().filter(|_| waited) {
+            return Err(Arc::clone(failure));
+        }
+        *slot = Slot::default();
+        let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
+        let started = tokio::select! {
+            biased;
+            () = self.ending.cancelled() => Err(LaunchError::Ending),
+            started = self.start(Arc::clone(supervisor), generation) => started,
+        };
+        match started {
+            Ok(server) => Ok(slot.running.insert((Arc::new(server), generation)).clone()),
+            Err(error) => Err(Arc::clone(slot.failure.insert(Arc::new(error)))),
+        }
     }
 
-    /// Ends the app-server, if there is one, and waits until it is gone.
+    /// Takes over an app-server that somebody else has started.
+    pub(super) async fn adopt(&self, server: AppServer) {
+        let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
+        self.slot.lock().await.running = Some((Arc::new(server), generation));
+    }
+
+    /// Ends the app-server, if there is one, and waits until it is gone. No
+    /// other one is started.
     pub(crate) async fn end(&self) {
-        if let Some((server, _)) = self.running.lock().await.take() {
+        self.ending.cancel();
+        if let Some((server, _)) = self.slot.lock().await.running.take() {
             server.end().await;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::session::{DecisionRefused, PromptRefused};
@@ -18,7 +19,7 @@ use super::profile::ProfileError;
 pub enum EngineError {
     /// There is no Codex to work with.
     #[error(transparent)]
-    Launch(#[from] LaunchError),
+    Launch(#[from] Arc<LaunchError>),
     /// Codex ended while it was needed.
     #[error("Codex {0}")]
     Gone(Exit),

@@ -24,12 +24,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid};
 
@@ -61,7 +61,9 @@ pub fn run(owner: i32, program: &OsString, args: &[OsString]) -> ExitCode {
     match watch(Pid::from_raw(owner), program, args) {
         Ok(exit) => leave_as(exit),
         Err(error) => {
-            tracing::error!("cannot start {}: {error}", program.display());
+            // Our stderr is the program's: there is nobody else to tell, and
+            // the exit code tells too.
+            let _ = writeln!(io::stderr(), "cannot start {}: {error}", program.display());
             ExitCode::from(if error.kind() == io::ErrorKind::NotFound {
                 127
             } else {
@@ -211,6 +213,10 @@ fn leave_as(exit: Exit) -> ExitCode {
         Exit::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         Exit::Signal(number) => {
             if let Ok(signal) = Signal::try_from(number) {
+                // SAFETY: the default action is no function of ours that could run
+                // at a bad moment. Without it the signals that Rust's runtime
+                // handles (SIGSEGV, SIGBUS) or ignores (SIGPIPE) would not end us.
+                let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
                 let _ = SigSet::all().thread_unblock();
                 let _ = kill(Pid::this(), signal);
             }

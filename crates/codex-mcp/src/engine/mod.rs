@@ -14,6 +14,8 @@
 
 mod app_server;
 mod backend;
+#[doc(hidden)]
+pub mod bench_support;
 pub mod binary;
 pub mod command;
 mod connection;
@@ -38,8 +40,8 @@ use std::time::Duration;
 
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_protocol::codex::{
-    Method, ThreadId, ThreadResponse, ThreadResumeParams, ThreadSettings, ThreadStartParams,
-    TurnResponse, TurnStartParams, UserInput,
+    InitializeResponse, Method, ThreadId, ThreadResponse, ThreadResumeParams, ThreadSettings,
+    ThreadStartParams, TurnResponse, TurnStartParams, UserInput,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -94,6 +96,16 @@ impl Engine {
         if let Err(error) = self.backend.ready(&self.hub).await {
             tracing::warn!("{error}");
         }
+    }
+
+    /// Starts the app-server, if none runs, and tells what it said of itself.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError`]; no app-server runs then.
+    pub async fn introduce(&self) -> Result<InitializeResponse, Arc<LaunchError>> {
+        let (server, _) = self.backend.ready(&self.hub).await?;
+        Ok(server.about.clone())
     }
 
     /// Begins a thread and its first turn.

@@ -252,10 +252,15 @@ impl ToolError {
 impl From<EngineError> for ToolError {
     fn from(error: EngineError) -> Self {
         let code = match &error {
-            EngineError::Launch(LaunchError::NoCodex(_)) => Code::CodexNotFound,
-            EngineError::Launch(LaunchError::Start(
-                StartError::Spawn(_) | StartError::Ended { .. } | StartError::NotAnAppServer { .. },
-            )) => Code::AppServerStartFailed,
+            EngineError::Launch(error) => match error.as_ref() {
+                LaunchError::NoCodex(_) => Code::CodexNotFound,
+                LaunchError::Ending => Code::ShuttingDown,
+                LaunchError::Start(
+                    StartError::Spawn(_)
+                    | StartError::Ended { .. }
+                    | StartError::NotAnAppServer { .. },
+                ) => Code::AppServerStartFailed,
+            },
             EngineError::Gone(_) => Code::CodexDied,
             EngineError::Silent { .. } => Code::CodexSilent,
             EngineError::Refused { refusal, .. } => refused(refusal.code),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
+use codex_mcp_core::session::DecisionRefused;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -100,12 +101,19 @@ impl Front {
         Err(ToolError::new(why.0, why.1))
     }
 
-    /// Takes a client's answer to a question. A late one is no error: the
-    /// question may have timed out while the answer was under way.
+    /// Takes a client's answer to a question. One that doesn't fit counts as the
+    /// nearest that does: the client has answered and won't do so again. A late
+    /// one is no error: the question may have timed out while the answer was
+    /// under way.
     pub(super) fn decide(&self, session: &SessionId, action: &ActionId, answer: &Value) {
-        let decision = question::decision(answer);
-        if let Err(error) = self.engine.respond(session, action, &decision) {
-            tracing::warn!("an answer was not taken: {error}");
+        for decision in question::decisions(answer) {
+            match self.engine.respond(session, action, &decision) {
+                Ok(()) => return,
+                Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {
+                    tracing::warn!("an answer doesn't fit the question: {why}");
+                }
+                Err(error) => return tracing::warn!("an answer was not taken: {error}"),
+            }
         }
     }
 

@@ -169,8 +169,22 @@ fn kind(ask: &Ask) -> &'static str {
     }
 }
 
+/// What the client answered, and after it what that counts as where it doesn't fit
+/// the question: a yes that says too much is a plain yes, and what can't be passed
+/// on is a no.
+pub(super) fn decisions(answer: &Value) -> Vec<Decision> {
+    let decision = decision(answer);
+    match decision {
+        Decision::AcceptForSession | Decision::Submit(_) => {
+            vec![decision, Decision::Accept, Decision::Decline]
+        }
+        Decision::Accept => vec![decision, Decision::Decline],
+        Decision::Decline | Decision::Cancel => vec![decision],
+    }
+}
+
 /// What the client answered. An answer that says both yes and no is a no.
-pub(super) fn decision(answer: &Value) -> Decision {
+fn decision(answer: &Value) -> Decision {
     let standard = answer.get("action").and_then(Value::as_str);
     let codex = answer.get("decision").map(codex_decision);
     match (standard, codex) {

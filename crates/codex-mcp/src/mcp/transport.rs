@@ -5,33 +5,41 @@
 //! nobody waits for an answer that can't come. What rmcp gets to see:
 //!
 //! - requests and notifications that have the shape MCP gives them,
-//! - no notification before the first request: there is nobody to hear it, and
-//!   rmcp would give the connection up,
+//! - no two open requests of one id: one of them would stay without an answer,
+//! - no notification and no answer before the request that begins the service:
+//!   there is nobody to hear it, and rmcp would give the connection up,
 //! - answers to our own requests as they are, unknown members included.
 
+use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use codex_mcp_protocol::lines::{Frame, LineDecoder};
 use codex_mcp_protocol::rpc::{Message, RequestId, code};
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData,
-    NumberOrString, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CustomResult, ErrorCode,
+    ErrorData, GetMeta, NumberOrString, ProtocolVersion, ServerJsonRpcMessage,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// How long the last words may take to a client that doesn't read.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Methods of MCP that rmcp knows by their parameters: with others it takes
 /// them for a method of somebody's own (MCP 2024-11-05 to 2026-07-28).
-const STANDARD_METHODS: [&str; 14] = [
+const STANDARD_METHODS: [&str; 15] = [
     "initialize",
     "ping",
     "server/discover",
+    "completion/complete",
     "prompts/get",
     "prompts/list",
     "resources/list",
@@ -50,11 +58,32 @@ pub struct LineTransport<R, W> {
     reader: R,
     decoder: LineDecoder,
     line_limit: usize,
-    writer: Arc<Mutex<Option<W>>>,
-    /// Whether a request has been passed on.
-    opened: bool,
+    writer: Writer<W>,
+    /// A refusal that is being written. No further line is looked at until it
+    /// has been: a client that doesn't read is not listened to either.
+    refusing: Option<JoinHandle<io::Result<()>>>,
+    /// Requests that have not been answered.
+    open: Arc<Mutex<HashSet<NumberOrString>>>,
+    service: Service,
+    input: Input,
     /// The end of the input, or our own, once nothing more is to be read.
     closing: CancellationToken,
+}
+
+/// Where answers go, one at a time; nowhere once the connection is closed.
+type Writer<W> = Arc<tokio::sync::Mutex<Option<W>>>;
+
+/// Whether rmcp serves already or still waits for a request to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    Awaited,
+    Begun,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Open,
+    Ended,
 }
 
 impl<R, W> LineTransport<R, W>
@@ -70,15 +99,19 @@ where
             reader,
             decoder: LineDecoder::new(line_limit),
             line_limit,
-            writer: Arc::new(Mutex::new(Some(writer))),
-            opened: false,
+            writer: Arc::new(tokio::sync::Mutex::new(Some(writer))),
+            refusing: None,
+            open: Arc::default(),
+            service: Service::Awaited,
+            input: Input::Open,
             closing,
         }
     }
 
-    /// The next message for rmcp that is already in the buffer.
-    async fn next_buffered(&mut self) -> Option<ClientJsonRpcMessage> {
-        loop {
+    /// The next message for rmcp that is already in the buffer, unless something
+    /// has to be refused first.
+    fn next_buffered(&mut self) -> Option<ClientJsonRpcMessage> {
+        while self.refusing.is_none() {
             let read = match self.decoder.next_frame()? {
                 Frame::Line(line) => read_line(line),
                 Frame::TooLong { length } => Line::Refused(refusal(
@@ -91,32 +124,81 @@ where
                     ),
                 )),
             };
-            if let Some(message) = self.admit(read).await {
+            if let Some(message) = self.admit(read) {
                 return Some(message);
             }
         }
+        None
     }
 
     /// Answers what can't be passed on.
-    async fn admit(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
-        match line {
-            Line::Blank => None,
+    fn admit(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
+        let message = match line {
+            Line::Blank => return None,
             Line::Refused(refusal) => {
-                self.write(*refusal).await;
-                None
+                self.refuse(*refusal);
+                return None;
             }
-            Line::Message(message) => {
-                self.opened |= matches!(*message, ClientJsonRpcMessage::Request(_));
-                self.opened.then_some(*message)
+            Line::Message(message) => *message,
+        };
+        match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                if !lock(&self.open).insert(request.id.clone()) {
+                    self.refuse(*already_open(&request.id));
+                    return None;
+                }
+                if begins_service(&request.request) {
+                    self.service = Service::Begun;
+                }
+                return Some(message);
             }
+            // rmcp answers no request that has been cancelled.
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    lock(&self.open).remove(id);
+                }
+            }
+            _ => {}
         }
+        (self.service == Service::Begun).then_some(message)
     }
 
-    async fn write(&mut self, message: ServerJsonRpcMessage) {
-        if let Err(error) = write(Arc::clone(&self.writer), message).await {
+    /// Writes on a task of its own: reading is dropped half-way whenever something
+    /// else happens, and half a line must never stay.
+    fn refuse(&mut self, refusal: ServerJsonRpcMessage) {
+        let writing = write(Arc::clone(&self.writer), refusal);
+        self.refusing = Some(tokio::spawn(writing));
+    }
+
+    /// Waits until a refusal has been written. Safe to drop half-way.
+    async fn refused(&mut self) {
+        let Some(writing) = &mut self.refusing else {
+            return;
+        };
+        let written = writing.await;
+        self.refusing = None;
+        if let Ok(Err(error)) = written {
             tracing::debug!("the client no longer listens: {error}");
             self.closing.cancel();
         }
+    }
+
+    /// Takes in more of what the client says.
+    async fn read(&mut self) {
+        match self.reader.read(self.decoder.space()).await {
+            Ok(count) if count > 0 => return self.decoder.filled(count),
+            Ok(_) => {}
+            Err(error) => tracing::error!("reading from the client failed: {error}"),
+        }
+        // A last line may lack its newline.
+        if let Some(space) = self.decoder.space().first_mut() {
+            *space = b'\n';
+            self.decoder.filled(1);
+        }
+        self.input = Input::Ended;
     }
 }
 
@@ -131,6 +213,13 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let ServerJsonRpcMessage::Response(response) = &message {
+            lock(&self.open).remove(&response.id);
+        } else if let ServerJsonRpcMessage::Error(error) = &message
+            && let Some(id) = &error.id
+        {
+            lock(&self.open).remove(id);
+        }
         let writer = Arc::clone(&self.writer);
         let closing = self.closing.clone();
         async move {
@@ -144,40 +233,38 @@ where
 
     /// Safe to drop half-way: what has been read stays in the decoder.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let closing = self.closing.clone();
         loop {
-            if let Some(message) = self.next_buffered().await {
+            if let Some(message) = self.next_buffered() {
                 return Some(message);
             }
-            let read = tokio::select! {
-                biased;
-                () = self.closing.cancelled() => return None,
-                read = self.reader.read(self.decoder.space()) => read,
-            };
-            match read {
-                Ok(count) if count > 0 => self.decoder.filled(count),
-                ended => {
-                    if let Err(error) = ended {
-                        tracing::error!("reading from the client failed: {error}");
-                    }
-                    // A last message may lack its newline.
-                    let last = read_line(self.decoder.unfinished());
-                    self.decoder = LineDecoder::new(self.line_limit);
-                    let last = self.admit(last).await;
-                    self.closing.cancel();
-                    return last;
+            let more = async {
+                match (&self.refusing, self.input) {
+                    (Some(_), _) => self.refused().await,
+                    (None, Input::Open) => self.read().await,
+                    (None, Input::Ended) => self.closing.cancel(),
                 }
+            };
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => return None,
+                () = more => {}
             }
         }
     }
 
+    /// A client that doesn't read may hold the writer for ever.
     async fn close(&mut self) -> io::Result<()> {
-        self.writer.lock().await.take();
+        match timeout(CLOSE_PATIENCE, self.writer.lock()).await {
+            Ok(mut writer) => drop(writer.take()),
+            Err(_) => tracing::warn!("the client does not read its last answers"),
+        }
         Ok(())
     }
 }
 
 async fn write<W: AsyncWrite + Unpin>(
-    writer: Arc<Mutex<Option<W>>>,
+    writer: Writer<W>,
     message: ServerJsonRpcMessage,
 ) -> io::Result<()> {
     let mut line = serde_json::to_vec(&message)?;
@@ -186,6 +273,38 @@ async fn write<W: AsyncWrite + Unpin>(
     let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
     writer.write_all(&line).await?;
     writer.flush().await
+}
+
+/// Whether rmcp begins to serve with this request (as in its
+/// `serve_server_with_ct`): with the handshake of MCP up to 2025-11-25, or with the
+/// first request that describes itself, as from 2026-07-28 on. It answers others
+/// and waits on.
+fn begins_service(request: &ClientRequest) -> bool {
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+        request => {
+            let meta = request.get_meta();
+            let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
+            let version = meta.protocol_version();
+            missing.is_empty()
+                && version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version))
+        }
+    }
+}
+
+/// Names no id: the client would take it for the answer to the first request.
+fn already_open(id: &NumberOrString) -> Box<ServerJsonRpcMessage> {
+    refusal(
+        None,
+        code::INVALID_REQUEST,
+        format!("a request with the id {id} is still open; give each request an id of its own"),
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while holding it, and a set is valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a line turned out to be.
@@ -292,6 +411,8 @@ fn ours(id: RequestId) -> NumberOrString {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncBufReadExt;
+
     use super::*;
 
     fn refused(line: &[u8]) -> Value {
@@ -328,6 +449,27 @@ mod tests {
                 "{answer}"
             );
             assert_eq!(answer["error"]["code"], code, "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_written_whole_also_when_reading_is_dropped_half_way() {
+        let (mut client, reader) = tokio::io::duplex(64);
+        // A refusal doesn't fit in at once.
+        let (writer, client_reads) = tokio::io::duplex(16);
+        let closing = CancellationToken::new();
+        let mut transport = LineTransport::new(reader, writer, 1000, closing);
+        client.write_all(b"garbage\n").await.unwrap();
+        let dropped = timeout(Duration::from_millis(50), transport.receive()).await;
+        assert!(dropped.is_err());
+        tokio::spawn(transport.send(*refusal(None, 1, "something else".to_owned())));
+
+        let mut lines = tokio::io::BufReader::new(client_reads).lines();
+        for expected in ["not JSON", "something else"] {
+            let line = lines.next_line().await.unwrap().unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let text = message["error"]["message"].as_str().unwrap();
+            assert!(text.starts_with(expected), "{text}");
         }
     }
 

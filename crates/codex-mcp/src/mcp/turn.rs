@@ -43,11 +43,15 @@ use crate::engine::command::{Open, SessionId, Started, View};
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// How long an interrupted turn may take to end before the call answers
-/// without it. Codex takes some 20 ms.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
+/// without it. Codex takes some 20 ms; rmcp waits 5 s for answers at the end.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a progress notification may wait for a client that doesn't read.
-const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
+/// The same when the program ends. Less than rmcp waits for the last answers
+/// (5 s), or the call would stay without one.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a notification may wait for a client that doesn't read.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What can be done with a question in the middle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +144,7 @@ impl<'a> TurnWait<'a> {
         loop {
             let view = self.front.engine.inspect(&self.started.session)?;
             if let Some(outcome) = self.ended(&view) {
+                self.withdraw_closed(&[]).await;
                 return self.come_back_with(outcome?);
             }
             self.told.tell(self.context, &view).await;
@@ -288,8 +293,10 @@ impl<'a> TurnWait<'a> {
                 Some(request),
                 Some("no answer is needed any more".to_owned()),
             );
-            if let Err(error) = self.context.peer.notify_cancelled(params).await {
-                tracing::debug!("an elicitation could not be withdrawn: {error}");
+            match timeout(CLIENT_PATIENCE, self.context.peer.notify_cancelled(params)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!("an elicitation was not withdrawn: {error}"),
+                Err(_) => tracing::debug!("an elicitation was not withdrawn: nobody reads"),
             }
         }
     }
@@ -343,14 +350,19 @@ impl<'a> TurnWait<'a> {
     /// Interrupts the turn, so that the thread can be used again, and tells
     /// what Codex had said.
     async fn give_up(&mut self, code: Code) -> ToolError {
-        self.withdraw_closed(&[]).await;
+        let patience = if code == Code::ShuttingDown {
+            SHUTDOWN_PATIENCE
+        } else {
+            self.withdraw_closed(&[]).await;
+            INTERRUPT_PATIENCE
+        };
         let engine = &self.front.engine;
         let session = self.started.session.clone();
         let text = engine.partial_text(&session).unwrap_or_default();
         if let Err(error) = engine.interrupt(&session) {
             return error.into();
         }
-        let ended = timeout(INTERRUPT_PATIENCE, self.until_ended()).await;
+        let ended = timeout(patience, self.until_ended()).await;
         let text = match ended {
             Ok(Some(outcome)) => outcome.text,
             Ok(None) | Err(_) => text,
@@ -461,7 +473,7 @@ impl Progress {
         self.sent += 1;
         let params = ProgressNotificationParam::new(token.clone(), f64::from(self.sent))
             .with_message(message);
-        match timeout(PROGRESS_PATIENCE, context.peer.notify_progress(params)).await {
+        match timeout(CLIENT_PATIENCE, context.peer.notify_progress(params)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!("progress not sent: {error}"),
             Err(_) => tracing::debug!("progress not sent: the client does not read"),

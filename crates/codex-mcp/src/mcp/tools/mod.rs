@@ -107,7 +107,8 @@ fn object(value: Value) -> Arc<JsonObject> {
     }
 }
 
-/// What both classic tools answer.
+/// What both classic tools answer. Clients check errors against it too, and an
+/// error may come before there is a thread.
 fn classic_output() -> Value {
     json!({
         "type": "object",
@@ -118,7 +119,7 @@ fn classic_output() -> Value {
             "actions": { "type": "array", "items": { "type": "object" } },
             "warnings": { "type": "array", "items": { "type": "string" } },
         },
-        "required": ["threadId", "content"],
+        "required": ["content"],
     })
 }
 

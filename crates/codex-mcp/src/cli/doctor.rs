@@ -1,0 +1,68 @@
+//! `codex-mcp doctor`: whether work can be done here.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::doctor::{Facts, Report, as_json, as_text, gather, judge};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print one JSON object instead of text: {"codexMcp", "works", "checks":
+    /// [{"name", "status": "ok" | "note" | "warning" | "problem", "message",
+    /// "value"?, "hint"?}]}.
+    #[arg(long)]
+    json: bool,
+
+    /// The Codex to look at: a path, or a name on PATH. Default: `codex_bin` in
+    /// the configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH", env = "CODEX_MCP_CODEX_BIN")]
+    codex_bin: Option<PathBuf>,
+
+    /// How long each program that is asked may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let report = match facts(args) {
+        Ok(facts) => judge(&facts),
+        Err(error) => return fail("the runtime can't be started", &error),
+    };
+    match print(&report, args.json) {
+        Ok(()) => {}
+        // Whoever read it has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => return fail("the report can't be written", &error),
+    }
+    if report.works() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn facts(args: &Args) -> io::Result<Facts> {
+    // One thread: processes are tied to the thread that starts them.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let limit = Duration::from_secs(args.timeout);
+    Ok(runtime.block_on(gather(args.codex_bin.clone(), limit)))
+}
+
+fn print(report: &Report, json: bool) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    if json {
+        as_json(report, &mut out)
+    } else {
+        as_text(report, &mut out)
+    }
+}
+
+fn fail(what: &str, error: &io::Error) -> ExitCode {
+    // If stderr is gone too, the exit code has to tell.
+    let _ = writeln!(anstream::stderr(), "error: {what}: {error}");
+    ExitCode::FAILURE
+}

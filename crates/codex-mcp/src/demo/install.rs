@@ -1,0 +1,221 @@
+//! A Codex of the demo's own, for a machine that has none: installed once with
+//! npm, in the user's cache.
+//!
+//! The folder of a release is complete as soon as it has its name: npm works in
+//! another one beside it, which is then renamed.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::folder;
+use super::tail::{last_words, said};
+use crate::engine::Exit;
+use crate::engine::binary::{self, CodexBinary, Source};
+use crate::engine::spawn::{Program, Streams, spawn};
+
+/// The npm package of the Codex CLI. The native program comes as an optional
+/// dependency, a package for each platform.
+const PACKAGE: &str = "@openai/codex";
+
+/// The release that is installed: the newest that the tests run against, the
+/// last line of `crates/testkit/codex-releases.txt`.
+pub(super) const RELEASE: &str = "0.169.0";
+
+/// How long npm may take. It fetches some 100 MB.
+const PATIENCE: Duration = Duration::from_mins(15);
+
+/// The exit code of a program that isn't there, from a shell or our guard.
+const NOT_FOUND: Exit = Exit::Code(127);
+
+/// Why there is no Codex of our own.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// There is no place for it.
+    #[error(
+        "no `codex` found on PATH, and neither HOME nor XDG_CACHE_HOME says where one can be \
+         installed. Set one of them, or name a Codex with --codex-bin."
+    )]
+    NoCache,
+    /// npm or the Node.js that it runs in is missing.
+    #[error(
+        "no `codex` found on PATH, and without npm none can be installed. Install Node.js 18 or \
+         newer, which brings npm, or name a Codex with --codex-bin."
+    )]
+    NoNpm,
+    /// npm failed.
+    #[error(
+        "npm could not install {PACKAGE}@{RELEASE} ({how}). Try again, or name a Codex with \
+         --codex-bin.{}", said(.words)
+    )]
+    Npm {
+        /// How it ended.
+        how: String,
+        /// The last that it said.
+        words: String,
+    },
+    /// npm succeeded without the native program.
+    #[error(
+        "npm installed {PACKAGE}@{RELEASE} without the program for this machine: either there is \
+         none, or npm is set to leave out optional dependencies (`npm config get omit`)"
+    )]
+    NoProgram,
+    /// The cache can't be written.
+    #[error("{} can't be used for Codex: {error}. Set XDG_CACHE_HOME to another folder, or name a Codex with --codex-bin.", path.display())]
+    Folder {
+        /// Which folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The user has had enough.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The folder of our release, there or not: `$XDG_CACHE_HOME/codex-mcp/codex`
+/// and the version, by default in `~/.cache` (XDG Base Directory
+/// Specification 0.8: a relative path is to be ignored).
+///
+/// # Errors
+///
+/// [`InstallError::NoCache`].
+pub(super) fn place() -> Result<PathBuf, InstallError> {
+    let absolute = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".cache")))
+        .map(|cache| cache.join("codex-mcp/codex").join(RELEASE))
+        .ok_or(InstallError::NoCache)
+}
+
+/// The Codex in a folder that npm has filled.
+pub(super) fn installed(folder: &Path) -> Option<CodexBinary> {
+    let script = folder.join("node_modules/.bin/codex");
+    let found = binary::find(Some((script, Source::FlagOrVariable))).ok()?;
+    (found.native != found.chosen).then_some(found)
+}
+
+/// Installs our release into its folder.
+///
+/// # Errors
+///
+/// [`InstallError`]; nothing is left behind then.
+pub(super) async fn install(
+    place: &Path,
+    stop: &CancellationToken,
+) -> Result<CodexBinary, InstallError> {
+    let unusable = |error| InstallError::Folder {
+        path: place.to_owned(),
+        error,
+    };
+    let parent = place.parent().ok_or(InstallError::NoCache)?;
+    fs::create_dir_all(parent).map_err(unusable)?;
+    let draft = tempfile::Builder::new()
+        .prefix(".installing-")
+        .tempdir_in(parent)
+        .map_err(unusable)?;
+    let npm = fill(&draft, stop).await.and_then(|()| {
+        installed(draft.path()).ok_or(InstallError::NoProgram)?;
+        // Another demo may have been faster; its install is as good as ours. What
+        // else stands there is of no use.
+        if installed(place).is_none() {
+            let _ = fs::remove_dir_all(place);
+        }
+        match fs::rename(draft.path(), place) {
+            Err(error) if installed(place).is_none() => Err(unusable(error)),
+            _ => installed(place).ok_or(InstallError::NoProgram),
+        }
+    });
+    folder::remove(draft).await.map_err(unusable)?;
+    if npm.is_err() {
+        forget_empty(parent);
+    }
+    npm
+}
+
+/// Removes our folders in the cache that hold nothing: `codex` and, above it,
+/// `codex-mcp`.
+fn forget_empty(codex: &Path) {
+    for folder in codex.ancestors().take(2) {
+        // Fails on a folder that is not empty, which is as it should be.
+        if fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
+}
+
+async fn fill(draft: &TempDir, stop: &CancellationToken) -> Result<(), InstallError> {
+    let failed = |how: String, words: String| InstallError::Npm { how, words };
+    let (mut process, streams) =
+        spawn(&npm(draft.path())).map_err(|error| failed(error.to_string(), String::new()))?;
+    let Streams {
+        stdin,
+        stdout,
+        stderr,
+    } = streams;
+    drop(stdin);
+    let words = async { tokio::join!(last_words(stderr), last_words(stdout)).0 };
+    let words = tokio::spawn(words);
+    let exit = tokio::select! {
+        exit = process.wait() => exit,
+        () = stop.cancelled() => {
+            process.terminate();
+            let _ = process.wait().await;
+            return Err(InstallError::Interrupted);
+        }
+        () = sleep(PATIENCE) => {
+            process.terminate();
+            let _ = process.wait().await;
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    };
+    let words = words.await.unwrap_or_default();
+    match exit {
+        Ok(Exit::Code(0)) => Ok(()),
+        Ok(NOT_FOUND) => Err(InstallError::NoNpm),
+        Ok(exit) => Err(failed(format!("it {exit}"), words)),
+        Err(error) => Err(failed(error.to_string(), words)),
+    }
+}
+
+fn npm(folder: &Path) -> Program {
+    let flags = [
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--no-progress",
+        "--no-update-notifier",
+        "--ignore-scripts",
+        "--include=optional",
+        "--prefix",
+    ];
+    let package = format!("{PACKAGE}@{RELEASE}");
+    let args = flags
+        .into_iter()
+        .map(OsString::from)
+        .chain([folder.into(), package.into()]);
+    let mut npm = Program::new(Path::new("npm"), args);
+    npm.cwd = Some(folder.to_owned());
+    npm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_the_newest_that_is_tested() {
+        assert_eq!(RELEASE, testkit::codex::newest());
+    }
+}

@@ -1,0 +1,173 @@
+//! The demo: codex-mcp at work in a few seconds, without an account.
+//!
+//! Everything is real but the model: a Codex, a `codex-mcp serve`, an MCP
+//! client, a git repository. The model's part is read from a script, so that
+//! the demo costs nothing and always goes the same way.
+//!
+//! ```text
+//! talk ── wire ── codex-mcp serve ── codex app-server ── scripted model
+//!  │                       └──────────────┴── on the stage: one folder
+//!  └── show: each message, as it passes
+//! ```
+//!
+//! Nothing is left running and, unless the user wants to keep it, nothing is
+//! left behind, however the demo ends.
+
+mod cast;
+mod error;
+mod folder;
+mod install;
+mod message;
+mod next;
+mod script;
+mod server;
+mod show;
+mod stage;
+mod tail;
+mod talk;
+mod wire;
+
+pub use cast::CastError;
+pub use error::{Cause, DemoError};
+pub use install::InstallError;
+pub use stage::StageError;
+pub use talk::TalkError;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use scripted_model::ScriptedModel;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::binary::Source;
+use cast::Cast;
+use server::Server;
+use show::Show;
+use stage::Stage;
+use talk::Talk;
+
+/// How long the server may take to end after a conversation that went well.
+const END_PATIENCE: Duration = Duration::from_secs(4);
+
+/// What becomes of the demo's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It is removed.
+    Remove,
+    /// It stays for the user to look at.
+    Keep,
+}
+
+/// What the user can choose.
+#[derive(Debug)]
+pub struct Options {
+    /// The Codex that was chosen, and where; else one is found or installed.
+    pub codex_bin: Option<(PathBuf, Source)>,
+    /// What becomes of the folder.
+    pub afterwards: Afterwards,
+}
+
+/// A demo that came to its end.
+struct Played {
+    cast: Cast,
+    /// Without the time that an installation took.
+    took: Duration,
+}
+
+/// Plays the demo and tells it to `out`. Cancelling `stop` ends it early, and
+/// cleanly.
+///
+/// # Errors
+///
+/// [`DemoError`]. Nothing is left running then either.
+pub async fn run<W: Write>(
+    options: Options,
+    out: W,
+    stop: &CancellationToken,
+) -> Result<(), DemoError> {
+    let Options {
+        codex_bin,
+        afterwards,
+    } = options;
+    let mut show = Show::new(out);
+    show.title(
+        "codex-mcp demo",
+        "Hands work to Codex over MCP. Everything is real but the model, which is played from a \
+         script: no account is needed and nothing is charged. All of it happens in one \
+         temporary folder; your ~/.codex is not touched.",
+    )?;
+    let model = ScriptedModel::start(script::script()).await?;
+    let stage = Stage::set(&model.codex_config())?;
+    let root = stage.root().display().to_string();
+    let played = play(&stage, &model, codex_bin, &mut show, stop).await;
+    let rest = match afterwards {
+        Afterwards::Remove => {
+            let cleared = stage.clear().await;
+            // Why it was not played to its end is more important.
+            if played.is_ok() {
+                cleared?;
+            }
+            "Nothing is left running, and nothing is left behind.".to_owned()
+        }
+        Afterwards::Keep => {
+            stage.keep();
+            if played.is_err() {
+                let _ = show.fact("Kept", &root);
+            }
+            format!("Nothing is left running. Kept: {root}")
+        }
+    };
+    let Played { cast, took } = played?;
+    show.done(took, &rest)?;
+    next::tell(&mut show, &cast)?;
+    Ok(())
+}
+
+async fn play<W: Write>(
+    stage: &Stage,
+    model: &ScriptedModel,
+    codex_bin: Option<(PathBuf, Source)>,
+    show: &mut Show<W>,
+    stop: &CancellationToken,
+) -> Result<Played, DemoError> {
+    show.step("Set the stage")?;
+    // First: without git there is no need to install anything.
+    stage.start_repository().await?;
+    let cast = Cast::find(codex_bin, show, stop).await?;
+    let began = Instant::now();
+    show.fact("Codex", &cast.introduce(stage).await?)?;
+    show.fact("Model", &format!("a script at {}", model.base_url()))?;
+    show.fact("Folder", &stage.root().display().to_string())?;
+    let (server, line, passed) = Server::start(stage, &cast).map_err(DemoError::Server)?;
+    show.fact("Server", "codex-mcp serve, on stdin and stdout")?;
+
+    let talked = Talk::new(show, passed, stop)
+        .hold(line, &stage.project())
+        .await;
+    let patience = match talked {
+        Ok(()) => END_PATIENCE,
+        Err(_) => Duration::ZERO,
+    };
+    let words = server.end(patience).await;
+    talked.map_err(|error| DemoError::Talk { error, words })?;
+
+    look(stage, show).await?;
+    let took = began.elapsed();
+    Ok(Played { cast, took })
+}
+
+/// What git sees of Codex's work.
+async fn look<W: Write>(stage: &Stage, show: &mut Show<W>) -> Result<(), DemoError> {
+    show.step("See what Codex did")?;
+    let file = stage.project().join(script::FILE);
+    if std::fs::read_to_string(&file).ok().as_deref() != Some(script::CONTENT) {
+        return Err(DemoError::NoFile(file));
+    }
+    let status = stage.git(&["status", "--short"]).await?;
+    show.command("git status --short", &status)?;
+    // An untracked file is in no diff.
+    stage.git(&["add", "--intent-to-add", "."]).await?;
+    show.command("git diff", &stage.git(&["diff"]).await?)?;
+    Ok(())
+}

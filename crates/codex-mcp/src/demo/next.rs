@@ -1,0 +1,44 @@
+//! What somebody who has seen the demo can do next.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::cast::Cast;
+use super::show::Show;
+use crate::engine::binary::{self, Source};
+
+/// Says how this program is added to a client, with the Codex of the demo
+/// unless that is found anyway.
+pub(super) fn tell<W: Write>(show: &mut Show<W>, cast: &Cast) -> io::Result<()> {
+    let text = format!(
+        "Next: log in to Codex with `{} login`, and add codex-mcp to your MCP client. In Claude \
+         Code as follows; elsewhere, the command is what follows the two dashes.",
+        quoted(cast.command())
+    );
+    let mut command = format!("claude mcp add codex -- {} serve", quoted(&own_command()));
+    if !cast.is_found_by_itself() {
+        command.push_str(" --codex-bin ");
+        command.push_str(&quoted(cast.path()));
+    }
+    show.next(&text, &command)
+}
+
+/// What the user types to run this program: its name where that is enough.
+fn own_command() -> PathBuf {
+    let name = PathBuf::from("codex-mcp");
+    let Ok(path) = std::env::current_exe() else {
+        return name;
+    };
+    let on_path = binary::find(Some((name.clone(), Source::Path)))
+        .ok()
+        .and_then(|found| found.chosen.canonicalize().ok());
+    match (on_path, path.canonicalize().ok()) {
+        (Some(on_path), Some(own)) if on_path == own => name,
+        _ => path,
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
+}

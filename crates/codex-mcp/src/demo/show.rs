@@ -1,0 +1,232 @@
+//! What the reader gets to see.
+//!
+//! Colours are written as escape sequences; the stream that `Show` is given
+//! takes them out where they are not wanted.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+
+use super::message::summary;
+use super::wire::{Direction, Passed};
+
+/// Columns, the width that every terminal has.
+const WIDTH: usize = 80;
+
+const HEADING: Style = AnsiColor::Cyan.on_default().bold();
+const STRONG: Style = Style::new().bold();
+const QUIET: Style = Style::new().dimmed();
+const SENT: Style = AnsiColor::Blue.on_default().bold();
+const RECEIVED: Style = AnsiColor::Magenta.on_default().bold();
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const ADDED: Style = AnsiColor::Green.on_default();
+const REMOVED: Style = AnsiColor::Red.on_default();
+const PLACE: Style = AnsiColor::Cyan.on_default();
+
+/// Prints the demo, step by step.
+pub(super) struct Show<W> {
+    out: W,
+    step: u32,
+}
+
+impl<W: Write> Show<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, step: 0 }
+    }
+
+    /// The first line, and what this is.
+    pub(super) fn title(&mut self, title: &str, about: &str) -> io::Result<()> {
+        writeln!(self.out, "{STRONG}{title}{STRONG:#}")?;
+        self.paragraph("", about, Style::new())
+    }
+
+    /// Begins the next step.
+    pub(super) fn step(&mut self, title: &str) -> io::Result<()> {
+        self.step += 1;
+        let step = self.step;
+        writeln!(self.out, "\n{HEADING}{step}. {title}{HEADING:#}")
+    }
+
+    /// Says what is to be seen next.
+    pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
+        self.paragraph("   ", text, QUIET)
+    }
+
+    /// A name and a value.
+    pub(super) fn fact(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.field(3, name, 8, value, STRONG)
+    }
+
+    /// A message that passed between client and server.
+    pub(super) fn message(&mut self, passed: &Passed) -> io::Result<()> {
+        let (style, arrow) = match passed.direction {
+            Direction::Sent => (SENT, "→"),
+            Direction::Received => (RECEIVED, "←"),
+        };
+        let summary = summary(&passed.message);
+        write!(self.out, "   {style}{arrow} {}{style:#}", summary.title)?;
+        if let Some(about) = summary.about {
+            let indent = 3 + 2 + summary.title.chars().count() + 2;
+            let lines = wrap(&about, WIDTH.saturating_sub(indent));
+            write!(self.out, "  {}", lines.join(&hanging(indent)))?;
+        }
+        if let Some(id) = summary.id {
+            write!(self.out, "  {QUIET}id {id}{QUIET:#}")?;
+        }
+        writeln!(self.out)?;
+        let widest = summary
+            .fields
+            .iter()
+            .map(|(name, _)| name.chars().count())
+            .max()
+            .unwrap_or_default();
+        for (name, value) in &summary.fields {
+            self.field(7, name, widest, value, QUIET)?;
+        }
+        Ok(())
+    }
+
+    /// A command and what it printed, which may be a diff.
+    pub(super) fn command(&mut self, command: &str, output: &str) -> io::Result<()> {
+        writeln!(self.out, "   {QUIET}${QUIET:#} {STRONG}{command}{STRONG:#}")?;
+        for line in output.lines() {
+            let style = diff_style(line);
+            writeln!(self.out, "   {style}{line}{style:#}")?;
+        }
+        Ok(())
+    }
+
+    /// How it ended.
+    pub(super) fn done(&mut self, took: Duration, rest: &str) -> io::Result<()> {
+        let seconds = took.as_secs_f64();
+        let done = format!("Done in {seconds:.1} s.");
+        writeln!(self.out, "\n{GOOD}{done}{GOOD:#} {rest}")
+    }
+
+    /// What the reader can do now: a sentence and a command to copy, which is
+    /// never wrapped.
+    pub(super) fn next(&mut self, text: &str, command: &str) -> io::Result<()> {
+        writeln!(self.out)?;
+        self.paragraph("", text, Style::new())?;
+        writeln!(self.out, "\n   {STRONG}{command}{STRONG:#}")
+    }
+
+    fn paragraph(&mut self, indent: &str, text: &str, style: Style) -> io::Result<()> {
+        for line in wrap(text, WIDTH.saturating_sub(indent.len())) {
+            writeln!(self.out, "{indent}{style}{line}{style:#}")?;
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        indent: usize,
+        name: &str,
+        name_width: usize,
+        value: &str,
+        style: Style,
+    ) -> io::Result<()> {
+        let place = indent + name_width + 2;
+        let lines = wrap(value, WIDTH.saturating_sub(place));
+        let value = lines.join(&hanging(place));
+        writeln!(
+            self.out,
+            "{:indent$}{style}{name:name_width$}{style:#}  {value}",
+            ""
+        )
+    }
+}
+
+fn diff_style(line: &str) -> Style {
+    match line.as_bytes() {
+        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => STRONG,
+        [b'd', b'i', b'f', b'f', b' ', ..] => STRONG,
+        [b'@', b'@', ..] => PLACE,
+        [b'+', ..] => ADDED,
+        [b'-', ..] => REMOVED,
+        _ => Style::new(),
+    }
+}
+
+/// A line break that lets the text go on below its beginning.
+fn hanging(indent: usize) -> String {
+    format!("\n{:indent$}", "")
+}
+
+/// Breaks a text into lines of at most `width` characters. A word that is
+/// longer has a line of its own, so that a path can be copied.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.trim_end().split('\n') {
+        let mut line = String::new();
+        for word in paragraph.split_whitespace() {
+            let longer = line.chars().count() + 1 + word.chars().count();
+            if !line.is_empty() && longer > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(print: impl FnOnce(&mut Show<Vec<u8>>) -> io::Result<()>) -> String {
+        let mut show = Show::new(Vec::new());
+        print(&mut show).unwrap();
+        let text = String::from_utf8(show.out).unwrap();
+        anstream::adapter::strip_str(&text).to_string()
+    }
+
+    #[test]
+    fn a_message_is_laid_out_in_columns() {
+        let text = shown(|show| {
+            show.message(&Passed {
+                direction: Direction::Sent,
+                message: json!({
+                    "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+                    "params": {"name": "codex", "arguments": {
+                        "cwd": "/repo",
+                        "prompt": "one two three four five six seven eight nine ten eleven twelve thirteen fourteen",
+                    }},
+                }),
+            })
+        });
+        insta::assert_snapshot!(text, @r"
+           → tools/call  codex  id 2
+               prompt  one two three four five six seven eight nine ten eleven twelve
+                       thirteen fourteen
+               cwd     /repo
+        ");
+    }
+
+    #[test]
+    fn text_is_broken_between_words_only() {
+        assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
+        assert_eq!(
+            wrap("a longer-than-that b", 4),
+            ["a", "longer-than-that", "b"]
+        );
+        assert_eq!(wrap("one\n\ntwo\n", 9), ["one", "", "two"]);
+        assert_eq!(wrap("", 9), [""]);
+    }
+
+    #[test]
+    fn steps_are_counted() {
+        let text = shown(|show| {
+            show.step("Begin")?;
+            show.step("End")
+        });
+        assert_eq!(text, "\n1. Begin\n\n2. End\n");
+    }
+}

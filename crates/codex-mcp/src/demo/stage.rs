@@ -1,0 +1,237 @@
+//! Where the demo plays: one temporary folder that holds everything.
+//!
+//! ```text
+//! codex-mcp-demo-XXXXXX/
+//!   project/   a git repository with one commit, for Codex to work in
+//!   codex/     CODEX_HOME, with a config.toml that names the scripted model
+//!   home/      HOME, and the XDG folders below it
+//!   run/       XDG_RUNTIME_DIR
+//!   tmp/       TMPDIR: Codex's sandbox leaves files there
+//! ```
+//!
+//! Codex warns of a CODEX_HOME below the folder for temporary files. It asks
+//! for that folder as we set it, so `codex/` is not below it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::folder;
+use super::tail::said;
+use crate::engine::Exit;
+use crate::engine::run::run;
+use crate::engine::spawn::Program;
+
+/// How long git may take for one of our commands.
+const GIT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Keeps Codex from asking its makers for a newer release, from telling them
+/// about its use, and from fetching their plugins from GitHub, as 0.153.4 and
+/// 0.169.0 do when they start. Releases without such a setting ignore it.
+const KEEP_TO_YOURSELF: &str = "\
+check_for_update_on_startup = false
+analytics.enabled = false
+features.plugins = false
+";
+
+/// Why the stage can't be set.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// A file or folder can't be made.
+    #[error("the demo's folder {} can't be set up: {error}. Set TMPDIR to a folder that can be written.", path.display())]
+    Folder {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// git is not installed.
+    #[error("`git` is missing, and the demo shows Codex's work as a diff. Install git.")]
+    NoGit,
+    /// git does not do what it is told.
+    #[error("`git {command}` {how}{}", said(.words))]
+    Git {
+        /// Its arguments.
+        command: String,
+        /// How it ended.
+        how: String,
+        /// What it said.
+        words: String,
+    },
+    /// The folder can't be removed.
+    #[error("{} can't be removed: {error}. Remove it by hand.", path.display())]
+    Remove {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// The demo's folder.
+pub(super) struct Stage {
+    folder: TempDir,
+    /// The folder without symbolic links.
+    root: PathBuf,
+}
+
+impl Stage {
+    /// Makes the folder and what lies in it, the repository excepted.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Folder`].
+    pub(super) fn set(codex_config: &str) -> Result<Self, StageError> {
+        let unusable = |path: &Path| {
+            let path = path.to_owned();
+            move |error| StageError::Folder { path, error }
+        };
+        let parent = std::env::temp_dir();
+        let folder = tempfile::Builder::new()
+            .prefix("codex-mcp-demo-")
+            .tempdir_in(&parent)
+            .map_err(unusable(&parent))?;
+        let root = fs::canonicalize(folder.path()).map_err(unusable(folder.path()))?;
+        let stage = Self { folder, root };
+        for name in ["project", "codex", "home", "run", "tmp"] {
+            let path = stage.root.join(name);
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&path)
+                .map_err(unusable(&path))?;
+        }
+        let files = [
+            (
+                "codex/config.toml",
+                format!("{codex_config}{KEEP_TO_YOURSELF}"),
+            ),
+            ("project/README.md", "# A project for the demo\n".to_owned()),
+        ];
+        for (name, text) in files {
+            let path = stage.root.join(name);
+            fs::write(&path, text).map_err(unusable(&path))?;
+        }
+        Ok(stage)
+    }
+
+    /// Where everything lies.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where Codex works.
+    pub(super) fn project(&self) -> PathBuf {
+        self.root.join("project")
+    }
+
+    /// A program that lives in this folder alone: it finds nothing of the
+    /// user's, and no proxy between it and the model.
+    pub(super) fn program<A: AsRef<std::ffi::OsStr>>(
+        &self,
+        path: &Path,
+        args: impl IntoIterator<Item = A>,
+    ) -> Program {
+        let home = self.root.join("home");
+        let folders = [
+            ("HOME", home.clone()),
+            ("CODEX_HOME", self.root.join("codex")),
+            ("TMPDIR", self.root.join("tmp")),
+            ("XDG_CACHE_HOME", home.join(".cache")),
+            ("XDG_CONFIG_HOME", home.join(".config")),
+            ("XDG_DATA_HOME", home.join(".local/share")),
+            ("XDG_STATE_HOME", home.join(".local/state")),
+            ("XDG_RUNTIME_DIR", self.root.join("run")),
+        ];
+        let plain = [("NO_PROXY", "127.0.0.1"), ("no_proxy", "127.0.0.1")];
+        let mut program = Program::new(path, args);
+        program.cwd = Some(self.project());
+        program.env = folders
+            .into_iter()
+            .map(|(name, path)| (name.into(), path.into()))
+            .chain(plain.map(|(name, value)| (name.into(), value.into())))
+            .collect();
+        program
+    }
+
+    /// Makes the project a repository with one commit.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`].
+    pub(super) async fn start_repository(&self) -> Result<(), StageError> {
+        self.git(&["init", "--quiet", "--template="]).await?;
+        self.git(&["add", "README.md"]).await?;
+        // Or git would leave a process in the background.
+        let quiet = ["-c", "maintenance.auto=false", "commit", "--quiet"];
+        self.git(&[&quiet[..], &["--message", "Start"]].concat())
+            .await?;
+        Ok(())
+    }
+
+    /// Runs git in the project and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::NoGit`] and [`StageError::Git`].
+    pub(super) async fn git(&self, args: &[&str]) -> Result<String, StageError> {
+        let mut git = self.program(Path::new("git"), args);
+        git.env.extend(self.git_env());
+        let failed = |how: String, words: String| StageError::Git {
+            command: args.join(" "),
+            how,
+            words,
+        };
+        match run(&git, GIT_PATIENCE).await {
+            Ok(done) if done.succeeded() => Ok(done.stdout),
+            Ok(done) if done.exit == Exit::Code(127) => Err(StageError::NoGit),
+            Ok(done) => Err(failed(done.exit.to_string(), done.stderr.trim().to_owned())),
+            Err(error) => Err(failed(format!("failed: {error}"), String::new())),
+        }
+    }
+
+    /// Names the repository, whatever one our own environment names (a hook's
+    /// does), and leaves the machine's settings aside.
+    fn git_env(&self) -> Vec<(OsString, OsString)> {
+        let project = self.project();
+        let folders = [
+            ("GIT_DIR", project.join(".git")),
+            ("GIT_INDEX_FILE", project.join(".git/index")),
+            ("GIT_WORK_TREE", project),
+        ];
+        let plain = [
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_AUTHOR_NAME", "codex-mcp demo"),
+            ("GIT_AUTHOR_EMAIL", "demo@example.com"),
+            ("GIT_COMMITTER_NAME", "codex-mcp demo"),
+            ("GIT_COMMITTER_EMAIL", "demo@example.com"),
+        ];
+        folders
+            .into_iter()
+            .map(|(name, path)| (name.into(), path.into()))
+            .chain(plain.map(|(name, value)| (name.into(), value.into())))
+            .collect()
+    }
+
+    /// Leaves the folder for the user to look at.
+    pub(super) fn keep(self) {
+        let _ = self.folder.keep();
+    }
+
+    /// Removes the folder.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Remove`].
+    pub(super) async fn clear(self) -> Result<(), StageError> {
+        let path = self.root;
+        folder::remove(self.folder)
+            .await
+            .map_err(|error| StageError::Remove { path, error })
+    }
+}

@@ -1,0 +1,222 @@
+//! The part of Codex's `config.toml` that decides whether it can work.
+//!
+//! Source of names and defaults: the `config.toml` that Codex 0.104.0 to
+//! 0.169.0 read, and what their `account/read` makes of it.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+/// What is shown of the settings.
+const SHOWN: [&str; 5] = [
+    "model",
+    "model_provider",
+    "sandbox_mode",
+    "approval_policy",
+    "profile",
+];
+
+/// The provider where none is set, and the only one of Codex's own that wants
+/// an OpenAI login.
+const OPENAI: &str = "openai";
+
+/// What was read from a `config.toml`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodexConfig {
+    /// The settings that are set and worth showing, as text.
+    pub shown: BTreeMap<&'static str, String>,
+    /// What the model provider asks for.
+    pub need: Need,
+}
+
+/// What a model provider asks for before it works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// A login at OpenAI.
+    Login,
+    /// A key in an environment variable.
+    Key {
+        /// The provider.
+        provider: String,
+        /// The variable.
+        variable: String,
+        /// What the provider's table says about getting a key.
+        instructions: Option<String>,
+    },
+    /// Nothing that Codex knows of.
+    Nothing {
+        /// The provider.
+        provider: String,
+    },
+}
+
+/// Why and where a text is not TOML.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct Malformed {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The column, counted from 1 in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Default for CodexConfig {
+    /// What no file and an empty one say.
+    fn default() -> Self {
+        Self {
+            shown: BTreeMap::new(),
+            need: Need::Login,
+        }
+    }
+}
+
+impl CodexConfig {
+    /// Reads the text of a `config.toml`.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`]. A value of the wrong type is no error here: Codex knows
+    /// its settings better and says so itself.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let table: Table = toml::from_str(text).map_err(|error| malformed(text, &error))?;
+        let shown = SHOWN
+            .into_iter()
+            .filter_map(|name| Some((name, in_words(setting(&table, name)?))))
+            .collect();
+        Ok(Self {
+            shown,
+            need: need(&table),
+        })
+    }
+}
+
+fn malformed(text: &str, error: &toml::de::Error) -> Malformed {
+    let start = error.span().map_or(0, |span| span.start);
+    let before = text.get(..start).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let in_line = before.get(line_start..).unwrap_or_default();
+    Malformed {
+        line: before.matches('\n').count() + 1,
+        column: in_line.chars().count() + 1,
+        message: error.message().to_owned(),
+    }
+}
+
+/// A setting, from the profile that is selected or from the top. Newer releases
+/// have no such profiles and refuse the whole file if it selects one.
+fn setting<'a>(table: &'a Table, name: &str) -> Option<&'a Value> {
+    let profile = table.get("profile").and_then(Value::as_str);
+    let selected = profile.and_then(|profile| table.get("profiles")?.get(profile)?.get(name));
+    selected.or_else(|| table.get(name))
+}
+
+/// Text without its quotes, and of a table (a detailed approval policy) its
+/// name alone.
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Table(table) => table.keys().cloned().collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// A key goes before a login where a provider names both.
+fn need(table: &Table) -> Need {
+    let provider = setting(table, "model_provider").and_then(Value::as_str);
+    let provider = provider.unwrap_or(OPENAI);
+    if provider == OPENAI {
+        return Need::Login;
+    }
+    let own = table
+        .get("model_providers")
+        .and_then(|tables| tables.get(provider));
+    let text = |name| own?.get(name)?.as_str().map(str::to_owned);
+    let wants_login = own.and_then(|own| own.get("requires_openai_auth"));
+    if let Some(variable) = text("env_key") {
+        Need::Key {
+            provider: provider.to_owned(),
+            variable,
+            instructions: text("env_key_instructions"),
+        }
+    } else if wants_login.and_then(Value::as_bool) == Some(true) {
+        Need::Login
+    } else {
+        Need::Nothing {
+            provider: provider.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> CodexConfig {
+        CodexConfig::parse(text).unwrap()
+    }
+
+    fn nothing(provider: &str) -> Need {
+        Need::Nothing {
+            provider: provider.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_empty_file_says_what_no_file_says() {
+        assert_eq!(parse(""), CodexConfig::default());
+    }
+
+    #[test]
+    fn settings_are_shown_as_they_are_and_those_of_the_profile_first() {
+        let text = "model = \"m\"\nsandbox_mode = 7\nprofile = \"p\"\nother = 1\n\
+                    approval_policy = { granular = { rules = true } }\n\
+                    [profiles.p]\nmodel = \"n\"\n[profiles.q]\nmodel = \"o\"\n";
+        let shown: Vec<(&str, String)> = parse(text).shown.into_iter().collect();
+        assert_eq!(
+            shown,
+            [
+                ("approval_policy", "granular".to_owned()),
+                ("model", "n".to_owned()),
+                ("profile", "p".to_owned()),
+                ("sandbox_mode", "7".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn only_openai_and_those_that_say_so_want_a_login() {
+        let provider = |more: &str| {
+            parse(&format!(
+                "model_provider = \"x\"\n[model_providers.x]\n{more}"
+            ))
+            .need
+        };
+        assert_eq!(parse("model = \"m\"").need, Need::Login);
+        assert_eq!(parse("model_provider = \"openai\"").need, Need::Login);
+        assert_eq!(parse("model_provider = \"ollama\"").need, nothing("ollama"));
+        assert_eq!(provider(""), nothing("x"));
+        assert_eq!(provider("requires_openai_auth = false"), nothing("x"));
+        assert_eq!(provider("requires_openai_auth = true"), Need::Login);
+        assert_eq!(
+            provider("requires_openai_auth = true\nenv_key = \"K\"\nenv_key_instructions = \"I\""),
+            Need::Key {
+                provider: "x".to_owned(),
+                variable: "K".to_owned(),
+                instructions: Some("I".to_owned()),
+            }
+        );
+    }
+
+    #[test]
+    fn a_fault_has_its_place_in_characters() {
+        let place = |text: &str| {
+            let malformed = CodexConfig::parse(text).unwrap_err();
+            (malformed.line, malformed.column)
+        };
+        assert_eq!(place("model = \"m\"\nbad = = 3\n"), (2, 7));
+        assert_eq!(place("\"ü\" = = 3\n"), (1, 7));
+        assert_eq!(place("a = 1\n\n\nb"), (4, 2));
+    }
+}

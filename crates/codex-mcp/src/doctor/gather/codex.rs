@@ -1,0 +1,121 @@
+//! Questions to Codex.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+
+use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
+use super::super::judge::codex_version;
+use super::ask;
+use crate::config::Config;
+use crate::engine::binary::{self, CodexBinary, NoCodex};
+use crate::engine::spawn::Program;
+use crate::engine::{Engine, Exit, Launch, Options};
+
+/// The exit code of Codex for a wrong command line.
+const USAGE: Exit = Exit::Code(2);
+
+/// A program asked for its version, and for the rest if that is Codex's: what
+/// isn't Codex is not made to do who knows what.
+pub(super) async fn look(config: Config, limit: Duration) -> Result<Codex, NoCodex> {
+    let binary = binary::find(config.codex_bin.clone())?;
+    let version = ask(&command(&binary, &["--version"]), limit).await;
+    let probes = match codex_version(&version) {
+        Some(_) => Some(probe(&binary, config, limit).await),
+        None => None,
+    };
+    Ok(Codex {
+        binary,
+        version,
+        probes,
+    })
+}
+
+async fn probe(binary: &CodexBinary, config: Config, limit: Duration) -> Probes {
+    let login = command(binary, &["login", "status"]);
+    let (app_server, commands, login, sandbox) = tokio::join!(
+        introduce(config, limit),
+        commands(binary, limit),
+        ask(&login, limit),
+        try_sandbox(binary, limit),
+    );
+    Probes {
+        commands,
+        app_server,
+        login,
+        sandbox,
+    }
+}
+
+/// `codex COMMAND --help` would not do: a release without the command takes it
+/// for a prompt and prints the general help.
+async fn commands(binary: &CodexBinary, limit: Duration) -> Commands {
+    let help = |name| {
+        let program = command(binary, &["help", name]);
+        async move { ask(&program, limit).await }
+    };
+    let (app_server, exec, mcp_server) =
+        tokio::join!(help("app-server"), help("exec"), help("mcp-server"));
+    Commands {
+        app_server,
+        exec,
+        mcp_server,
+    }
+}
+
+/// Starts an app-server as serving would, and ends it.
+async fn introduce(config: Config, limit: Duration) -> Introduction {
+    let engine = Engine::new(Options {
+        launch: Launch {
+            codex: config.codex_bin,
+            line_limit: DEFAULT_LINE_LIMIT,
+        },
+        codex_home: config.codex_home,
+        approval_timeout: limit,
+    });
+    let start = Instant::now();
+    let introduced = match tokio::time::timeout(limit, engine.introduce()).await {
+        Ok(Ok(_)) => Introduction::Answered(start.elapsed()),
+        Ok(Err(error)) => Introduction::Failed(error.to_string()),
+        Err(_) => Introduction::Silent(limit),
+    };
+    engine.shut_down().await;
+    introduced
+}
+
+/// Runs `true` in Codex's sandbox, in a temporary folder, because some releases
+/// leave traces of the sandbox behind (0.153.4).
+async fn try_sandbox(binary: &CodexBinary, limit: Duration) -> Asked {
+    let folder = match tempfile::tempdir() {
+        Ok(folder) => folder,
+        Err(error) => return Asked::Failed(format!("no temporary folder: {error}")),
+    };
+    let asked = ask(&sandboxed(binary, folder.path(), &["--"]), limit).await;
+    match &asked {
+        // Older releases (0.104.0) want to be told the system.
+        Asked::Ended(finished) if finished.exit == USAGE => {
+            let system = if cfg!(target_os = "macos") {
+                "macos"
+            } else {
+                "linux"
+            };
+            ask(&sandboxed(binary, folder.path(), &[system, "--"]), limit).await
+        }
+        _ => asked,
+    }
+}
+
+fn sandboxed(binary: &CodexBinary, folder: &Path, how: &[&str]) -> Program {
+    let args: Vec<&str> = [&["sandbox"], how, &["true"]].concat();
+    let mut program = command(binary, &args);
+    program.cwd = Some(folder.to_owned());
+    program.env.push(("TMPDIR".into(), folder.into()));
+    program
+}
+
+fn command(binary: &CodexBinary, args: &[&str]) -> Program {
+    let mut program = Program::new(&binary.native, args);
+    program.env = binary.env();
+    program
+}

@@ -1,0 +1,64 @@
+//! Looks at the machine: everything at once, each question with a time limit.
+
+mod codex;
+mod home;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::facts::{Asked, Facts, Place, Tools};
+use crate::config::{self, Config, ConfigError};
+use crate::engine::run::run;
+use crate::engine::spawn::Program;
+
+/// Finds out all that is reported on. `codex_bin` is what the command line or
+/// the environment says; `limit` is how long any one program may take.
+///
+/// Must run on a runtime as the engine needs it, see
+/// [`spawn`](crate::engine::spawn).
+pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
+    let config = config::load(codex_bin, None);
+    let (codex, tools) = tokio::join!(place(config, limit), tools(limit));
+    Facts { codex, tools }
+}
+
+async fn place(config: Result<Config, ConfigError>, limit: Duration) -> Result<Place, ConfigError> {
+    let config = config?;
+    let home = home::look(config.codex_home.clone());
+    let program = codex::look(config, limit).await;
+    Ok(Place { program, home })
+}
+
+async fn tools(limit: Duration) -> Tools {
+    let git = Program::new(Path::new("git"), ["--version"]);
+    let gh = Program::new(Path::new("gh"), ["--version"]);
+    // Unlike `gh auth status` it doesn't ask GitHub, so it is fast and works
+    // without a network.
+    let gh_login = Program::new(Path::new("gh"), ["auth", "token"]);
+    let (git, gh, gh_login) =
+        tokio::join!(ask(&git, limit), ask(&gh, limit), ask(&gh_login, limit));
+    Tools {
+        git,
+        gh,
+        gh_login: without_stdout(gh_login),
+    }
+}
+
+async fn ask(program: &Program, limit: Duration) -> Asked {
+    match run(program, limit).await {
+        Ok(finished) => Asked::Ended(finished),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Asked::Silent(limit),
+        Err(error) => Asked::Failed(error.to_string()),
+    }
+}
+
+fn without_stdout(asked: Asked) -> Asked {
+    match asked {
+        Asked::Ended(mut finished) => {
+            finished.stdout.clear();
+            Asked::Ended(finished)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,214 @@
+//! The program, its version, commands, app-server and sandbox.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::facts::{Asked, Codex, Commands, Home, Introduction};
+use super::super::report::{Check, Finding};
+use super::words::{one_line, what_happened};
+use crate::engine::Exit;
+use crate::engine::binary::{CodexBinary, NoCodex};
+
+/// The oldest release that codex-mcp is tested with.
+const OLDEST: (u64, u64, u64) = (0, 104, 0);
+
+/// How to get a Codex.
+const INSTALL: &str = "npm install -g @openai/codex";
+
+/// How to name a Codex.
+const NAME_IT: &str =
+    "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of .atm.toml";
+
+pub(super) fn none(error: &NoCodex) -> Finding {
+    let hint = match error {
+        NoCodex::NotOnPath => {
+            format!("Install Codex with `{INSTALL}`, or say where it is with {NAME_IT}.")
+        }
+        NoCodex::NotExecutable { from, .. } => {
+            format!("Correct the path in {from}, or take it out to use the `codex` on PATH.")
+        }
+    };
+    Finding::problem(Check::Codex, error.to_string(), hint)
+}
+
+pub(super) fn binary(binary: &CodexBinary) -> Finding {
+    let chosen = format!("{} (from {})", binary.chosen.display(), binary.source);
+    let message = if binary.native == binary.chosen {
+        chosen
+    } else {
+        format!("{chosen}, runs {}", binary.native.display())
+    };
+    Finding::ok(Check::Codex, message).with_value(json!({
+        "chosen": binary.chosen.to_string_lossy(),
+        "native": binary.native.to_string_lossy(),
+        "source": binary.source.to_string(),
+    }))
+}
+
+/// The version in what `codex --version` says, `codex-cli 0.169.0` for example;
+/// nothing if that isn't Codex's way to answer.
+pub(in super::super) fn codex_version(asked: &Asked) -> Option<&str> {
+    let Asked::Ended(finished) = asked else {
+        return None;
+    };
+    let mut lines = finished.stdout.lines();
+    lines.find_map(|line| {
+        let (name, version) = line.trim().split_once(' ')?;
+        let is_codex = matches!(name, "codex-cli" | "codex");
+        (is_codex && numbers(version).is_some()).then_some(version)
+    })
+}
+
+fn numbers(version: &str) -> Option<(u64, u64, u64)> {
+    let release = version.split(['-', '+']).next()?;
+    let mut parts = release.split('.').map(str::parse);
+    let mut next = || parts.next()?.ok();
+    Some((next()?, next()?, next()?))
+}
+
+pub(super) fn version(codex: &Codex) -> Finding {
+    let Some(version) = codex_version(&codex.version) else {
+        return no_codex(codex);
+    };
+    let finding = if numbers(version) < Some(OLDEST) {
+        let (major, minor, patch) = OLDEST;
+        Finding::warning(
+            Check::Version,
+            format!("{version}, older than any that codex-mcp is tested with"),
+            format!("Update to {major}.{minor}.{patch} or newer: `{INSTALL}`."),
+        )
+    } else {
+        Finding::ok(Check::Version, version)
+    };
+    finding.with_value(version)
+}
+
+fn no_codex(codex: &Codex) -> Finding {
+    let path = codex.binary.native.display();
+    let message = match &codex.version {
+        Asked::Ended(finished) if finished.succeeded() => {
+            format!("{path} is not Codex: it does not tell Codex's version when asked for it")
+        }
+        asked => format!("`{path} --version` {}", what_happened(asked)),
+    };
+    let hint = format!("Install Codex with `{INSTALL}`, or name another one with {NAME_IT}.");
+    Finding::problem(Check::Version, message, hint)
+}
+
+/// Whether there is a command, if that can be told. The exit code of `codex
+/// help COMMAND` is 0 if so and else 2.
+///
+/// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
+fn exists(asked: &Asked) -> Option<bool> {
+    match asked {
+        Asked::Ended(finished) => match finished.exit {
+            Exit::Code(0) => Some(true),
+            Exit::Code(2) => Some(false),
+            _ => None,
+        },
+        Asked::Silent(_) | Asked::Failed(_) => None,
+    }
+}
+
+pub(super) fn commands(commands: &Commands) -> Finding {
+    let app_server = exists(&commands.app_server);
+    let all = [
+        ("app-server", app_server),
+        ("exec", exists(&commands.exec)),
+        ("mcp-server", exists(&commands.mcp_server)),
+    ];
+    let message = commands_in_words(&all);
+    let update = format!("Update Codex: `{INSTALL}`.");
+    let finding = match app_server {
+        Some(false) => Finding::problem(Check::Commands, message, update),
+        Some(true) => Finding::ok(Check::Commands, message),
+        None => Finding::note(Check::Commands, message),
+    };
+    let value: serde_json::Map<_, _> = all
+        .into_iter()
+        .map(|(name, exists)| (name.to_owned(), json!(exists)))
+        .collect();
+    finding.with_value(value)
+}
+
+fn commands_in_words(all: &[(&str, Option<bool>)]) -> String {
+    let of = |wanted: Option<bool>| {
+        let fitting = all.iter().filter(|(_, exists)| *exists == wanted);
+        fitting.map(|(name, _)| *name).collect::<Vec<_>>()
+    };
+    let parts = [
+        ("has", of(Some(true))),
+        ("lacks", of(Some(false))),
+        ("can't tell about", of(None)),
+    ];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let words: Vec<String> = parts
+        .map(|(word, names)| format!("{word} {}", names.join(", ")))
+        .collect();
+    let mut words = words.join("; ");
+    if of(Some(false)) == ["mcp-server"] {
+        words.push_str(" (gone since Codex 0.154, not needed by codex-mcp)");
+    }
+    words
+}
+
+/// `command` is what runs this Codex at a shell.
+pub(super) fn app_server(introduction: &Introduction, home: &Home, command: &str) -> Finding {
+    let message = match introduction {
+        Introduction::Answered(after) => return answered(*after),
+        Introduction::Silent(after) => silent(*after),
+        Introduction::Failed(reason) => one_line(reason),
+    };
+    let hint = if home.is_fit() {
+        format!(
+            "See what `{command} app-server` says at a shell; if nothing helps, install Codex \
+             anew with `{INSTALL}`."
+        )
+    } else {
+        "Solve the problem of codex-home first.".to_owned()
+    };
+    Finding::problem(Check::AppServer, message, hint)
+}
+
+fn answered(after: Duration) -> Finding {
+    let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    Finding::ok(
+        Check::AppServer,
+        format!("answers, after {milliseconds} ms"),
+    )
+    .with_value(json!({ "milliseconds": milliseconds }))
+}
+
+fn silent(after: Duration) -> String {
+    format!(
+        "Codex did not answer `initialize` within {} s",
+        after.as_secs()
+    )
+}
+
+pub(super) fn sandbox(asked: &Asked, config_refused: Option<&str>) -> Finding {
+    match asked {
+        Asked::Ended(finished) if finished.succeeded() => {
+            Finding::ok(Check::Sandbox, "a command runs in it")
+        }
+        _ if config_refused.is_some() => {
+            Finding::not_checked(Check::Sandbox, "Codex can't load its configuration")
+        }
+        Asked::Ended(finished) if finished.exit == Exit::Code(2) => Finding::not_checked(
+            Check::Sandbox,
+            "this Codex has no command that tries its sandbox",
+        ),
+        asked => Finding::warning(
+            Check::Sandbox,
+            format!("`true`, run in it, {}", what_happened(asked)),
+            SANDBOX_HINT,
+        ),
+    }
+}
+
+/// Source: <https://developers.openai.com/codex/concepts/sandboxing>, which
+/// Codex itself refers to where it finds no bubblewrap.
+const SANDBOX_HINT: &str = "On Linux install bubblewrap and see that the system allows \
+    unprivileged user namespaces. In a container that is sandbox enough, ask for \
+    `sandbox: danger-full-access`. More: https://developers.openai.com/codex/concepts/sandboxing";

@@ -1,0 +1,88 @@
+//! Codex's home folder and the configuration in it.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
+use super::super::report::{Check, Finding};
+use super::words::one_line;
+
+pub(super) fn folder(home: &Home) -> Finding {
+    let path = home.path.display();
+    let source = match home.chosen_by {
+        HomeSource::Variable => "from CODEX_HOME",
+        HomeSource::Default => "the default",
+    };
+    let problem = |what: &str, hint: &str| {
+        let message = format!("{path} ({source}) {what}");
+        Finding::problem(Check::CodexHome, message, hint)
+    };
+    let finding = match (&home.folder, home.chosen_by) {
+        (Folder::Writable, _) => Finding::ok(Check::CodexHome, format!("{path} ({source})")),
+        (Folder::ReadOnly, _) => problem(
+            "can't be written to, and Codex keeps its threads there",
+            "Make the folder writable for this user, or set CODEX_HOME to one that is.",
+        ),
+        (Folder::Missing, HomeSource::Default) => Finding::note(
+            Check::CodexHome,
+            format!("{path} ({source}) is not there yet"),
+        ),
+        (Folder::Missing, HomeSource::Variable) => problem(
+            "is not there, and Codex does not make it",
+            "Make the folder, or unset CODEX_HOME.",
+        ),
+        (Folder::Other, _) => problem("is not a folder", "Set CODEX_HOME to a folder."),
+        (Folder::Unknown(reason), _) => problem(
+            &format!("can't be used: {}", one_line(reason)),
+            "Set CODEX_HOME to a folder that this user may read and write.",
+        ),
+    };
+    finding.with_value(home.path.to_string_lossy())
+}
+
+/// `refused` is why Codex can't load its configuration, if it can't.
+pub(super) fn config(home: &Home, refused: Option<&str>) -> Finding {
+    let path = home.path.join("config.toml");
+    let path = path.display();
+    let problem = |message: String| {
+        let hint = format!("Correct {path}; Codex starts no thread before.");
+        Finding::problem(Check::Config, message, hint)
+    };
+    match (&home.config, refused) {
+        (ConfigFile::Malformed(malformed), _) => {
+            problem(format!("{path} is not valid TOML: {malformed}"))
+        }
+        (ConfigFile::Unreadable(reason), _) => {
+            problem(format!("{path} can't be read: {}", one_line(reason)))
+        }
+        (_, Some(_)) if !home.is_fit() => {
+            Finding::not_checked(Check::Config, "Codex can't use its home folder")
+        }
+        (_, Some(reason)) => Finding::problem(
+            Check::Config,
+            format!("Codex can't load its configuration: {reason}"),
+            "Correct it; Codex starts no thread before.",
+        ),
+        (ConfigFile::Absent, None) => Finding::ok(
+            Check::Config,
+            format!("no {path}, so Codex's defaults hold"),
+        )
+        .with_value(json!({})),
+        (ConfigFile::Parsed(config), None) => {
+            let settings = in_words(&config.shown);
+            Finding::ok(Check::Config, format!("{path}: {settings}"))
+                .with_value(json!(config.shown))
+        }
+    }
+}
+
+fn in_words(shown: &BTreeMap<&str, String>) -> String {
+    if shown.is_empty() {
+        return "sets neither model, provider, sandbox nor approval policy".to_owned();
+    }
+    let words = shown
+        .iter()
+        .map(|(name, value)| format!("{name} = {}", one_line(value)));
+    words.collect::<Vec<_>>().join(", ")
+}

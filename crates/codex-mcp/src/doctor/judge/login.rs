@@ -1,0 +1,87 @@
+//! Whether Codex may use its model provider.
+
+use super::super::codex_config::{CodexConfig, Need};
+use super::super::facts::{Asked, ConfigFile, Home};
+use super::super::report::{Check, Finding};
+use super::config_refused;
+use super::words::{one_line, what_happened};
+use crate::engine::run::Finished;
+
+/// `command` is what runs this Codex at a shell.
+pub(super) fn login(home: &Home, status: &Asked, command: &str) -> Finding {
+    if config_refused(status).is_some() {
+        return Finding::not_checked(Check::Login, "Codex can't load its configuration");
+    }
+    let default = CodexConfig::default();
+    let config = match &home.config {
+        ConfigFile::Parsed(config) => config,
+        ConfigFile::Absent | ConfigFile::Unreadable(_) | ConfigFile::Malformed(_) => &default,
+    };
+    match &config.need {
+        Need::Login => by_status(status, command),
+        Need::Key {
+            provider,
+            variable,
+            instructions,
+        } => by_key(provider, variable, instructions.as_deref(), home.key_is_set),
+        Need::Nothing { provider } => Finding::ok(
+            Check::Login,
+            format!("not needed: provider {provider} takes no OpenAI login"),
+        ),
+    }
+}
+
+fn by_key(provider: &str, variable: &str, instructions: Option<&str>, is_set: bool) -> Finding {
+    let takes = format!("provider {provider} takes its key from {variable}");
+    if is_set {
+        return Finding::ok(Check::Login, format!("{takes}, which is set"));
+    }
+    let mut hint = format!(
+        "Set {variable} where codex-mcp is started, which is usually the `env` of its entry in \
+         the MCP client's configuration."
+    );
+    if let Some(instructions) = instructions {
+        hint.push(' ');
+        hint.push_str(&one_line(instructions));
+    }
+    Finding::problem(Check::Login, format!("{takes}, which is not set"), hint)
+}
+
+/// Source: `codex login status` of 0.104.0, 0.153.4 and 0.169.0 exits with 0 if
+/// there is a login, else with 1 and these words.
+fn by_status(status: &Asked, command: &str) -> Finding {
+    match status {
+        Asked::Ended(finished) if finished.succeeded() => {
+            Finding::ok(Check::Login, kind_of_login(finished))
+        }
+        Asked::Ended(finished) if said(finished).any(|line| line == "Not logged in") => {
+            Finding::problem(
+                Check::Login,
+                "not logged in",
+                format!(
+                    "Run `{command} login`, or with an API key `printenv OPENAI_API_KEY | \
+                     {command} login --with-api-key`."
+                ),
+            )
+        }
+        other => Finding::warning(
+            Check::Login,
+            format!("unknown: `{command} login status` {}", what_happened(other)),
+            format!("See what `{command} login status` says at a shell."),
+        ),
+    }
+}
+
+fn said(finished: &Finished) -> impl Iterator<Item = String> {
+    let lines = finished.stdout.lines().chain(finished.stderr.lines());
+    lines.map(one_line)
+}
+
+/// Codex's words without the part of the key that it shows after a dash: a
+/// report is made to be passed on.
+fn kind_of_login(finished: &Finished) -> String {
+    let words = said(finished).find(|line| !line.is_empty() && !line.starts_with("WARNING"));
+    let words = words.unwrap_or_else(|| "logged in".to_owned());
+    let kind = words.split(" - ").next().unwrap_or_default();
+    kind.to_owned()
+}

@@ -1,0 +1,114 @@
+//! What the facts mean: one function for each check, none of which looks at
+//! anything but the facts.
+
+mod codex;
+mod home;
+mod login;
+mod tools;
+mod words;
+
+pub(super) use codex::codex_version;
+
+use super::facts::{Asked, Codex, Facts, Home, Place, Probes};
+use super::report::{Check, Finding, Report};
+use crate::config::ConfigError;
+use crate::engine::binary::NoCodex;
+
+/// Makes findings of the facts.
+#[must_use]
+pub fn judge(facts: &Facts) -> Report {
+    let mut findings = match &facts.codex {
+        Ok(place) => of_place(place),
+        Err(error) => without_settings(error),
+    };
+    findings.push(tools::git(&facts.tools.git));
+    findings.push(tools::gh(&facts.tools.gh, &facts.tools.gh_login));
+    Report { findings }
+}
+
+/// Codex's own words about a configuration that it can't load. It starts its
+/// app-server all the same, and only threads fail; `codex login status` tells.
+///
+/// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
+fn config_refused(login: &Asked) -> Option<String> {
+    let Asked::Ended(finished) = login else {
+        return None;
+    };
+    let (_, reason) = finished.stderr.split_once("Error loading configuration:")?;
+    Some(words::one_line(reason))
+}
+
+fn without_settings(error: &ConfigError) -> Vec<Finding> {
+    let problem = Finding::problem(
+        Check::Settings,
+        words::one_line(&error.to_string()),
+        "Correct the file; settings of codex-mcp stand in its table `[plugins.codex-mcp]`.",
+    );
+    let others = [
+        Check::Codex,
+        Check::Version,
+        Check::Commands,
+        Check::AppServer,
+        Check::Login,
+        Check::CodexHome,
+        Check::Config,
+        Check::Sandbox,
+    ];
+    let others = others.map(|check| Finding::not_checked(check, "the settings can't be used"));
+    [problem].into_iter().chain(others).collect()
+}
+
+fn of_place(place: &Place) -> Vec<Finding> {
+    let mut findings = vec![Finding::ok(Check::Settings, "fine")];
+    findings.extend(match &place.program {
+        Ok(codex) => of_codex(codex, &place.home),
+        Err(error) => without_codex(error, &place.home),
+    });
+    findings
+}
+
+fn of_codex(codex: &Codex, home: &Home) -> Vec<Finding> {
+    let first = [codex::binary(&codex.binary), codex::version(codex)];
+    let rest = match &codex.probes {
+        Some(probes) => of_probes(codex, probes, home),
+        None => unasked("this is not a Codex that answers", home),
+    };
+    first.into_iter().chain(rest).collect()
+}
+
+fn of_probes(codex: &Codex, probes: &Probes, home: &Home) -> [Finding; 6] {
+    let name = words::command_name(&codex.binary);
+    let refused = config_refused(&probes.login);
+    [
+        codex::commands(&probes.commands),
+        codex::app_server(&probes.app_server, home, &name),
+        login::login(home, &probes.login, &name),
+        home::folder(home),
+        home::config(home, refused.as_deref()),
+        codex::sandbox(&probes.sandbox, refused.as_deref()),
+    ]
+}
+
+fn without_codex(error: &NoCodex, home: &Home) -> Vec<Finding> {
+    let why = "there is no Codex";
+    let first = [
+        codex::none(error),
+        Finding::not_checked(Check::Version, why),
+    ];
+    first.into_iter().chain(unasked(why, home)).collect()
+}
+
+/// The findings where Codex can't be asked, for this reason.
+fn unasked(why: &str, home: &Home) -> [Finding; 6] {
+    [
+        Finding::not_checked(Check::Commands, why),
+        Finding::not_checked(Check::AppServer, why),
+        Finding::not_checked(Check::Login, why),
+        home::folder(home),
+        home::config(home, None),
+        Finding::not_checked(Check::Sandbox, why),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Facts made up, and what is made of them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::codex_config::CodexConfig;
+use super::super::facts::{Commands, ConfigFile, Folder, HomeSource, Introduction, Tools};
+use super::super::render::as_text;
+use super::super::report::Status;
+use super::*;
+use crate::engine::Exit;
+use crate::engine::binary::{CodexBinary, Source};
+use crate::engine::run::Finished;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn ended(code: i32, stdout: &str, stderr: &str) -> Asked {
+    Asked::Ended(Finished {
+        exit: Exit::Code(code),
+        stdout: stdout.to_owned(),
+        stderr: stderr.to_owned(),
+    })
+}
+
+fn healthy() -> Facts {
+    let probes = Probes {
+        commands: Commands {
+            app_server: ended(0, "Usage", ""),
+            exec: ended(0, "Usage", ""),
+            mcp_server: ended(2, "", "error: unrecognized subcommand"),
+        },
+        app_server: Introduction::Answered(Duration::from_millis(123)),
+        login: ended(0, "", "WARNING: x\nLogged in using an API key - sk-a***b\n"),
+        sandbox: ended(0, "", ""),
+    };
+    let codex = Codex {
+        binary: CodexBinary {
+            chosen: "/usr/bin/codex".into(),
+            native: "/usr/lib/codex/bin/codex".into(),
+            helpers: None,
+            source: Source::Path,
+        },
+        version: ended(0, "codex-cli 0.169.0\n", ""),
+        probes: Some(probes),
+    };
+    let config = "model = \"m\"\nsandbox_mode = \"read-only\"\n";
+    Facts {
+        codex: Ok(Place {
+            program: Ok(codex),
+            home: Home {
+                path: "/home/you/.codex".into(),
+                chosen_by: HomeSource::Default,
+                folder: Folder::Writable,
+                config: ConfigFile::Parsed(CodexConfig::parse(config).unwrap()),
+                key_is_set: false,
+            },
+        }),
+        tools: Tools {
+            git: ended(0, "git version 2.47.3\n", ""),
+            gh: ended(0, "gh version 2.83.0 (2025-11-04)\nhttps://x\n", ""),
+            gh_login: ended(0, "", ""),
+        },
+    }
+}
+
+/// The facts of a healthy machine, but for a change.
+fn facts(change: impl FnOnce(&mut Place)) -> Facts {
+    let mut facts = healthy();
+    change(facts.codex.as_mut().unwrap());
+    facts
+}
+
+fn probes(place: &mut Place) -> &mut Probes {
+    let codex = place.program.as_mut().unwrap();
+    codex.probes.as_mut().unwrap()
+}
+
+fn finding(facts: &Facts, check: Check) -> Finding {
+    let report = judge(facts);
+    let found = report.findings.into_iter().find(|it| it.check == check);
+    found.unwrap()
+}
+
+#[track_caller]
+fn assert_finding(facts: &Facts, check: Check, status: Status, words: &str) {
+    let finding = finding(facts, check);
+    assert_eq!(finding.status, status, "{finding:?}");
+    assert!(finding.message.contains(words), "{finding:?}");
+}
+
+fn text(facts: &Facts) -> String {
+    let mut out = anstream::StripStream::new(Vec::new());
+    as_text(&judge(facts), &mut out).unwrap();
+    String::from_utf8(out.into_inner()).unwrap()
+}
+
+#[test]
+fn all_is_well() {
+    insta::assert_snapshot!(text(&healthy()));
+}
+
+#[test]
+fn everything_is_wrong() {
+    let mut facts = facts(|place| {
+        place.home.chosen_by = HomeSource::Variable;
+        place.home.folder = Folder::ReadOnly;
+        place.program.as_mut().unwrap().version = ended(0, "codex-cli 0.99.0\n", "");
+        *probes(place) = Probes {
+            commands: Commands {
+                app_server: ended(2, "", ""),
+                exec: Asked::Silent(LIMIT),
+                mcp_server: Asked::Failed("no".to_owned()),
+            },
+            app_server: Introduction::Silent(LIMIT),
+            login: ended(1, "", "Not logged in\n"),
+            sandbox: ended(1, "", "bwrap: Operation not permitted\n"),
+        };
+    });
+    facts.tools = Tools {
+        git: ended(127, "", "cannot start git"),
+        gh: Asked::Silent(LIMIT),
+        gh_login: Asked::Silent(LIMIT),
+    };
+    insta::assert_snapshot!(text(&facts));
+}
+
+#[test]
+fn there_is_no_codex() {
+    let facts = facts(|place| {
+        place.program = Err(NoCodex::NotOnPath);
+        place.home.folder = Folder::Missing;
+        place.home.config = ConfigFile::Absent;
+    });
+    insta::assert_snapshot!(text(&facts));
+}
+
+#[test]
+fn our_own_settings_are_broken() {
+    let facts = Facts {
+        codex: Err(ConfigError::Timeout {
+            path: ".atm.toml".into(),
+        }),
+        ..healthy()
+    };
+    insta::assert_snapshot!(text(&facts));
+}
+
+#[test]
+fn every_report_has_every_check_in_order_and_a_hint_with_each_trouble() {
+    let not_codex = facts(|place| {
+        let codex = place.program.as_mut().unwrap();
+        codex.version = ended(0, "", "");
+        codex.probes = None;
+    });
+    let no_codex = facts(|place| place.program = Err(NoCodex::NotOnPath));
+    let path = PathBuf::from("x");
+    let no_settings = Facts {
+        codex: Err(ConfigError::Timeout { path }),
+        ..healthy()
+    };
+    let names = |facts: &Facts| -> Vec<&str> {
+        let report = judge(facts);
+        for finding in &report.findings {
+            let trouble = matches!(finding.status, Status::Problem | Status::Warning);
+            assert!(!trouble || finding.hint.is_some(), "{finding:?}");
+        }
+        report.findings.iter().map(|it| it.check.name()).collect()
+    };
+    let all = names(&healthy());
+    assert_eq!(all.len(), 11);
+    for facts in [not_codex, no_codex, no_settings] {
+        assert_eq!(names(&facts), all);
+        assert!(!judge(&facts).works());
+    }
+}
+
+#[test]
+fn only_codex_is_taken_for_codex() {
+    for (said, version) in [
+        ("codex-cli 0.169.0\n", Some("0.169.0")),
+        (
+            "WARNING: x\ncodex-cli 0.170.0-alpha.3\n",
+            Some("0.170.0-alpha.3"),
+        ),
+        ("codex 1.2.3", Some("1.2.3")),
+        ("codex-mcp 0.1.0\n", None),
+        ("git version 2.47.3\n", None),
+        ("codex-cli unknown\n", None),
+        ("", None),
+    ] {
+        assert_eq!(codex_version(&ended(0, said, "")), version, "{said}");
+    }
+    assert_eq!(codex_version(&Asked::Silent(LIMIT)), None);
+}
+
+#[test]
+fn a_program_that_cannot_tell_its_version_is_a_problem() {
+    for (asked, words) in [
+        (ended(0, "", ""), "is not Codex"),
+        (
+            ended(126, "", "cannot start x: no"),
+            "126; it said: cannot start x: no",
+        ),
+        (Asked::Silent(LIMIT), "did not end within 10 s"),
+    ] {
+        let facts = facts(|place| {
+            let codex = place.program.as_mut().unwrap();
+            codex.version = asked;
+            codex.probes = None;
+        });
+        assert_finding(&facts, Check::Version, Status::Problem, words);
+        assert_finding(&facts, Check::AppServer, Status::Note, "not checked");
+    }
+}
+
+#[test]
+fn a_login_is_needed_where_the_provider_wants_one() {
+    let with = |config: &str, key_is_set| {
+        facts(|place| {
+            place.home.config = ConfigFile::Parsed(CodexConfig::parse(config).unwrap());
+            place.home.key_is_set = key_is_set;
+            probes(place).login = ended(1, "", "Not logged in\n");
+        })
+    };
+    let key = "model_provider = \"x\"\n[model_providers.x]\nenv_key = \"K\"\n\
+               env_key_instructions = \"Ask Kim.\"\n";
+    let check = Check::Login;
+    assert_finding(&with("", false), check, Status::Problem, "not logged in");
+    assert_finding(&with(key, true), check, Status::Ok, "from K, which is set");
+    assert_finding(
+        &with(key, false),
+        check,
+        Status::Problem,
+        "K, which is not set",
+    );
+    let hint = finding(&with(key, false), check).hint.unwrap();
+    assert!(hint.ends_with("Ask Kim."), "{hint}");
+    let local = with("model_provider = \"ollama\"", false);
+    assert_finding(&local, check, Status::Ok, "not needed");
+}
+
+#[test]
+fn a_login_that_cannot_be_told_is_a_warning() {
+    let facts = facts(|place| probes(place).login = ended(3, "", "what?\n"));
+    assert_finding(
+        &facts,
+        Check::Login,
+        Status::Warning,
+        "code 3; it said: what?",
+    );
+}
+
+#[test]
+fn what_codex_refuses_is_told_once() {
+    let refusal = "WARNING: x\nError loading configuration: Model provider `x` not found\n";
+    let refused = facts(|place| {
+        probes(place).login = ended(1, "", refusal);
+        probes(place).sandbox = ended(1, "", refusal);
+    });
+    assert_finding(&refused, Check::Config, Status::Problem, "`x` not found");
+    assert_finding(&refused, Check::Login, Status::Note, "not checked");
+    assert_finding(&refused, Check::Sandbox, Status::Note, "not checked");
+
+    let no_home = facts(|place| {
+        probes(place).login = ended(1, "", refusal);
+        probes(place).app_server = Introduction::Failed("it ended".to_owned());
+        place.home.chosen_by = HomeSource::Variable;
+        place.home.folder = Folder::Missing;
+    });
+    assert_finding(&no_home, Check::CodexHome, Status::Problem, "is not there");
+    assert_finding(&no_home, Check::Config, Status::Note, "not checked");
+    let hint = finding(&no_home, Check::AppServer).hint.unwrap();
+    assert_eq!(hint, "Solve the problem of codex-home first.");
+}
+
+#[test]
+fn a_config_that_is_not_toml_is_a_problem_without_codex_too() {
+    let malformed = CodexConfig::parse("a = = 1").unwrap_err();
+    let facts = facts(|place| {
+        place.home.config = ConfigFile::Malformed(malformed);
+        place.program = Err(NoCodex::NotExecutable {
+            path: "/x".into(),
+            from: Source::File("/home/you/.atm.toml".into()),
+        });
+    });
+    assert_finding(&facts, Check::Config, Status::Problem, "line 1, column 5");
+    let hint = finding(&facts, Check::Codex).hint.unwrap();
+    assert!(hint.contains("codex_bin in /home/you/.atm.toml"), "{hint}");
+}
+
+#[test]
+fn the_command_in_a_hint_can_be_typed() {
+    let binary = |chosen: &str, source| CodexBinary {
+        chosen: chosen.into(),
+        native: Path::new("/x").into(),
+        helpers: None,
+        source,
+    };
+    let named = binary("/opt/my codex", Source::FlagOrVariable);
+    assert_eq!(words::command_name(&named), "'/opt/my codex'");
+    let found = binary("/usr/bin/codex", Source::Path);
+    assert_eq!(words::command_name(&found), "codex");
+}

@@ -1,0 +1,96 @@
+//! Other programs' words, made fit to be repeated.
+
+use anstream::adapter::strip_str;
+
+use super::super::facts::Asked;
+use crate::engine::binary::{CodexBinary, Source};
+use crate::engine::run::Finished;
+
+/// How much of what a program said is repeated, in bytes.
+const LONGEST: usize = 400;
+
+/// A text without colours, line breaks and other control characters, and not
+/// too long.
+pub(super) fn one_line(text: &str) -> String {
+    let plain = strip_str(text).to_string();
+    let mut line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.retain(|c| !c.is_control());
+    if line.len() > LONGEST {
+        line.truncate(line.floor_char_boundary(LONGEST));
+        line.push('…');
+    }
+    line
+}
+
+/// What a program did instead of what it should have done.
+pub(super) fn what_happened(asked: &Asked) -> String {
+    match asked {
+        Asked::Ended(finished) => match last_words(finished) {
+            words if words.is_empty() => finished.exit.to_string(),
+            words => format!("{}; it said: {words}", finished.exit),
+        },
+        Asked::Silent(after) => format!("did not end within {} s", after.as_secs()),
+        Asked::Failed(reason) => one_line(reason),
+    }
+}
+
+/// The last that a program said, on stderr if anything.
+pub(super) fn last_words(finished: &Finished) -> String {
+    let last = |text: &str| {
+        let mut lines = text.lines().rev().map(one_line);
+        lines.find(|line| !line.is_empty())
+    };
+    let line = last(&finished.stderr).or_else(|| last(&finished.stdout));
+    line.map(|line| unlogged(&line).to_owned())
+        .unwrap_or_default()
+}
+
+/// The guard reports a program that can't be started through the log: its words
+/// without the log's date and place.
+fn unlogged(line: &str) -> &str {
+    let start = line.find("cannot start ").unwrap_or_default();
+    line.get(start..).unwrap_or(line)
+}
+
+/// What to type at a shell to run this Codex.
+pub(super) fn command_name(binary: &CodexBinary) -> String {
+    match (&binary.source, binary.chosen.to_str()) {
+        (Source::Path, _) => "codex".to_owned(),
+        (_, Some(path)) => {
+            shlex::try_quote(path).map_or_else(|_| path.to_owned(), std::borrow::Cow::into_owned)
+        }
+        (_, None) => "codex".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Exit;
+
+    fn finished(stdout: &str, stderr: &str) -> Finished {
+        Finished {
+            exit: Exit::Code(126),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_has_no_colours_and_no_breaks_and_an_end() {
+        assert_eq!(one_line("\u{1b}[31mno\u{1b}[0m\r\n \tway\u{7}\n"), "no way");
+        assert_eq!(
+            one_line(&"ü".repeat(LONGEST)).chars().count(),
+            LONGEST / 2 + 1
+        );
+    }
+
+    #[test]
+    fn the_last_words_are_those_on_stderr_if_any() {
+        assert_eq!(last_words(&finished("a\nb\n", " \n")), "b");
+        assert_eq!(last_words(&finished("a", "x\ny\n\n")), "y");
+        assert_eq!(last_words(&finished("", "")), "");
+        let logged = "2026-01-01T00:00:00Z ERROR guard: cannot start x: no\n";
+        assert_eq!(last_words(&finished("", logged)), "cannot start x: no");
+    }
+}

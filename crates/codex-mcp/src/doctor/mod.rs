@@ -1,0 +1,59 @@
+//! Whether work can be done here, and what to do where it can't.
+//!
+//! Three steps that know little of each other: [`gather`] looks at the machine
+//! and puts down plain [`Facts`], [`judge`] makes a [`Report`] of them
+//! without looking at anything, and [`as_text`] and [`as_json`] write it.
+//!
+//! # The JSON
+//!
+//! One object. Fields and checks may be added; those here stay.
+//!
+//! ```json
+//! {
+//!   "codexMcp": "0.1.0",
+//!   "works": false,
+//!   "checks": [
+//!     {"name": "version", "status": "ok", "message": "0.169.0", "value": "0.169.0"},
+//!     {"name": "login", "status": "problem", "message": "not logged in",
+//!      "hint": "Run `codex login`."}
+//!   ]
+//! }
+//! ```
+//!
+//! - `codexMcp`: our own version.
+//! - `works`: `false` if any check found a problem; the exit code is 1 then.
+//! - `checks`: one for each [`Check`], always all of them and in this order.
+//!   - `name`: see the table.
+//!   - `status`: `ok`; `note` (needs no action, or could not be checked);
+//!     `warning` (some work will fail); `problem` (no work can be done).
+//!   - `message`: the finding in words, which may change.
+//!   - `value`: the finding for programs, only where the table has one and it
+//!     is known.
+//!   - `hint`: what to do, with every `problem` and `warning`.
+//!
+//! | name | about | value |
+//! | --- | --- | --- |
+//! | `settings` | our own settings | |
+//! | `codex` | which Codex is run | `{"chosen", "native", "source"}`: paths, and in words where the choice came from |
+//! | `version` | its version | the version |
+//! | `commands` | what it can do | `{"app-server", "exec", "mcp-server"}`: each `true`, `false` or `null` if unknown |
+//! | `app-server` | whether it answers `initialize` | `{"milliseconds"}`: how long that took |
+//! | `login` | whether it may use its model provider | |
+//! | `codex-home` | CODEX_HOME | the path |
+//! | `config` | `config.toml` in it | those of `model`, `model_provider`, `sandbox_mode`, `approval_policy` and `profile` that are set, as text |
+//! | `sandbox` | whether a command runs in Codex's sandbox | |
+//! | `git` | git | its version |
+//! | `gh` | GitHub's program | its version |
+
+mod codex_config;
+mod facts;
+mod gather;
+mod judge;
+mod render;
+mod report;
+
+pub use facts::Facts;
+pub use gather::gather;
+pub use judge::judge;
+pub use render::{as_json, as_text};
+pub use report::{Check, Finding, Report, Status};

@@ -1,0 +1,110 @@
+//! The report, written down.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use super::report::{Check, Finding, Report, Status};
+
+/// Writes the report as one JSON object, see [the module](super).
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn as_json(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    writeln!(out)
+}
+
+/// Writes the report for people, in colours.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn as_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    for finding in &report.findings {
+        write_finding(finding, out)?;
+    }
+    writeln!(out)?;
+    writeln!(out, "{}", verdict(report))
+}
+
+/// The width of the longest status and its distance to the name.
+const STATUS_WIDTH: usize = Status::Problem.name().len() + 2;
+
+/// The width of the longest name and its distance to the message.
+const NAME_WIDTH: usize = Check::AppServer.name().len() + 2;
+
+fn write_finding(finding: &Finding, out: &mut impl Write) -> io::Result<()> {
+    let style = style(finding.status);
+    let status = finding.status.name();
+    let name = finding.check.name();
+    let gap = STATUS_WIDTH.saturating_sub(status.len());
+    writeln!(
+        out,
+        "{style}{status}{style:#}{:gap$}{name:NAME_WIDTH$}{}",
+        "", finding.message
+    )?;
+    if let Some(hint) = &finding.hint {
+        let indent = STATUS_WIDTH + NAME_WIDTH;
+        writeln!(out, "{:indent$}To do: {hint}", "")?;
+    }
+    Ok(())
+}
+
+fn style(status: Status) -> Style {
+    match status {
+        Status::Ok => AnsiColor::Green.on_default(),
+        Status::Note => AnsiColor::Cyan.on_default(),
+        Status::Warning => AnsiColor::Yellow.on_default().bold(),
+        Status::Problem => AnsiColor::Red.on_default().bold(),
+    }
+}
+
+fn verdict(report: &Report) -> String {
+    match report.count(Status::Problem) {
+        0 => "Codex can work here.".to_owned(),
+        1 => "Codex can't work here before the problem is solved.".to_owned(),
+        problems => format!("Codex can't work here before the {problems} problems are solved."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anstream::StripStream;
+
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            findings: vec![
+                Finding::ok(Check::Version, "0.169.0").with_value("0.169.0"),
+                Finding::problem(Check::AppServer, "no answer", "Try again."),
+                Finding::note(Check::Gh, "not installed").with_hint("Install it."),
+            ],
+        }
+    }
+
+    #[test]
+    fn text_is_aligned_with_and_without_colours() {
+        let mut coloured = Vec::new();
+        as_text(&report(), &mut coloured).unwrap();
+        assert!(
+            String::from_utf8(coloured)
+                .unwrap()
+                .contains("\u{1b}[1m\u{1b}[31mproblem")
+        );
+
+        let mut plain = StripStream::new(Vec::new());
+        as_text(&report(), &mut plain).unwrap();
+        insta::assert_snapshot!(String::from_utf8(plain.into_inner()).unwrap());
+    }
+
+    #[test]
+    fn json_is_as_documented() {
+        let mut json = Vec::new();
+        as_json(&report(), &mut json).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        insta::assert_snapshot!(json.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    }
+}

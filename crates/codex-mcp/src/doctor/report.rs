@@ -1,0 +1,216 @@
+//! What is reported.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// What is looked at, in the order of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// Our own settings.
+    Settings,
+    /// Which Codex is run.
+    Codex,
+    /// Its version.
+    Version,
+    /// What it can do.
+    Commands,
+    /// Whether its app-server answers.
+    AppServer,
+    /// Whether it may use its model provider.
+    Login,
+    /// Its home folder.
+    CodexHome,
+    /// Its `config.toml`.
+    Config,
+    /// Whether a command runs in its sandbox.
+    Sandbox,
+    /// Git.
+    Git,
+    /// GitHub's program.
+    Gh,
+}
+
+impl Check {
+    /// The name in both forms of the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Settings => "settings",
+            Self::Codex => "codex",
+            Self::Version => "version",
+            Self::Commands => "commands",
+            Self::AppServer => "app-server",
+            Self::Login => "login",
+            Self::CodexHome => "codex-home",
+            Self::Config => "config",
+            Self::Sandbox => "sandbox",
+            Self::Git => "git",
+            Self::Gh => "gh",
+        }
+    }
+}
+
+/// What a finding means for work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Needs no action, or could not be checked.
+    Note,
+    /// Some work will fail.
+    Warning,
+    /// No work can be done.
+    Problem,
+}
+
+impl Status {
+    /// The name in both forms of the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// Which check.
+    #[serde(rename = "name")]
+    pub check: Check,
+    /// What it means.
+    pub status: Status,
+    /// The finding, in one line.
+    pub message: String,
+    /// The finding for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// What to do, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Finding {
+    fn new(check: Check, status: Status, message: impl Into<String>, hint: Option<String>) -> Self {
+        Self {
+            check,
+            status,
+            message: message.into(),
+            value: None,
+            hint,
+        }
+    }
+
+    pub(super) fn ok(check: Check, message: impl Into<String>) -> Self {
+        Self::new(check, Status::Ok, message, None)
+    }
+
+    pub(super) fn note(check: Check, message: impl Into<String>) -> Self {
+        Self::new(check, Status::Note, message, None)
+    }
+
+    pub(super) fn not_checked(check: Check, why: &str) -> Self {
+        Self::note(check, format!("not checked: {why}"))
+    }
+
+    pub(super) fn warning(
+        check: Check,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::new(check, Status::Warning, message, Some(hint.into()))
+    }
+
+    pub(super) fn problem(
+        check: Check,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::new(check, Status::Problem, message, Some(hint.into()))
+    }
+
+    pub(super) fn with_value(mut self, value: impl Into<Value>) -> Self {
+        self.value = Some(value.into());
+        self
+    }
+
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// All findings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// One for each check, in the order of [`Check`].
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// How many findings have this status.
+    #[must_use]
+    pub fn count(&self, status: Status) -> usize {
+        let fits = |finding: &&Finding| finding.status == status;
+        self.findings.iter().filter(fits).count()
+    }
+
+    /// Whether work can be done.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        self.count(Status::Problem) == 0
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Object<'a> {
+            codex_mcp: &'static str,
+            works: bool,
+            checks: &'a [Finding],
+        }
+        Object {
+            codex_mcp: env!("CARGO_PKG_VERSION"),
+            works: self.works(),
+            checks: &self.findings,
+        }
+        .serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_in_both_forms() {
+        for check in [
+            Check::Settings,
+            Check::Codex,
+            Check::Version,
+            Check::Commands,
+            Check::AppServer,
+            Check::Login,
+            Check::CodexHome,
+            Check::Config,
+            Check::Sandbox,
+            Check::Git,
+            Check::Gh,
+        ] {
+            assert_eq!(json!(check), check.name());
+        }
+        for status in [Status::Ok, Status::Note, Status::Warning, Status::Problem] {
+            assert_eq!(json!(status), status.name());
+        }
+    }
+}
