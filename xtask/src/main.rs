@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod codex;
 mod debian;
 mod deny;
 mod layers;
@@ -18,6 +19,7 @@ mod purity;
 mod releases;
 mod test;
 mod tool;
+mod typescript;
 mod words;
 mod workspace;
 

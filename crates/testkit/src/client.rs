@@ -191,9 +191,7 @@ impl McpClient {
         let bytes = bytes.into();
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.transcript.add(Direction::Sent, line);
-            if let Ok(message) = serde_json::from_slice(line) {
-                self.inbox.sent(&message);
-            }
+            self.inbox.sent(line);
         }
         self.stdin.send(bytes);
     }
@@ -201,6 +199,18 @@ impl McpClient {
     /// Closes the server's stdin, after all that was sent.
     pub fn close_stdin(&mut self) {
         self.stdin.close();
+    }
+
+    /// Reads no more of what the server writes and holds its stdout open all the
+    /// same, like a client that hangs. Waits for messages fail from here on.
+    pub async fn stop_reading(&mut self) {
+        self.server.stop_reading().await;
+    }
+
+    /// Closes the client's end of the server's stdout, like a client that is gone.
+    /// Waits for messages fail from here on.
+    pub async fn close_stdout(&mut self) {
+        self.server.close_stdout().await;
     }
 
     /// Sends the server a signal.
@@ -241,6 +251,12 @@ impl McpClient {
             message.get("method").is_none() && message["id"] == *id
         })
         .await
+    }
+
+    /// The response to a request, if it has come during an earlier wait and was not
+    /// claimed.
+    pub fn response_so_far(&mut self, id: &Value) -> Option<Value> {
+        self.inbox.claim_response(id)
     }
 
     /// Waits for the result of a request.

@@ -12,7 +12,7 @@ use nix::sys::signal::{kill, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -100,6 +100,16 @@ pub(crate) struct Running {
     child: Child,
     pid: u32,
     stderr: Arc<Mutex<Vec<u8>>>,
+    reading: Option<Reading>,
+    /// Held open and never read.
+    unread: Option<BufReader<ChildStdout>>,
+}
+
+/// The task that reads stdout; when told to stop, it gives stdout back.
+#[derive(Debug)]
+struct Reading {
+    stop: Arc<Notify>,
+    task: JoinHandle<Option<BufReader<ChildStdout>>>,
 }
 
 /// What the program wrote to stdout.
@@ -144,9 +154,15 @@ impl Running {
             .unwrap_or_else(|error| panic!("can't start {}: {error}", launch.program.display()));
         let stdin = write_stdin(child.stdin.take().unwrap());
         let (stderr, collecting) = collect_stderr(child.stderr.take().unwrap());
-        let output = read_stdout(child.stdout.take().unwrap(), collecting);
-        let pid = child.id().unwrap();
-        (Self { child, pid, stderr }, stdin, output)
+        let (output, reading) = read_stdout(child.stdout.take().unwrap(), collecting);
+        let running = Self {
+            pid: child.id().unwrap(),
+            child,
+            stderr,
+            reading: Some(reading),
+            unread: None,
+        };
+        (running, stdin, output)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -159,6 +175,20 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(process_id(self.pid), signal).unwrap();
+    }
+
+    /// Reads no more of the program's stdout and holds it open all the same. The
+    /// output channel ends.
+    pub(crate) async fn stop_reading(&mut self) {
+        let Reading { stop, task } = self.reading.take().unwrap();
+        stop.notify_one();
+        self.unread = task.await.unwrap();
+    }
+
+    /// Closes our end of the program's stdout: it can write no more.
+    pub(crate) async fn close_stdout(&mut self) {
+        self.stop_reading().await;
+        self.unread = None;
     }
 
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
@@ -191,14 +221,22 @@ fn write_stdin(mut stdin: ChildStdin) -> Stdin {
     Stdin(sender)
 }
 
-fn read_stdout(stdout: ChildStdout, stderr: JoinHandle<()>) -> mpsc::UnboundedReceiver<Output> {
+fn read_stdout(
+    stdout: ChildStdout,
+    stderr: JoinHandle<()>,
+) -> (mpsc::UnboundedReceiver<Output>, Reading) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
+    let stop = Arc::new(Notify::new());
+    let stopped = Arc::clone(&stop);
+    let task = tokio::spawn(async move {
         let mut stdout = BufReader::new(stdout);
         loop {
             let mut line = Vec::new();
-            // An error leaves what was read so far, and then nothing.
-            let _ = stdout.read_until(b'\n', &mut line).await;
+            tokio::select! {
+                // An error leaves what was read so far, and then nothing.
+                _ = stdout.read_until(b'\n', &mut line) => {}
+                () = stopped.notified() => return Some(stdout),
+            }
             let output = match line.pop() {
                 Some(b'\n') => Output::Line(line),
                 Some(byte) => {
@@ -213,8 +251,9 @@ fn read_stdout(stdout: ChildStdout, stderr: JoinHandle<()>) -> mpsc::UnboundedRe
         }
         // What a dying program had to say is in the failure, if at all possible.
         let _ = timeout(STDERR_GRACE, stderr).await;
+        None
     });
-    receiver
+    (receiver, Reading { stop, task })
 }
 
 fn collect_stderr(mut stderr: ChildStderr) -> (Arc<Mutex<Vec<u8>>>, JoinHandle<()>) {

@@ -33,6 +33,7 @@ mod home;
 mod launch;
 pub mod process;
 mod transcript;
+pub mod typescript;
 
 pub use app_server::AppServer;
 pub use client::McpClient;

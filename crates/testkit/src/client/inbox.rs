@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 #[derive(Debug, Default)]
@@ -11,6 +13,14 @@ pub(super) struct Inbox {
     /// By the request's id as JSON text, so that `1` and `"1"` differ.
     requests: HashMap<String, Request>,
     ignored: Vec<String>,
+}
+
+/// What matters of a line that the client sends; the rest may be nested too deeply
+/// to be read.
+#[derive(Deserialize)]
+struct Sent {
+    id: Option<Value>,
+    method: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +33,13 @@ enum Request {
 }
 
 impl Inbox {
-    /// Notes a message of the client's, to know what may be answered.
-    pub(super) fn sent(&mut self, message: &Value) {
-        if let (Some(id), Some(_)) = (message.get("id"), message.get("method")) {
+    /// Notes a line of the client's, to know what may be answered.
+    pub(super) fn sent(&mut self, line: &[u8]) {
+        if let Ok(Sent {
+            id: Some(id),
+            method: Some(_),
+        }) = serde_json::from_slice(line)
+        {
             self.requests.insert(id.to_string(), Request::Open);
         }
     }
@@ -99,6 +113,10 @@ impl Inbox {
         self.unclaimed.remove(place)
     }
 
+    pub(super) fn claim_response(&mut self, id: &Value) -> Option<Value> {
+        self.claim(|message| answers(message, id))
+    }
+
     pub(super) fn unclaimed(&self) -> Vec<&Value> {
         self.unclaimed.iter().collect()
     }
@@ -129,7 +147,7 @@ mod tests {
 
     fn inbox() -> Inbox {
         let mut inbox = Inbox::default();
-        inbox.sent(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}));
+        inbox.sent(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
         inbox
     }
 

@@ -200,7 +200,8 @@ impl Dialect for AppServerDialect {
         let (status_name, error) = match end {
             TurnEnd::Completed => ("completed", Value::Null),
             TurnEnd::Interrupted => ("interrupted", Value::Null),
-            TurnEnd::Failed(message) => ("failed", turn_error(message)),
+            TurnEnd::Failed(message) => ("failed", turn_error(message, &"other".into())),
+            TurnEnd::FailedFor(message, info) => ("failed", turn_error(message, info)),
         };
         let mut items = vec![];
         if *end == TurnEnd::Completed {
@@ -266,10 +267,10 @@ fn turn(call: &Call, status: &str, error: &Value, items: Vec<Value>) -> Value {
     })
 }
 
-fn turn_error(message: &str) -> Value {
+fn turn_error(message: &str, info: &Value) -> Value {
     json!({
         "message": message,
-        "codexErrorInfo": "other",
+        "codexErrorInfo": info,
         "additionalDetails": null,
     })
 }

@@ -122,7 +122,9 @@ impl Dialect for McpServerDialect {
                 "last_agent_message": said,
             }),
             TurnEnd::Interrupted => json!({"type": "turn_aborted", "reason": "interrupted"}),
-            TurnEnd::Failed(message) => json!({"type": "error", "message": message}),
+            TurnEnd::Failed(message) | TurnEnd::FailedFor(message, _) => {
+                json!({"type": "error", "message": message})
+            }
         };
         vec![event(call, message)]
     }

@@ -17,13 +17,13 @@ mod server;
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 pub use self::log::{Entry, Event};
-pub use self::plan::{Action, Plan, Session, Stdio, TurnEnd};
+pub use self::plan::{Action, Plan, Question, Session, Stdio, TurnEnd};
 pub use self::run::run;
 use crate::home::Home;
 
@@ -75,6 +75,21 @@ impl FakeCodex {
         [(PLAN, self.plan.clone()), (LOG, self.log.clone())]
     }
 
+    /// Lets every [`Action::Gate`] of this name go on, now and later.
+    pub fn open_gate(&self, name: &str) {
+        fs::write(gate(&self.plan, name), "").unwrap();
+    }
+
+    /// The numbers of its processes, in the order of their starts.
+    #[must_use]
+    pub fn started(&self) -> Vec<u32> {
+        self.log()
+            .into_iter()
+            .filter(|entry| matches!(entry.event, Event::Started { .. }))
+            .map(|entry| entry.pid)
+            .collect()
+    }
+
     /// All that was noted down so far, oldest first.
     #[must_use]
     pub fn log(&self) -> Vec<Entry> {
@@ -99,10 +114,23 @@ impl FakeCodex {
     /// # Panics
     /// After 30 seconds.
     pub async fn wait_for(&self, what: &str, mut fits: impl FnMut(&Entry) -> bool) -> Entry {
+        self.wait_for_nth(1, what, &mut fits).await
+    }
+
+    /// Waits until so many entries of the log fit and returns the last of them.
+    ///
+    /// # Panics
+    /// After 30 seconds.
+    pub async fn wait_for_nth(
+        &self,
+        nth: usize,
+        what: &str,
+        mut fits: impl FnMut(&Entry) -> bool,
+    ) -> Entry {
         let end = Instant::now() + TIME_LIMIT;
         loop {
             let log = self.log();
-            if let Some(entry) = log.iter().find(|entry| fits(entry)) {
+            if let Some(entry) = log.iter().filter(|entry| fits(entry)).nth(nth - 1) {
                 return entry.clone();
             }
             assert!(
@@ -118,8 +146,18 @@ impl FakeCodex {
     /// # Panics
     /// After 30 seconds.
     pub async fn wait_for_method(&self, method: &str) -> Value {
+        self.wait_for_nth_method(1, method).await
+    }
+
+    /// Waits until it has received so many messages of this method, and returns
+    /// the last of them.
+    ///
+    /// # Panics
+    /// After 30 seconds.
+    pub async fn wait_for_nth_method(&self, nth: usize, method: &str) -> Value {
         let entry = self
-            .wait_for(
+            .wait_for_nth(
+                nth,
                 method,
                 |entry| matches!(&entry.event, Event::Received(message) if message["method"] == method),
             )
@@ -129,6 +167,11 @@ impl FakeCodex {
             event => panic!("not a message: {event:?}"),
         }
     }
+}
+
+/// The file that opens a gate, beside the plan.
+fn gate(plan: &Path, name: &str) -> PathBuf {
+    plan.with_file_name(format!("fake-codex-gate-{name}"))
 }
 
 /// The `fake-codex` program, next to the running test.

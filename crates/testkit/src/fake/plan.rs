@@ -79,6 +79,9 @@ pub enum Action {
         /// Its parameters.
         params: Value,
     },
+    /// Several requests of the server at once. The actions after them wait for all
+    /// the answers.
+    AskTogether(Vec<Question>),
     /// A notification.
     Notify {
         /// Its method, known to anybody or not.
@@ -106,6 +109,12 @@ pub enum Action {
     WriteStderr {
         /// The line.
         text: String,
+    },
+    /// Waits until the test opens the gate of this name, see
+    /// [`FakeCodex::open_gate`](super::FakeCodex::open_gate).
+    Gate {
+        /// The name, which becomes part of a file name.
+        name: String,
     },
     /// Waits.
     Sleep {
@@ -147,6 +156,18 @@ pub enum TurnEnd {
     Interrupted,
     /// It failed, with this message.
     Failed(String),
+    /// It failed, with this message and this `codexErrorInfo`.
+    FailedFor(String, Value),
+}
+
+/// A request of the server, as in [`Action::Ask`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    /// Its method.
+    pub method: String,
+    /// Its parameters.
+    pub params: Value,
 }
 
 /// The session of a process that the fake starts.
@@ -192,7 +213,32 @@ impl Action {
     /// Asks whether this command may run.
     #[must_use]
     pub fn ask_approval(command: &str) -> Self {
-        Self::Ask {
+        let Question { method, params } = Question::approval(command);
+        Self::Ask { method, params }
+    }
+
+    /// Waits until the test opens this gate.
+    #[must_use]
+    pub fn gate(name: &str) -> Self {
+        Self::Gate {
+            name: name.to_owned(),
+        }
+    }
+
+    /// A message of the agent.
+    #[must_use]
+    pub fn say(text: &str) -> Self {
+        Self::Say {
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl Question {
+    /// May this command run?
+    #[must_use]
+    pub fn approval(command: &str) -> Self {
+        Self {
             method: "item/commandExecution/requestApproval".to_owned(),
             params: json!({
                 "kind": "command",
@@ -203,14 +249,6 @@ impl Action {
                 "commandActions": [{"type": "unknown", "command": command}],
                 "availableDecisions": ["accept", "cancel"],
             }),
-        }
-    }
-
-    /// A message of the agent.
-    #[must_use]
-    pub fn say(text: &str) -> Self {
-        Self::Say {
-            text: text.to_owned(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::env;
 use std::future;
 use std::io::{self, BufRead, Write};
 use std::process::{self, ExitCode};
@@ -22,7 +23,8 @@ use tokio::task::{AbortHandle, spawn_local, yield_now};
 
 use super::dialect::{Call, Dialect, Kind, Notification, Refusal, Threads};
 use super::log::{Event, Log};
-use super::plan::{Action, Plan, Session, Stdio, TurnEnd, When};
+use super::plan::{Action, Plan, Question, Session, Stdio, TurnEnd, When};
+use super::{LOOK_AGAIN, PLAN, gate};
 
 /// The piece in which a giant line is written.
 const PIECE: usize = 64 * 1024;
@@ -201,7 +203,8 @@ impl Server {
             Action::StartTurn => self.start_turn(call),
             Action::Say { text } => self.say(call, text),
             Action::EndTurn(end) => self.end_turn(call, end),
-            Action::Ask { method, params } => self.ask(call, method, params).await,
+            Action::Ask { method, params } => self.ask(call, method, params).await.unwrap(),
+            Action::AskTogether(questions) => self.ask_together(call, questions).await,
             Action::Notify { method, params } => {
                 let mut params = params.clone();
                 self.dialect.place(call, &mut params);
@@ -224,6 +227,7 @@ impl Server {
             Action::WriteStderr { text } => {
                 eprintln!("{text}");
             }
+            Action::Gate { name } => wait_at_gate(name).await,
             Action::Sleep { milliseconds } => {
                 tokio::time::sleep(Duration::from_millis(*milliseconds)).await;
             }
@@ -239,7 +243,11 @@ impl Server {
             Action::IgnoreEof => self.state.borrow_mut().ignores_eof = true,
             Action::Exit { code } => process::exit((*code).into()),
             Action::Kill { signal } => {
-                kill(Pid::this(), Signal::try_from(*signal).unwrap()).unwrap();
+                let signal = Signal::try_from(*signal).unwrap();
+                kill(Pid::this(), signal).unwrap();
+                // The first SIGSEGV or SIGBUS only ends the handler that Rust's
+                // runtime has for it.
+                kill(Pid::this(), signal).unwrap();
             }
             _ => {}
         }
@@ -279,7 +287,17 @@ impl Server {
         self.notify_all(self.dialect.turn_ended(call, end, &said));
     }
 
-    async fn ask(&self, call: &Call, method: &str, params: &Value) {
+    async fn ask_together(&self, call: &Call, questions: &[Question]) {
+        let asked: Vec<_> = questions
+            .iter()
+            .map(|question| self.ask(call, &question.method, &question.params))
+            .collect();
+        for answered in asked {
+            answered.await.unwrap();
+        }
+    }
+
+    fn ask(&self, call: &Call, method: &str, params: &Value) -> oneshot::Receiver<()> {
         let (sender, answered) = oneshot::channel();
         let mut params = params.clone();
         self.dialect.place(call, &mut params);
@@ -289,7 +307,7 @@ impl Server {
             asked.len() - 1
         };
         self.send(json!({"method": method, "id": id, "params": params}));
-        answered.await.unwrap();
+        answered
     }
 
     fn ignore_sigterm(&self) {
@@ -352,6 +370,14 @@ fn write(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     // A reader that is gone is no reason to stop: this is a hostile program.
     let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
+async fn wait_at_gate(name: &str) {
+    let plan = env::var_os(PLAN).unwrap();
+    let gate = gate(plan.as_ref(), name);
+    while !gate.exists() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 fn stdin_lines() -> mpsc::UnboundedReceiver<Vec<u8>> {
