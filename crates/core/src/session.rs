@@ -115,6 +115,8 @@ struct Running {
     id: Option<TurnId>,
     phase: Phase,
     interrupt_wanted: bool,
+    /// An end that came before we knew whether it is this turn's.
+    early_end: Option<Turn>,
     /// The last whole message.
     last: Option<String>,
     /// All whole messages.
@@ -129,6 +131,7 @@ impl Running {
             id: None,
             phase: Phase::Prompted,
             interrupt_wanted: false,
+            early_end: None,
             last: None,
             said: BoundedText::default(),
             writing: None,
@@ -280,8 +283,10 @@ impl Session {
     /// Codex took the prompt. Its news of the turn may have overtaken this
     /// answer, even the news of its end.
     pub fn accepted(&mut self, id: TurnId) {
-        if let Some(turn) = &mut self.turn {
-            turn.id.get_or_insert(id);
+        let Some(turn) = &mut self.turn else { return };
+        turn.id.get_or_insert(id);
+        if let Some(end) = turn.early_end.take() {
+            self.ended(end);
         }
     }
 
@@ -424,7 +429,14 @@ impl Session {
 
     fn ended(&mut self, ended: Turn) {
         // News of an earlier turn may still be under way when the next one is
-        // prompted; the news that a turn has started always comes before it ends.
+        // prompted, so an end counts only for the turn that it names.
+        let Some(running) = &mut self.turn else {
+            return;
+        };
+        if running.id.is_none() {
+            running.early_end = Some(ended);
+            return;
+        }
         let Some(turn) = self
             .turn
             .take_if(|turn| turn.id.as_ref() == Some(&ended.id))

@@ -15,6 +15,8 @@
 //!               newline: Frame::TooLong
 //! ```
 
+use std::ops::Range;
+
 /// The longest line that is accepted where nothing else is configured: 16 MiB,
 /// newline not counted. It is the bound that rmcp's stdio transport has too.
 pub const DEFAULT_LINE_LIMIT: usize = 16 * 1024 * 1024;
@@ -34,8 +36,13 @@ pub enum Frame<'a> {
     TooLong {
         /// How long the line was, in bytes.
         length: u64,
+        /// How it began: at most [`HEAD`] bytes, enough to tell whose it was.
+        head: &'a [u8],
     },
 }
+
+/// How much of a line over the limit is kept, in bytes.
+pub const HEAD: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -56,6 +63,8 @@ pub struct LineDecoder {
     /// Bytes between `start` and here hold no newline.
     searched: usize,
     mode: Mode,
+    /// How the line that is thrown away began.
+    head: Vec<u8>,
 }
 
 impl LineDecoder {
@@ -69,6 +78,7 @@ impl LineDecoder {
             end: 0,
             searched: 0,
             mode: Mode::Keeping,
+            head: Vec::new(),
         }
     }
 
@@ -116,9 +126,11 @@ impl LineDecoder {
         match std::mem::replace(&mut self.mode, Mode::Keeping) {
             Mode::Discarding(seen) => Frame::TooLong {
                 length: seen + length as u64,
+                head: &self.head,
             },
             Mode::Keeping if length > self.limit => Frame::TooLong {
                 length: length as u64,
+                head: head_of(&self.buffer, line),
             },
             Mode::Keeping => {
                 let bytes = self.buffer.get(line).unwrap_or_default();
@@ -132,7 +144,12 @@ impl LineDecoder {
         let pending = self.end - self.start;
         let seen = match self.mode {
             Mode::Discarding(seen) => seen,
-            Mode::Keeping if pending > self.limit => 0,
+            Mode::Keeping if pending > self.limit => {
+                self.head.clear();
+                self.head
+                    .extend_from_slice(head_of(&self.buffer, self.start..self.end));
+                0
+            }
             Mode::Keeping => return,
         };
         self.mode = Mode::Discarding(seen + pending as u64);
@@ -157,6 +174,11 @@ impl LineDecoder {
     }
 }
 
+fn head_of(buffer: &[u8], line: Range<usize>) -> &[u8] {
+    let line = buffer.get(line).unwrap_or_default();
+    line.get(..HEAD).unwrap_or(line)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -179,7 +201,7 @@ mod tests {
             while let Some(frame) = decoder.next_frame() {
                 frames.push(match frame {
                     Frame::Line(line) => Owned::Line(line.to_vec()),
-                    Frame::TooLong { length } => Owned::TooLong(length),
+                    Frame::TooLong { length, .. } => Owned::TooLong(length),
                 });
             }
         }
@@ -221,6 +243,26 @@ mod tests {
             ]
         );
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn of_a_line_over_the_limit_the_beginning_is_kept() {
+        let mut line = b"head".to_vec();
+        line.resize(2_000, b'x');
+        for chunks in [
+            vec![&line[..], b"\n"],
+            vec![&line[..1_500], &line[1_500..], b"\n"],
+        ] {
+            let mut decoder = LineDecoder::new(1_000);
+            for chunk in &chunks {
+                assert_eq!(decoder.next_frame(), None);
+                decoder.space()[..chunk.len()].copy_from_slice(chunk);
+                decoder.filled(chunk.len());
+            }
+            let head = &line[..HEAD];
+            let length = 2_000;
+            assert_eq!(decoder.next_frame(), Some(Frame::TooLong { length, head }));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// JSON-RPC error codes that are used on either side.
@@ -92,11 +92,16 @@ pub enum ReadError {
     /// JSON without `method`, `result` or `error`.
     #[error("not a JSON-RPC message: neither a method nor a result nor an error in it")]
     Shapeless,
+    /// A request that couldn't be answered.
+    #[error("the id of a request must be a number or a string, not null")]
+    NullId,
 }
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    id: Option<RequestId>,
+    /// Not there, null, or an id.
+    #[serde(default, deserialize_with = "present")]
+    id: Option<Option<RequestId>>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -104,6 +109,37 @@ struct Envelope<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     error: Option<ErrorObject>,
+}
+
+fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<RequestId>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// Whose a line was of which only the beginning is left.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Beheaded<'a> {
+    /// The answer to a request of ours.
+    Response(i64),
+    /// A notification or a request.
+    Method(&'a str),
+}
+
+impl<'a> Beheaded<'a> {
+    /// Guesses from how a line begins. The Codex app-server puts `id` first in
+    /// its answers and `method` in its notifications (0.104.0 to 0.169.0).
+    #[must_use]
+    pub fn guess(head: &'a [u8]) -> Option<Self> {
+        let text = head.utf8_chunks().next()?.valid();
+        if let Some(rest) = text.strip_prefix("{\"id\":") {
+            let (id, rest) = rest.split_once(',')?;
+            let is_response = !rest.starts_with("\"method\"");
+            return is_response.then_some(Self::Response(id.parse().ok()?));
+        }
+        let (method, _) = text.strip_prefix("{\"method\":\"")?.split_once('"')?;
+        Some(Self::Method(method))
+    }
 }
 
 impl<'a> Message<'a> {
@@ -116,18 +152,23 @@ impl<'a> Message<'a> {
         let envelope: Envelope<'a> = serde_json::from_slice(line)?;
         match envelope {
             Envelope {
-                id: Some(id),
+                id: Some(Some(id)),
                 method: Some(method),
                 params,
                 ..
             } => Ok(Self::Request { id, method, params }),
+            Envelope {
+                id: Some(None),
+                method: Some(_),
+                ..
+            } => Err(ReadError::NullId),
             Envelope {
                 method: Some(method),
                 params,
                 ..
             } => Ok(Self::Notification { method, params }),
             Envelope {
-                id: Some(id),
+                id: Some(Some(id)),
                 error: Some(error),
                 ..
             } => Ok(Self::Response {
@@ -135,7 +176,7 @@ impl<'a> Message<'a> {
                 outcome: Err(error),
             }),
             Envelope {
-                id: Some(id),
+                id: Some(Some(id)),
                 result,
                 ..
             } => Ok(Self::Response {
@@ -271,8 +312,28 @@ mod tests {
             b"{}",
             b"{\"id\":1.5,\"method\":\"x\"}",
             b"\xff",
+            b"{\"id\":null,\"method\":\"x\"}",
         ] {
             assert!(Message::read(line).is_err());
+        }
+    }
+
+    #[test]
+    fn a_line_is_known_by_its_beginning() {
+        for (head, guess) in [
+            (
+                &b"{\"id\":12,\"result\":{\"thread\":"[..],
+                Some(Beheaded::Response(12)),
+            ),
+            (
+                b"{\"method\":\"turn/completed\",\"params\":\xff",
+                Some(Beheaded::Method("turn/completed")),
+            ),
+            (b"{\"id\":0,\"method\":\"x\"", None),
+            (b"garbage", None),
+            (b"", None),
+        ] {
+            assert_eq!(Beheaded::guess(head), guess);
         }
     }
 

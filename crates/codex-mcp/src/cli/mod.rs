@@ -10,11 +10,21 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What to do first, for somebody who has just met us.
+const FIRST_STEPS: &str = "\
+First steps:
+  codex-mcp demo     see it work; no account is needed
+  codex-mcp doctor   see whether your own Codex can work
+  claude mcp add codex -- codex-mcp serve
+                     add it to an MCP client, here Claude Code; others want the
+                     command `codex-mcp` with the argument `serve`";
+
 /// The MCP server for the OpenAI Codex CLI.
 ///
 /// Lets any MCP client (Claude Code, Cursor, Claude Desktop, VS Code, Codex
 /// itself) hand coding tasks to Codex and get the result back.
 #[derive(Debug, Parser)]
+#[command(after_help = FIRST_STEPS)]
 #[command(
     version,
     max_term_width = 100,
@@ -29,6 +39,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Serve MCP on stdin and stdout; MCP clients start this themselves.
+    ///
+    /// Offers the tools `codex`, which begins a thread with Codex and waits for
+    /// its final message, and `codex-reply`, which goes on with a thread. What
+    /// Codex may do is up to Codex's own configuration, unless a call says
+    /// otherwise. The log goes to stderr; CODEX_MCP_LOG=debug tells more.
     Serve(serve::Args),
     /// Watch codex-mcp at work in a few seconds, without an account.
     Demo(demo::Args),

@@ -1,11 +1,13 @@
 //! `codex-mcp serve`: MCP on stdin and stdout.
 
-use std::io;
+use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
@@ -38,10 +40,14 @@ pub(super) struct Args {
     approval_timeout: u64,
 
     /// The longest message that is taken from the client or from Codex, in
-    /// bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT)]
+    /// bytes, from 1 KiB to 1 GiB.
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = RangedU64ValueParser::<usize>::new().range(LINE_LIMITS))]
     max_line: usize,
 }
+
+/// What `--max-line` may be. A shorter line holds no request, a longer one no
+/// memory of a usual machine.
+const LINE_LIMITS: RangeInclusive<u64> = 1024..=1 << 30;
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +110,12 @@ async fn serve_client(
     let warming = Arc::clone(engine);
     tokio::spawn(async move { warming.warm_up().await });
 
+    if io::stdin().is_terminal() {
+        tracing::info!(
+            "waiting for MCP messages from this terminal. An MCP client is meant to start this; \
+             `codex-mcp --help` tells how. Ctrl-C ends it."
+        );
+    }
     let (stdin, stdout) = stdio_pipes();
     let transport = LineTransport::new(stdin, stdout, args.max_line, closing.clone());
     let front = Front::new(Arc::clone(engine), args.api, patience, closing.clone());

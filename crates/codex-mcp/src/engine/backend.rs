@@ -106,7 +106,10 @@ impl Backend {
         if let Some(failure) = slot.failure.as_ref().filter(|_| waited) {
             return Err(Arc::clone(failure));
         }
-        *slot = Slot::default();
+        if let Some((dead, _)) = std::mem::take(&mut *slot).running {
+            // It holds its threads until it is gone.
+            dead.exit().await;
+        }
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
         let started = tokio::select! {
             biased;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use codex_mcp_protocol::codex::{Ask, Method, Notification};
 use codex_mcp_protocol::lines::{Frame, LineDecoder};
-use codex_mcp_protocol::rpc::{self, ErrorObject, Message, RequestId};
+use codex_mcp_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -241,9 +241,7 @@ async fn read(
             match frame {
                 Frame::Line([]) => {}
                 Frame::Line(line) => dispatch(line, shared, listener),
-                Frame::TooLong { length } => tracing::warn!(
-                    "Codex sent a line of {length} bytes, over the limit of {line_limit}; skipped"
-                ),
+                Frame::TooLong { length, head } => skip(length, head, line_limit, shared),
             }
         }
     }
@@ -284,6 +282,31 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
             }
         }
         Err(error) => log_stray(line, &error),
+    }
+}
+
+/// Tells whoever waits for a line that it was too long. Without the end of a
+/// turn its call would wait for its time-out, so the connection is given up.
+fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared) {
+    let message = format!("Codex sent {length} bytes at once, over the limit of {line_limit}");
+    tracing::warn!("{message}; skipped");
+    match Beheaded::guess(head) {
+        Some(Beheaded::Response(id)) => {
+            let sender = lock(&shared.waiting)
+                .as_mut()
+                .and_then(|all| all.remove(&id));
+            if let Some(sender) = sender {
+                let error = ErrorObject {
+                    code: rpc::code::INVALID_REQUEST,
+                    message: format!("{message}; `--max-line` sets another limit"),
+                    data: None,
+                };
+                // Whoever asked may have stopped waiting.
+                drop(sender.send(Err(error)));
+            }
+        }
+        Some(Beheaded::Method("turn/completed")) => shared.broken.notify_one(),
+        Some(Beheaded::Method(_)) | None => {}
     }
 }
 

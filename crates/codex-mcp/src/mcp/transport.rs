@@ -114,7 +114,7 @@ where
         while self.refusing.is_none() {
             let read = match self.decoder.next_frame()? {
                 Frame::Line(line) => read_line(line),
-                Frame::TooLong { length } => Line::Refused(refusal(
+                Frame::TooLong { length, .. } => Line::Refused(refusal(
                     None,
                     code::INVALID_REQUEST,
                     format!(

@@ -260,6 +260,21 @@ fn a_turn_that_ends_before_its_prompt_is_answered_stays_ended() {
 }
 
 #[test]
+fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_only() {
+    let mut world = World::after(&[
+        Event::Prompt,
+        Event::Message,
+        Event::Completed,
+        Event::Accepted,
+    ]);
+    assert_eq!(world.session.outcome().unwrap().1.text, "whole");
+    for event in [Event::Prompt, Event::OtherTurnCompleted, Event::Accepted] {
+        world.apply(event);
+    }
+    assert_eq!(world.session.state(), State::Running);
+}
+
+#[test]
 fn partial_text_is_bounded() {
     let mut world = World::after(&[Event::Prompt, Event::Started]);
     let chunk = "x".repeat(100_000);

@@ -1,0 +1,314 @@
+//! `codex-mcp demo`: the story is whole, and nothing is left afterwards.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use testkit::client::TIME_LIMIT;
+use testkit::process::wait_until_gone;
+use testkit::{Home, codex};
+
+/// What the reader is to see, in this order.
+const STORY: [&str; 22] = [
+    "codex-mcp demo",
+    "no account is needed",
+    "1. Set the stage",
+    "Codex",
+    "2. Connect",
+    "→ initialize",
+    "← result",
+    "→ tools/list",
+    "codex-reply",
+    "3. Hand a task to Codex",
+    "→ tools/call  codex",
+    "Create hello.txt",
+    "← notifications/progress",
+    "← elicitation/create",
+    "May I write hello.txt?",
+    "action  accept",
+    "completed",
+    "→ tools/call  codex-reply",
+    "You asked: \"Create hello.txt",
+    "?? hello.txt",
+    "+Hello from Codex.",
+    "Done in",
+];
+
+/// A Codex that says who it is and no more.
+const SILENT_CODEX: &str = "#!/bin/sh
+if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else exec sleep 600; fi
+";
+
+fn demo(home: &Home, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    command
+        .arg("demo")
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn with_release(home: &Home, version: &str) -> Command {
+    let codex = codex::npm_shim(version);
+    demo(home, &["--codex-bin", codex.to_str().unwrap()])
+}
+
+/// A demo for somebody who has these programs and no others.
+fn with_programs(home: &Home, programs: &[&str]) -> Command {
+    let folder = home.root().join("programs");
+    fs::create_dir_all(&folder).unwrap();
+    for program in programs {
+        let _ = symlink(on_path(program), folder.join(program));
+    }
+    let mut command = demo(home, &[]);
+    command.env("PATH", folder);
+    command
+}
+
+fn on_path(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+        .unwrap()
+}
+
+fn script(path: &Path, text: &str) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    path.to_owned()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn stderr_of_failed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    text(&output.stderr)
+}
+
+fn entries(folder: &Path) -> Vec<OsString> {
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect()
+}
+
+/// No process, no file: neither for temporary things nor in the user's folders.
+async fn assert_nothing_is_left(home: &Home) {
+    let pids: Vec<u32> = home.processes().iter().map(|one| one.pid).collect();
+    assert_eq!(wait_until_gone(&pids, TIME_LIMIT).await, []);
+    for folder in [home.tmp(), home.home(), home.cache_home()] {
+        assert_eq!(entries(&folder), [""; 0], "{}", folder.display());
+    }
+    assert_eq!(entries(&home.codex_home()), ["config.toml"]);
+}
+
+/// Reads the output up to a line with `text` in it.
+fn read_until(reader: &mut impl BufRead, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "no {text:?}");
+    }
+}
+
+fn terminate(child: &Child) {
+    let pid = Pid::from_raw(child.id().try_into().unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+}
+
+#[tokio::test]
+async fn on_each_release_the_story_is_whole_and_nothing_is_left() {
+    for version in codex::releases() {
+        let home = Home::new("");
+
+        let output = with_release(&home, version).output().unwrap();
+
+        assert!(output.status.success(), "{version}: {output:?}");
+        assert_eq!(text(&output.stderr), "", "{version}");
+        let told = text(&output.stdout);
+        assert!(told.contains(&format!("codex-cli {version}")), "{told}");
+        assert!(!told.contains('\x1b'), "no colours in a pipe");
+        let mut rest = told.as_str();
+        for part in STORY {
+            let (_, after) = rest.split_once(part).unwrap_or_else(|| {
+                unreachable!("{version}: {part:?} is missing or too early in:\n{told}")
+            });
+            rest = after;
+        }
+        assert_nothing_is_left(&home).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_can_be_looked_at() {
+    let home = Home::new("");
+
+    let mut command = with_release(&home, codex::newest());
+    let output = command.arg("--keep").output().unwrap();
+
+    let told = text(&output.stdout);
+    let (_, kept) = told.rsplit_once("Kept: ").unwrap();
+    let folder = Path::new(kept.lines().next().unwrap());
+    assert_eq!(folder.parent().unwrap(), home.tmp());
+    assert_eq!(
+        fs::read_to_string(folder.join("project/hello.txt")).unwrap(),
+        "Hello from Codex.\n"
+    );
+    fs::remove_dir_all(folder).unwrap();
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn colours_are_there_for_who_wants_them() {
+    let home = Home::new("");
+    let mut command = with_release(&home, codex::newest());
+
+    let output = command.env("CLICOLOR_FORCE", "1").output().unwrap();
+
+    assert!(text(&output.stdout).contains("\x1b[32m+Hello from Codex."));
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn a_signal_in_the_middle_leaves_nothing() {
+    let home = Home::new("");
+    let codex = script(&home.root().join("silent/codex"), SILENT_CODEX);
+    let mut child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    read_until(&mut told, "→ tools/call");
+
+    terminate(&child);
+
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert_eq!(text(&output.stderr), "");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn a_reader_that_has_had_enough_is_no_failure() {
+    let home = Home::new("");
+    let mut child = with_release(&home, codex::newest()).spawn().unwrap();
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    read_until(&mut told, "codex-mcp demo");
+
+    drop(told);
+
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text(&output.stderr), "");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let home = Home::new("");
+    let no_git = stderr_of_failed(&with_programs(&home, &[]).output().unwrap());
+    assert!(no_git.contains("`git` is missing"), "{no_git}");
+
+    let no_npm = stderr_of_failed(&with_programs(&home, &["git"]).output().unwrap());
+    assert!(no_npm.contains("Install Node.js 18 or newer"), "{no_npm}");
+
+    let wrong = demo(&home, &["--codex-bin", "/bin/sh"]).output().unwrap();
+    let wrong = stderr_of_failed(&wrong);
+    assert!(wrong.contains("does not answer as Codex does"), "{wrong}");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn a_codex_that_fails_is_reported() {
+    let home = Home::new("");
+    let broken = "#!/bin/sh
+if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else echo out of order >&2; exit 3; fi
+";
+    let codex = script(&home.root().join("broken/codex"), broken);
+
+    let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+        .output()
+        .unwrap();
+
+    let error = stderr_of_failed(&output);
+    assert!(error.contains("the tool `codex` failed"), "{error}");
+    assert!(error.contains("out of order"), "{error}");
+    assert_nothing_is_left(&home).await;
+}
+
+/// An npm whose install is a link to one that is there.
+fn npm(home: &Home, first: &str) {
+    let text = format!(
+        "#!/bin/sh
+PATH=/usr/bin:/bin
+{first}
+for prefix; do
+  if [ \"$last\" = --prefix ]; then break; fi
+  last=$prefix
+done
+mkdir -p \"$prefix/node_modules/.bin\"
+ln -s '{}' \"$prefix/node_modules/.bin/codex\"
+",
+        codex::npm_shim(codex::newest()).display()
+    );
+    script(&home.root().join("programs/npm"), &text);
+}
+
+#[tokio::test]
+async fn without_a_codex_one_is_installed_once() {
+    let home = Home::new("");
+    npm(&home, "");
+    let first = with_programs(&home, &["git"]).output().unwrap();
+    assert!(first.status.success(), "{first:?}");
+    assert!(text(&first.stdout).contains("Installing release"));
+    let place = home.cache_home().join("codex-mcp/codex");
+    assert_eq!(entries(&place), [codex::newest()]);
+
+    npm(&home, "exit 1");
+    let second = with_programs(&home, &["git"]).output().unwrap();
+    assert!(second.status.success(), "{second:?}");
+    assert!(!text(&second.stdout).contains("Installing release"));
+    assert!(text(&second.stdout).contains("--codex-bin"));
+
+    fs::remove_dir_all(home.cache_home().join("codex-mcp")).unwrap();
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn an_installation_that_fails_leaves_nothing() {
+    let home = Home::new("");
+    npm(&home, "echo no such registry >&2; exit 1");
+
+    let error = stderr_of_failed(&with_programs(&home, &["git"]).output().unwrap());
+
+    assert!(error.contains("npm could not install"), "{error}");
+    assert!(error.contains("no such registry"), "{error}");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn an_installation_that_is_interrupted_leaves_nothing() {
+    let home = Home::new("");
+    npm(&home, "sleep 600");
+    let mut child = with_programs(&home, &["git"]).spawn().unwrap();
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    read_until(&mut told, "Installing release");
+
+    terminate(&child);
+
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    assert_nothing_is_left(&home).await;
+}

@@ -1,0 +1,372 @@
+//! `codex-mcp doctor`, rings 3 and 4: on real Codexes and on things that aren't.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, FakeCodex, Plan, fake_codex_path};
+use testkit::process::wait_until_gone;
+use testkit::{Home, codex};
+
+/// A provider that wants neither a login nor a key. Nothing listens there.
+const LOCAL: &str = "model = \"mock-model\"\nmodel_provider = \"mock\"\n\
+                     [model_providers.mock]\nname = \"mock\"\n\
+                     base_url = \"http://127.0.0.1:1/v1\"\nwire_api = \"responses\"\n\
+                     requires_openai_auth = false\n";
+
+/// What a machine in order may take, with much to spare for a busy one.
+const HEALTHY: Duration = Duration::from_secs(10);
+
+/// How long Codex may live on after doctor: the guard's grace and some more.
+const GONE: Duration = Duration::from_secs(5);
+
+/// A run of doctor.
+struct Doctor<'a> {
+    home: &'a Home,
+    env: Vec<(&'static str, OsString)>,
+    privileges: Privileges,
+}
+
+#[derive(Clone, Copy)]
+enum Privileges {
+    /// Those of the test.
+    Kept,
+    /// Without root's right to write everywhere.
+    Dropped,
+}
+
+/// What doctor said.
+struct Said {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl<'a> Doctor<'a> {
+    fn new(home: &'a Home, codex: &Path) -> Self {
+        Self {
+            home,
+            env: vec![("CODEX_MCP_CODEX_BIN", codex.into())],
+            privileges: Privileges::Kept,
+        }
+    }
+
+    fn real(home: &'a Home, release: &str) -> Self {
+        Self::new(home, &codex::native_binary(release))
+    }
+
+    fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    fn run(&self, args: &[&str]) -> Said {
+        let program = env!("CARGO_BIN_EXE_codex-mcp");
+        let mut command = match self.privileges {
+            Privileges::Kept => Command::new(program),
+            Privileges::Dropped => {
+                let mut command = Command::new("setpriv");
+                command.args(["--inh-caps=-all", "--bounding-set=-all", program]);
+                command
+            }
+        };
+        let output = command
+            .arg("doctor")
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        Said {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The report of `doctor --json`, which tells the same as the exit code.
+    fn report(&self, args: &[&str]) -> Report {
+        let said = self.run(&[&["--json"], args].concat());
+        assert_eq!(said.stderr, "");
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        assert_eq!(report["works"], said.code == 0, "{report:#}");
+        Report(report)
+    }
+}
+
+struct Report(Value);
+
+impl Report {
+    fn check(&self, name: &str) -> &Value {
+        let checks = self.0["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["name"] == name).unwrap()
+    }
+
+    /// The names of the checks with this status.
+    fn with(&self, status: &str) -> Vec<&str> {
+        let checks = self.0["checks"].as_array().unwrap();
+        let fitting = checks.iter().filter(|check| check["status"] == status);
+        fitting.map(|it| it["name"].as_str().unwrap()).collect()
+    }
+
+    #[track_caller]
+    fn assert_says(&self, name: &str, status: &str, words: &str) {
+        let check = self.check(name);
+        assert_eq!(check["status"], status, "{:#}", self.0);
+        let message = check["message"].as_str().unwrap();
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+/// A script in the home.
+fn program(home: &Home, name: &str, text: &str) -> PathBuf {
+    let path = home.root().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+async fn assert_nothing_left(home: &Home) {
+    let left: Vec<u32> = home.processes().iter().map(|it| it.pid).collect();
+    assert_eq!(wait_until_gone(&left, GONE).await, []);
+}
+
+#[tokio::test]
+async fn each_release_is_found_fit_and_left_alone() {
+    for release in codex::releases() {
+        let home = Home::new(LOCAL);
+        let start = Instant::now();
+        let report = Doctor::real(&home, release).report(&[]);
+        assert!(start.elapsed() < HEALTHY, "{:?}", start.elapsed());
+
+        assert_eq!(report.0["works"], true, "{:#}", report.0);
+        assert_eq!(report.check("version")["value"], release);
+        assert_eq!(
+            report.check("commands")["value"],
+            json!({"app-server": true, "exec": true, "mcp-server": release != codex::newest()})
+        );
+        assert!(report.check("app-server")["value"]["milliseconds"].is_u64());
+        report.assert_says("login", "ok", "not needed: provider mock");
+        assert_eq!(
+            report.check("config")["value"],
+            json!({"model": "mock-model", "model_provider": "mock"})
+        );
+        report.assert_says("sandbox", "ok", "runs");
+        report.assert_says("git", "ok", "2.");
+
+        assert_nothing_left(&home).await;
+        let left = fs::read_dir(home.tmp()).unwrap().count();
+        assert_eq!(left, 0, "{release} left something in TMPDIR");
+    }
+}
+
+#[tokio::test]
+async fn on_each_release_a_login_is_missed_and_its_key_not_shown() {
+    for release in codex::releases() {
+        let home = Home::new("");
+        let report = Doctor::real(&home, release).report(&[]);
+        assert_eq!(report.with("problem"), ["login"], "{:#}", report.0);
+        report.assert_says("login", "problem", "not logged in");
+
+        let login = r#"{"OPENAI_API_KEY": "sk-0123456789abcdefghij"}"#;
+        fs::write(home.codex_home().join("auth.json"), login).unwrap();
+        let said = Doctor::real(&home, release).run(&[]);
+        assert_eq!(said.code, 0, "{}", said.stdout);
+        assert!(!said.stdout.contains("sk-"), "{}", said.stdout);
+        assert!(said.stdout.contains("API key"), "{}", said.stdout);
+    }
+}
+
+#[tokio::test]
+async fn on_each_release_a_broken_configuration_is_told_with_its_place() {
+    for release in codex::releases() {
+        for (config, words) in [
+            (
+                "model = \"m\"\nbad = = 3\n",
+                "not valid TOML: line 2, column 7",
+            ),
+            (
+                "approval_policy = \"nonsense\"\n",
+                "config.toml:1:19: unknown variant",
+            ),
+            ("model_provider = \"nope\"\n", "`nope` not found"),
+        ] {
+            let home = Home::new(config);
+            let report = Doctor::real(&home, release).report(&[]);
+            assert_eq!(report.with("problem"), ["config"], "{:#}", report.0);
+            report.assert_says("config", "problem", words);
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_each_release_a_home_that_cannot_be_used_is_told() {
+    for release in codex::releases() {
+        let home = Home::new(LOCAL);
+        let missing = home.root().join("missing");
+        let report = Doctor::real(&home, release)
+            .env("CODEX_HOME", &missing)
+            .report(&[]);
+        assert_eq!(report.with("problem"), ["app-server", "codex-home"]);
+        report.assert_says("codex-home", "problem", "is not there");
+        assert!(!missing.exists());
+
+        fs::set_permissions(home.codex_home(), Permissions::from_mode(0o500)).unwrap();
+        let mut doctor = Doctor::real(&home, release);
+        if fs::write(home.codex_home().join("by-root"), "").is_ok() {
+            doctor.privileges = Privileges::Dropped;
+        }
+        let report = doctor.report(&[]);
+        report.assert_says("codex-home", "problem", "can't be written to");
+    }
+}
+
+#[tokio::test]
+async fn the_script_of_npm_on_the_path_is_seen_through() {
+    let home = Home::new(LOCAL);
+    let bin = home.root().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let link = bin.join("codex");
+    symlink(codex::npm_shim(codex::newest()), &link).unwrap();
+    let gh = "case $1 in --version) echo 'gh version 2.83.0 (2025-11-04)';; *) echo gho_1;; esac";
+    program(&home, "bin/gh", &format!("#!/bin/sh\n{gh}\n"));
+    let path = std::env::join_paths([&bin, Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+
+    let mut doctor = Doctor::real(&home, codex::newest()).env("PATH", path);
+    doctor.env.retain(|(name, _)| *name == "PATH");
+    let said = doctor.run(&["--json"]);
+    assert!(!said.stdout.contains("gho_1"), "{}", said.stdout);
+    let report = doctor.report(&[]);
+    let native = codex::native_binary(codex::newest());
+    assert_eq!(
+        report.check("codex")["value"],
+        json!({
+            "chosen": link,
+            "native": native.canonicalize().unwrap(),
+            "source": "PATH",
+        })
+    );
+    report.assert_says("gh", "ok", "2.83.0, logged in");
+}
+
+#[tokio::test]
+async fn what_is_no_codex_is_told_and_not_asked_for_more() {
+    let home = Home::new(LOCAL);
+    let text = home.root().join("text");
+    fs::write(&text, "not a program\n").unwrap();
+    let missing = home.root().join("missing");
+    for (path, check, words) in [
+        (missing, "codex", "is not an executable file"),
+        (text, "codex", "is not an executable file"),
+        ("/bin/true".into(), "version", "is not Codex"),
+        (
+            program(&home, "garbage", "\u{0}\u{1}garbage"),
+            "version",
+            "exited with code",
+        ),
+        (
+            program(
+                &home,
+                "loud",
+                "#!/bin/sh\ntouch \"$1\"\necho codex-mcp 0.1.0\n",
+            ),
+            "version",
+            "is not Codex",
+        ),
+    ] {
+        let report = Doctor::new(&home, &path).report(&[]);
+        assert_eq!(report.with("problem"), [check], "{:#}", report.0);
+        report.assert_says(check, "problem", words);
+        report.assert_says("app-server", "note", "not checked");
+    }
+    assert!(!home.work().join("app-server").exists());
+}
+
+#[tokio::test]
+async fn a_codex_that_hangs_is_given_up_and_ended() {
+    let home = Home::new(LOCAL);
+    let silent = program(&home, "silent", "#!/bin/sh\nexec sleep 600\n");
+    let report = Doctor::new(&home, &silent).report(&["--timeout", "1"]);
+    report.assert_says("version", "problem", "did not end within 1 s");
+    assert_nothing_left(&home).await;
+
+    let report = fake(&home, &Plan::new().on("initialize", [Action::Hang]));
+    report.assert_says("app-server", "problem", "`initialize` within 1 s");
+    assert_nothing_left(&home).await;
+}
+
+#[tokio::test]
+async fn an_app_server_that_ends_or_talks_nonsense_is_told() {
+    let home = Home::new(LOCAL);
+    let complaint = Action::WriteStderr {
+        text: "\u{1b}[31mout of cheese\u{1b}[0m".to_owned(),
+    };
+    let ends = Plan::new().at_start([complaint, Action::Exit { code: 3 }]);
+    let report = fake(&home, &ends);
+    let words = "exited with code 3 before it answered; it said: out of cheese";
+    report.assert_says("app-server", "problem", words);
+
+    let refusal = Action::Error {
+        code: -32600,
+        message: "no cheese".to_owned(),
+    };
+    let report = fake(&home, &Plan::new().on("initialize", [refusal]));
+    report.assert_says("app-server", "problem", "no cheese");
+
+    let garbage = Plan::new().on("initialize", [Action::garbage(), Action::Proceed]);
+    let report = fake(&home, &garbage);
+    report.assert_says("app-server", "ok", "answers");
+    assert_nothing_left(&home).await;
+}
+
+/// What doctor says of a fake Codex with this plan. The fake has no `help`, no
+/// `login` and no `sandbox`.
+fn fake(home: &Home, plan: &Plan) -> Report {
+    let fake = FakeCodex::new(home, plan);
+    let mut doctor = Doctor::new(home, &fake_codex_path());
+    for (name, path) in fake.env() {
+        doctor = doctor.env(name, path);
+    }
+    doctor.report(&["--timeout", "1"])
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used_are_told() {
+    let home = Home::new(LOCAL);
+    let settings = "[plugins.codex-mcp]\ncodex_bin = 7\n";
+    fs::write(home.work().join(".atm.toml"), settings).unwrap();
+    let report = Doctor::real(&home, codex::newest()).report(&[]);
+    assert_eq!(report.with("problem"), ["settings"]);
+    report.assert_says("settings", "problem", "line 2, column 13");
+    report.assert_says("git", "ok", "2.");
+}
+
+#[tokio::test]
+async fn text_is_plain_in_a_pipe_and_a_closed_pipe_is_no_error() {
+    let home = Home::new(LOCAL);
+    let doctor = Doctor::real(&home, codex::newest());
+    let said = doctor.run(&[]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    assert!(!said.stdout.contains('\u{1b}'), "{}", said.stdout);
+    assert!(said.stdout.starts_with("ok       settings    fine\n"));
+    assert!(said.stdout.ends_with("\n\nCodex can work here.\n"));
+
+    let closed = format!("exec {} doctor | true", env!("CARGO_BIN_EXE_codex-mcp"));
+    let output = Command::new("bash")
+        .args(["-o", "pipefail", "-c", &closed])
+        .env_clear()
+        .envs(home.env())
+        .env("CODEX_MCP_CODEX_BIN", codex::native_binary(codex::newest()))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(0));
+}

@@ -1,0 +1,331 @@
+//! Codex asks in the middle of a call: every way in which a client can answer, or
+//! not.
+
+use serde_json::{Value, json};
+use testkit::Signal;
+use testkit::fake::{Action, Plan, Question, TurnEnd};
+
+use super::serve::{Serve, code, completed, is_answer, message, thread, turns};
+
+fn asking(command: &str) -> Plan {
+    turns([Action::ask_approval(command)])
+}
+
+/// A question as the client gets it.
+async fn elicitation(serve: &mut Serve) -> Value {
+    serve.client.server_request("elicitation/create").await
+}
+
+#[tokio::test]
+async fn every_answer_of_a_client_becomes_a_decision() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
+    for (answer, decision) in [
+        (json!({"action": "accept"}), "accept"),
+        (json!({"action": "accept", "content": {}}), "accept"),
+        (
+            json!({"action": "accept", "content": {"sure": true}}),
+            "accept",
+        ),
+        (json!({"decision": "approved"}), "accept"),
+        // Codex doesn't offer it here; a yes for once is part of it.
+        (json!({"decision": "approved_for_session"}), "accept"),
+        (
+            json!({"action": "accept", "decision": "approved"}),
+            "accept",
+        ),
+        (json!({"action": "decline"}), "decline"),
+        (json!({"decision": "denied"}), "decline"),
+        (json!({"action": "accept", "decision": "denied"}), "decline"),
+        (json!({"action": "cancel"}), "cancel"),
+        (json!({"decision": "abort"}), "cancel"),
+        (json!({}), "decline"),
+        (json!("yes"), "decline"),
+        (json!([true]), "decline"),
+        (Value::Null, "decline"),
+        (json!({"action": 7, "content": "?"}), "decline"),
+    ] {
+        let call = serve.prompt();
+        let asked = elicitation(&mut serve).await;
+        serve.client.respond(&asked["id"], answer.clone());
+        let result = serve.client.result(&call).await;
+        assert_eq!(completed(&result), "done");
+        let last = serve.answers().pop().unwrap();
+        assert_eq!(last["result"], json!({"decision": decision}), "{answer}");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn an_elicitation_says_what_codex_wants() {
+    let mut serve = Serve::eliciting(&asking("touch 'a b'"), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    let params = &asked["params"];
+    let text = params["message"].as_str().unwrap();
+    assert!(text.contains("touch 'a b'"), "{text}");
+    assert!(text.contains("the plan says so"), "{text}");
+    assert_eq!(
+        params["requestedSchema"],
+        json!({"type": "object", "properties": {}})
+    );
+    assert_eq!(params["codex_elicitation"], "exec-approval");
+    assert_eq!(params["codex_command"], json!(["touch", "a b"]));
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "accept"}));
+    let result = serve.client.result(&call).await;
+    assert_eq!(params["threadId"], thread(&result));
+    serve.finish().await;
+}
+
+/// Lets Codex ask this, the client answer that, and returns what Codex gets.
+async fn answered(method: &str, params: Value, answer: Value) -> Value {
+    let ask = Action::Ask {
+        method: method.to_owned(),
+        params,
+    };
+    let mut serve = Serve::eliciting(&turns([ask]), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve.client.respond(&asked["id"], answer);
+    assert_eq!(completed(&serve.client.result(&call).await), "done");
+    let result = serve.answers()[0]["result"].take();
+    serve.finish().await;
+    result
+}
+
+#[tokio::test]
+async fn every_kind_of_approval_is_passed_on_and_answered() {
+    let network = json!({"network": {"enabled": true}});
+    let tool_call = json!({
+        "serverName": "s", "message": "Call it?",
+        "_meta": {"codex_approval_kind": "mcp_tool_call"},
+        "requestedSchema": {"type": "object", "properties": {}},
+    });
+    for (method, params, expected) in [
+        (
+            "item/fileChange/requestApproval",
+            json!({"itemId": "i", "reason": "r"}),
+            json!({"decision": "accept"}),
+        ),
+        (
+            "item/permissions/requestApproval",
+            json!({"itemId": "i", "permissions": network}),
+            json!({"permissions": network, "scope": "turn"}),
+        ),
+        (
+            "mcpServer/elicitation/request",
+            tool_call,
+            json!({"action": "accept", "content": {}}),
+        ),
+    ] {
+        let got = answered(method, params, json!({"action": "accept"})).await;
+        assert_eq!(got, expected, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_form_is_passed_on_and_answered() {
+    let server = (
+        "mcpServer/elicitation/request",
+        json!({
+            "serverName": "s", "message": "Your name?",
+            "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+        }),
+    );
+    let model = (
+        "item/tool/requestUserInput",
+        json!({
+            "itemId": "i",
+            "questions": [{"id": "q1", "header": "Colour", "question": "Which?",
+                "options": [{"label": "red", "description": ""}]}],
+        }),
+    );
+    let filled = |content: Value| json!({"action": "accept", "content": content});
+    let nothing = json!({"answers": {}});
+    for ((method, params), answer, expected) in [
+        (
+            &server,
+            filled(json!({"name": "x"})),
+            filled(json!({"name": "x"})),
+        ),
+        (
+            &server,
+            json!({"action": "decline"}),
+            json!({"action": "decline"}),
+        ),
+        // A yes to a form that is not filled in can't be passed on.
+        (
+            &server,
+            json!({"action": "accept"}),
+            json!({"action": "decline"}),
+        ),
+        (
+            &model,
+            filled(json!({"q1": "red"})),
+            json!({"answers": {"q1": {"answers": ["red"]}}}),
+        ),
+        (&model, json!({"action": "decline"}), nothing.clone()),
+        (&model, json!({"action": "accept"}), nothing),
+    ] {
+        let got = answered(method, params.clone(), answer.clone()).await;
+        assert_eq!(got, expected, "{method}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cant_be_asked_gets_the_call_back_at_once_and_codex_a_no() {
+    let plan = asking("rm -rf x").on("turn/start", turns_plainly()).nth(2);
+    let mut serve = Serve::plain_with(&plan, &["--approval-timeout", "1"]).await;
+    let result = serve.codex().await;
+    assert_ne!(result["isError"], true);
+    let structured = &result["structuredContent"];
+    assert_eq!(structured["status"], "waiting_approval");
+    assert_eq!(structured["actions"][0]["kind"], "command");
+    assert_eq!(structured["actions"][0]["command"], "rm -rf x");
+    let text = structured["content"].as_str().unwrap();
+    assert!(
+        text.contains("rm -rf x") && text.contains("after 1 s"),
+        "{text}"
+    );
+    assert_eq!(serve.answers(), Vec::<Value>::new());
+
+    let thread = thread(&result);
+    let busy = serve.reply(&thread).await;
+    assert_eq!(code(&busy), "SESSION_BUSY");
+    serve.fake.wait_for("the answer", is_answer).await;
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "decline"}));
+    // The turn ends by itself a moment after that.
+    let mut after = serve.reply(&thread).await;
+    while after["isError"] == true {
+        assert_eq!(code(&after), "SESSION_BUSY");
+        after = serve.reply(&thread).await;
+    }
+    assert_eq!(completed(&after), "again");
+    serve.finish().await;
+}
+
+fn turns_plainly() -> [Action; 4] {
+    [
+        Action::Answer,
+        Action::StartTurn,
+        Action::say("again"),
+        Action::EndTurn(TurnEnd::Completed),
+    ]
+}
+
+#[tokio::test]
+async fn a_client_that_answers_with_an_error_gets_the_call_back() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &["--approval-timeout", "1"]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve
+        .client
+        .respond_error(&asked["id"], -32601, "no such method");
+    let result = serve.client.result(&call).await;
+    assert_eq!(result["structuredContent"]["status"], "waiting_approval");
+    serve.fake.wait_for("the answer", is_answer).await;
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "decline"}));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_is_withdrawn_and_declined() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &["--approval-timeout", "1"]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    assert_eq!(completed(&serve.client.result(&call).await), "done");
+    // Too late.
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "accept"}));
+    serve.settled().await;
+    assert_eq!(serve.answers().len(), 1);
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "decline"}));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn two_questions_at_once_get_each_its_own_answer() {
+    let both = Action::AskTogether(vec![Question::approval("one"), Question::approval("two")]);
+    let mut serve = Serve::eliciting(&turns([both]), &[]).await;
+    let call = serve.prompt();
+    let first = elicitation(&mut serve).await;
+    let second = elicitation(&mut serve).await;
+    assert_eq!(first["params"]["codex_command"], json!(["one"]));
+    assert_eq!(second["params"]["codex_command"], json!(["two"]));
+    serve
+        .client
+        .respond(&second["id"], json!({"action": "accept"}));
+    serve.fake.wait_for("the answer", is_answer).await;
+    serve
+        .client
+        .respond(&first["id"], json!({"action": "decline"}));
+    assert_eq!(completed(&serve.client.result(&call).await), "done");
+    let answers = [
+        json!({"id": 1, "result": {"decision": "accept"}}),
+        json!({"id": 0, "result": {"decision": "decline"}}),
+    ];
+    assert_eq!(serve.answers(), answers);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn what_codex_asks_and_nobody_knows_is_refused_at_once() {
+    let ask = |method: &str, params: Value| Action::Ask {
+        method: method.to_owned(),
+        params,
+    };
+    let approval = "item/commandExecution/requestApproval";
+    let foreign = json!({"threadId": "019fa4e0-0000-7000-8fff-000000000000", "command": "x"});
+    let plan = turns([
+        ask("brand/new", json!({"a": 1})),
+        ask("account/chatgptAuthTokens/refresh", json!({})),
+        ask(approval, foreign),
+        ask(approval, json!({"command": 7})),
+    ]);
+    let mut serve = Serve::eliciting(&plan, &[]).await;
+    assert_eq!(completed(&serve.codex().await), "done");
+    let answers = serve.answers();
+    assert_eq!(answers.len(), 4);
+    for answer in answers {
+        assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_codex_that_dies_takes_its_question_back() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve.kill_codex(Signal::SIGKILL);
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    let result = serve.client.result(&call).await;
+    assert_eq!(code(&result), "CODEX_DIED");
+    assert!(
+        message(&result).contains("signal 9 (SIGKILL)"),
+        "{result:#}"
+    );
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "accept"}));
+    serve.settled().await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_declines_its_question_and_interrupts_the_turn() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve.client.cancel(&call, "changed my mind");
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    serve.fake.wait_for_method("turn/interrupt").await;
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "decline"}));
+    serve.finish().await;
+}

@@ -1,0 +1,145 @@
+//! Codex dies, and what becomes of its threads.
+
+use serde_json::json;
+use testkit::Signal;
+use testkit::fake::{Action, HELLO, Plan};
+
+use super::serve::{Serve, code, completed, message, send, thread};
+
+fn by(signal: Signal) -> Action {
+    Action::Kill {
+        signal: signal as i32,
+    }
+}
+
+#[tokio::test]
+async fn a_codex_that_dies_in_a_turn_is_named_and_the_thread_is_taken_up_again() {
+    for (death, words) in [
+        (Action::Exit { code: 0 }, "exited with code 0"),
+        (Action::Exit { code: 7 }, "exited with code 7"),
+        (by(Signal::SIGKILL), "signal 9 (SIGKILL)"),
+        (by(Signal::SIGTERM), "signal 15 (SIGTERM)"),
+        (by(Signal::SIGSEGV), "signal 11 (SIGSEGV)"),
+        (by(Signal::SIGABRT), "signal 6 (SIGABRT)"),
+    ] {
+        let plan = Plan::new()
+            .on(
+                "turn/start",
+                [
+                    Action::Answer,
+                    Action::StartTurn,
+                    Action::say("So far."),
+                    death,
+                ],
+            )
+            .in_launch(1);
+        let mut serve = Serve::plain(&plan).await;
+        let result = serve.codex().await;
+        assert_eq!(code(&result), "CODEX_DIED");
+        assert!(message(&result).contains(words), "{words}: {result:#}");
+        let structured = &result["structuredContent"];
+        assert_eq!(structured["content"], "So far.");
+        assert_eq!(structured["error"]["retryable"], true);
+        assert_eq!(serve.fake.started().len(), 1, "started again unasked");
+
+        let thread = thread(&result);
+        assert_eq!(completed(&serve.reply(&thread).await), HELLO);
+        let resume = serve.fake.wait_for_method("thread/resume").await;
+        assert_eq!(resume["params"]["threadId"], thread);
+        assert_eq!(serve.fake.started().len(), 2);
+        serve.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_codex_that_dies_before_the_turn_fails_the_call_and_the_next_one_works() {
+    for method in ["thread/start", "turn/start"] {
+        for death in [
+            vec![Action::Exit { code: 3 }],
+            vec![Action::HalfAnswer, Action::Exit { code: 3 }],
+        ] {
+            let plan = Plan::new().on(method, death).in_launch(1);
+            let mut serve = Serve::plain(&plan).await;
+            let result = serve.codex().await;
+            assert_eq!(code(&result), "CODEX_DIED", "{method}: {result:#}");
+            assert!(
+                message(&result).contains("exited with code 3"),
+                "{result:#}"
+            );
+            assert_eq!(completed(&serve.codex().await), HELLO);
+            serve.finish().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_call_of_a_codex_that_dies_is_answered() {
+    let plan = Plan::new()
+        .on("turn/start", [Action::Answer, Action::StartTurn])
+        .in_launch(1)
+        .on("thread/start", [Action::Hang])
+        .nth(4)
+        .in_launch(1);
+    let mut serve = Serve::plain(&plan).await;
+    let calls: Vec<_> = (0..4).map(|_| serve.prompt()).collect();
+    serve.fake.wait_for_nth_method(3, "turn/start").await;
+    serve.kill_codex(Signal::SIGKILL);
+    for call in calls {
+        let result = serve.client.result(&call).await;
+        assert_eq!(code(&result), "CODEX_DIED");
+    }
+    assert_eq!(completed(&serve.codex().await), HELLO);
+    assert_eq!(serve.fake.started().len(), 2);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_codex_that_dies_at_rest_is_started_again_by_the_next_call_only() {
+    let mut serve = Serve::plain(&Plan::new()).await;
+    let first = serve.codex().await;
+    serve.kill_codex(Signal::SIGKILL);
+    let gone = serve.fake.started();
+    assert_eq!(super::serve::left_of(&gone).await, []);
+    serve.settled().await;
+    assert_eq!(serve.fake.started().len(), 1);
+    assert_eq!(completed(&serve.reply(&thread(&first)).await), HELLO);
+    assert_eq!(serve.fake.started().len(), 2);
+    assert!(serve.methods().contains(&"thread/resume".to_owned()));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_thread_of_an_earlier_server_is_resumed() {
+    let mut serve = Serve::plain(&Plan::new()).await;
+    let id = "019fa4e0-0000-7000-8001-00000000abcd";
+    for arguments in [
+        json!({"prompt": "go on", "threadId": id}),
+        json!({"prompt": "go on", "conversationId": id}),
+    ] {
+        let result = serve.client.call_tool("codex-reply", arguments).await;
+        assert_eq!(completed(&result), HELLO);
+        assert_eq!(thread(&result), id);
+    }
+    let resumed = serve
+        .methods()
+        .iter()
+        .filter(|method| *method == "thread/resume")
+        .count();
+    assert_eq!(resumed, 1);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_codex_whose_guard_is_killed_is_gone_and_the_call_answered() {
+    let mut serve = Serve::plain(&super::serve::stuck("half")).await;
+    let call = serve.prompt();
+    serve.fake.wait_for_method("turn/start").await;
+    let codex = serve.fake.started()[0];
+    let guard = testkit::process::Process::look(codex).unwrap().parent;
+    assert_ne!(guard, serve.client.pid());
+    send(guard, Signal::SIGKILL);
+    let result = serve.client.result(&call).await;
+    assert_eq!(code(&result), "CODEX_DIED");
+    assert_eq!(super::serve::left_of(&[codex]).await, []);
+    serve.finish().await;
+}

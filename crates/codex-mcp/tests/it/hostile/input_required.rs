@@ -1,0 +1,142 @@
+//! MCP 2026-07-28: a call comes back with Codex's question, and is carried on with
+//! the answer.
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, Plan, Question};
+
+use super::serve::{Serve, code, completed, is_answer, turns};
+
+const VERSION: &str = "2026-07-28";
+
+fn start(plan: &Plan, args: &[&str], capabilities: Value) -> Serve {
+    let mut serve = Serve::start_with(plan, |launch| launch.args(args));
+    serve.client.describe_each_request(VERSION, capabilities);
+    serve
+}
+
+fn eliciting(plan: &Plan, args: &[&str]) -> Serve {
+    start(plan, args, json!({"elicitation": {}}))
+}
+
+fn params() -> Value {
+    json!({"name": "codex", "arguments": {"prompt": "hi"}})
+}
+
+/// The names under which a result asks.
+fn names(result: &Value) -> Vec<String> {
+    assert_eq!(result["resultType"], "input_required", "{result:#}");
+    let requests = result["inputRequests"].as_object().unwrap();
+    requests.keys().cloned().collect()
+}
+
+async fn carry_on(serve: &mut Serve, asked: &Value, answers: Value) -> Value {
+    let again = serve
+        .client
+        .request_again("tools/call", params(), asked, answers);
+    serve.client.result(&again).await
+}
+
+#[tokio::test]
+async fn a_call_is_carried_on_with_the_answer() {
+    let plan = turns([Action::ask_approval("touch x")]);
+    for (answer, decision) in [
+        (json!({"action": "accept"}), "accept"),
+        (json!({"action": "decline"}), "decline"),
+        (json!({"action": "cancel"}), "cancel"),
+    ] {
+        let mut serve = eliciting(&plan, &[]);
+        let asked = serve.codex().await;
+        let names = names(&asked);
+        assert_eq!(names.len(), 1);
+        let request = &asked["inputRequests"][&names[0]];
+        assert_eq!(request["method"], "elicitation/create");
+        let text = request["params"]["message"].as_str().unwrap();
+        assert!(text.contains("touch x"), "{text}");
+
+        let result = carry_on(&mut serve, &asked, json!({&names[0]: answer})).await;
+        assert_eq!(completed(&result), "done");
+        assert_eq!(serve.answers()[0]["result"], json!({"decision": decision}));
+        serve.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn one_question_after_the_other_is_carried_on() {
+    let plan = turns([Action::ask_approval("one"), Action::ask_approval("two")]);
+    let mut serve = eliciting(&plan, &[]);
+    let first = serve.codex().await;
+    let yes = json!({"action": "accept"});
+    let second = carry_on(&mut serve, &first, json!({&names(&first)[0]: yes})).await;
+    assert_ne!(names(&first), names(&second));
+    // The first answer once more does not answer the second question.
+    let stale = carry_on(&mut serve, &first, json!({&names(&first)[0]: yes})).await;
+    assert_eq!(names(&stale), names(&second));
+    let result = carry_on(&mut serve, &second, json!({&names(&second)[0]: yes})).await;
+    assert_eq!(completed(&result), "done");
+    assert_eq!(serve.answers().len(), 2);
+    assert_eq!(
+        serve
+            .fake
+            .received()
+            .iter()
+            .filter(|m| m["method"] == "turn/start")
+            .count(),
+        1
+    );
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_call_that_comes_back_without_an_answer_is_asked_again() {
+    let both = Action::AskTogether(vec![Question::approval("one"), Question::approval("two")]);
+    let mut serve = eliciting(&turns([both]), &[]);
+    let mut asked = serve.codex().await;
+    while names(&asked).len() < 2 {
+        asked = carry_on(&mut serve, &asked, json!({})).await;
+    }
+    let names = names(&asked);
+    let yes = json!({"action": "accept"});
+    let asked = carry_on(&mut serve, &asked, json!({&names[1]: yes})).await;
+    assert_eq!(self::names(&asked), [names[0].clone()]);
+    let result = carry_on(&mut serve, &asked, json!({&names[0]: yes})).await;
+    assert_eq!(completed(&result), "done");
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_late_answer_gets_the_turn_as_it_went_on() {
+    let plan = turns([Action::ask_approval("touch x")]);
+    let mut serve = eliciting(&plan, &["--approval-timeout", "1"]);
+    let asked = serve.codex().await;
+    serve.fake.wait_for("the answer", is_answer).await;
+    let yes = json!({&names(&asked)[0]: {"action": "accept"}});
+    let result = carry_on(&mut serve, &asked, yes).await;
+    assert_eq!(completed(&result), "done");
+    assert_eq!(serve.answers().len(), 1);
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "decline"}));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_state_that_is_not_ours_is_refused() {
+    let mut serve = eliciting(&Plan::new(), &[]);
+    for (state, expected) in [
+        ("", "INVALID_ARGUMENT"),
+        ("nonsense", "INVALID_ARGUMENT"),
+        ("sess_000000000000.1", "SESSION_NOT_FOUND"),
+    ] {
+        let forged = json!({"requestState": state});
+        let result = carry_on(&mut serve, &forged, json!({})).await;
+        assert_eq!(code(&result), expected);
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_cant_be_asked_gets_the_call_back_at_once() {
+    let plan = turns([Action::ask_approval("touch x")]);
+    let mut serve = start(&plan, &[], json!({}));
+    let result = serve.codex().await;
+    assert_eq!(result["structuredContent"]["status"], "waiting_approval");
+    serve.finish().await;
+}

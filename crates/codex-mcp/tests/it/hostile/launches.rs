@@ -1,0 +1,186 @@
+//! A Codex that doesn't start, or isn't Codex.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use testkit::Signal;
+use testkit::fake::{Action, HELLO, Plan};
+
+use super::serve::{HANDSHAKE, Serve, code, completed, message};
+
+/// A file with these contents and this mode.
+fn file(folder: &Path, name: &str, contents: &str, mode: u32) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, contents).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// Serves with this as Codex and checks that a call fails like this, and nothing
+/// else does.
+async fn fails(program: PathBuf, expected: &str, words: &str) {
+    let mut serve = Serve::start_with(&Plan::new(), |launch| {
+        launch.args(["--codex-bin".into(), program.clone().into_os_string()])
+    });
+    serve.client.initialize(HANDSHAKE, json!({})).await;
+    serve.client.call("tools/list", json!({})).await;
+    let result = serve.codex().await;
+    assert_eq!(code(&result), expected, "{}: {result:#}", program.display());
+    assert!(message(&result).contains(words), "{result:#}");
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_no_program_is_not_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = file(folder.path(), "plain", "text", 0o644);
+    for (program, words) in [
+        (folder.path().join("no-such"), "no-such"),
+        (folder.path().to_owned(), "not an executable file"),
+        (plain, "not an executable file"),
+        ("no-such-program-on-path".into(), "no-such-program-on-path"),
+    ] {
+        fails(program, "CODEX_NOT_FOUND", words).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for (contents, words) in [
+        ("\u{7f}ELFgarbage", "garbage"),
+        ("#!/no/such/interpreter\n", "code 127"),
+        (
+            "#!/bin/sh\necho babble\necho 'wrong program' >&2\nexit 3\n",
+            "wrong program",
+        ),
+        ("#!/bin/sh\nexit 3\n", "exited with code 3"),
+        ("#!/bin/sh\nkill -PIPE $$\n", "signal 13 (SIGPIPE)"),
+        // It says back what it is told.
+        ("#!/bin/sh\nexec cat\n", "can't answer initialize"),
+    ] {
+        let program = file(folder.path(), "program", contents, 0o755);
+        fails(program, "APP_SERVER_START_FAILED", words).await;
+    }
+    fails("true".into(), "APP_SERVER_START_FAILED", "code 0").await;
+    fails("false".into(), "APP_SERVER_START_FAILED", "code 1").await;
+}
+
+#[tokio::test]
+async fn no_codex_on_path_says_how_to_get_one() {
+    let mut serve = Serve::start_with(&Plan::new(), |launch| {
+        launch
+            .env("PATH", "/no/such/folder")
+            .env("CODEX_MCP_CODEX_BIN", "codex")
+    });
+    serve.client.initialize(HANDSHAKE, json!({})).await;
+    let result = serve.codex().await;
+    assert_eq!(code(&result), "CODEX_NOT_FOUND");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("npm install -g @openai/codex"), "{text}");
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_start_that_fails_says_how_and_the_next_call_starts_again() {
+    let read_only = "Error: failed to write to CODEX_HOME: Read-only file system (os error 30)";
+    let stderr = |text: &str| Action::WriteStderr {
+        text: text.to_owned(),
+    };
+    for (actions, words) in [
+        (vec![Action::Exit { code: 0 }], "exited with code 0"),
+        (vec![stderr(read_only), Action::Exit { code: 1 }], read_only),
+        (
+            vec![Action::Kill {
+                signal: Signal::SIGKILL as i32,
+            }],
+            "signal 9 (SIGKILL)",
+        ),
+        (
+            vec![Action::Kill {
+                signal: Signal::SIGSEGV as i32,
+            }],
+            "signal 11 (SIGSEGV)",
+        ),
+        (
+            vec![Action::garbage(), Action::Exit { code: 5 }],
+            "exited with code 5",
+        ),
+    ] {
+        // The server starts Codex by itself, and the call that finds it gone tries
+        // again: two starts fail.
+        let plan = Plan::new()
+            .at_start(actions.clone())
+            .in_launch(1)
+            .at_start(actions)
+            .in_launch(2);
+        let mut serve = Serve::plain(&plan).await;
+        let first = serve.codex().await;
+        if first["isError"] == true {
+            assert_eq!(code(&first), "APP_SERVER_START_FAILED", "{first:#}");
+            assert!(message(&first).contains(words), "{words}: {first:#}");
+        }
+        let mut result = serve.codex().await;
+        if serve.fake.started().len() < 3 {
+            result = serve.codex().await;
+        }
+        assert_eq!(completed(&result), HELLO);
+        assert_eq!(serve.fake.started().len(), 3);
+        serve.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_codex_that_refuses_or_garbles_the_introduction_is_no_app_server() {
+    let error = Action::Error {
+        code: -32600,
+        message: "not today".to_owned(),
+    };
+    let nonsense = Action::Write {
+        bytes: b"{\"id\":1,\"result\":[7]}\n".to_vec(),
+    };
+    for (actions, words) in [
+        (vec![error], "not today"),
+        (vec![nonsense], "not understood"),
+        (
+            vec![Action::HalfAnswer, Action::Exit { code: 9 }],
+            "exited with code 9",
+        ),
+    ] {
+        let mut serve = Serve::plain(&Plan::new().on("initialize", actions)).await;
+        let result = serve.codex().await;
+        assert_eq!(code(&result), "APP_SERVER_START_FAILED", "{result:#}");
+        assert!(message(&result).contains(words), "{result:#}");
+        serve.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_codex_that_floods_and_babbles_before_it_is_introduced_is_put_up_with() {
+    let plan = Plan::new().at_start([
+        Action::garbage(),
+        Action::Flood {
+            notifications: 50_000,
+        },
+        Action::GiantLine { bytes: 20_000_000 },
+        Action::Write {
+            bytes: b"\n\n{}\n[]\nhello\n".to_vec(),
+        },
+    ]);
+    let mut serve = Serve::plain(&plan).await;
+    assert_eq!(completed(&serve.codex().await), HELLO);
+    assert_eq!(serve.fake.started().len(), 1);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_codex_that_hangs_before_it_is_introduced_times_the_call_out() {
+    let plan = Plan::new().on("initialize", [Action::Hang]);
+    let mut serve = Serve::plain_with(&plan, &["--timeout", "1"]).await;
+    let result = serve.codex().await;
+    assert_eq!(code(&result), "TIMEOUT", "{result:#}");
+    assert_eq!(result["structuredContent"]["error"]["retryable"], true);
+    serve.finish().await;
+}

@@ -1,0 +1,177 @@
+//! The end of the input, SIGTERM and SIGKILL, at every stage.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use testkit::Signal;
+use testkit::fake::{Action, Plan};
+
+use super::serve::{HANDSHAKE, Serve, code, stuck, turns};
+
+/// How far a server has come.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    NothingSaid,
+    CodexStarting,
+    Idle,
+    ThreadBeginning,
+    TurnBeginning,
+    TurnRunning,
+    Asking,
+    Elicited,
+    InterruptIgnored,
+}
+
+const STAGES: [Stage; 9] = [
+    Stage::NothingSaid,
+    Stage::CodexStarting,
+    Stage::Idle,
+    Stage::ThreadBeginning,
+    Stage::TurnBeginning,
+    Stage::TurnRunning,
+    Stage::Asking,
+    Stage::Elicited,
+    Stage::InterruptIgnored,
+];
+
+impl Stage {
+    fn plan(self) -> Plan {
+        let asking = || turns([Action::ask_approval("touch x")]);
+        match self {
+            Self::NothingSaid | Self::Idle => Plan::new(),
+            Self::CodexStarting => Plan::new().on("initialize", [Action::Hang]),
+            Self::ThreadBeginning => Plan::new().on("thread/start", [Action::Hang]),
+            Self::TurnBeginning => Plan::new().on("turn/start", [Action::Hang]),
+            Self::TurnRunning => stuck("half"),
+            Self::Asking | Self::Elicited => asking(),
+            Self::InterruptIgnored => stuck("half").on("turn/interrupt", [Action::Hang]),
+        }
+    }
+
+    /// What Codex is sent last at this stage.
+    fn last_request(self) -> Option<&'static str> {
+        match self {
+            Self::NothingSaid | Self::Idle => None,
+            Self::CodexStarting => Some("initialize"),
+            Self::ThreadBeginning => Some("thread/start"),
+            _ => Some("turn/start"),
+        }
+    }
+
+    /// Brings a server to this stage. Returns the open call, if there is one.
+    async fn reach(self) -> (Serve, Option<Value>) {
+        let mut serve = Serve::start(&self.plan());
+        if matches!(self, Self::NothingSaid) {
+            return (serve, None);
+        }
+        let capabilities = match self {
+            Self::Elicited => json!({"elicitation": {}}),
+            _ => json!({}),
+        };
+        serve.client.initialize(HANDSHAKE, capabilities).await;
+        if matches!(self, Self::Idle) {
+            serve.codex().await;
+            return (serve, None);
+        }
+        let call = serve.prompt();
+        if let Some(method) = self.last_request() {
+            serve.fake.wait_for_method(method).await;
+        }
+        serve.settled().await;
+        match self {
+            Self::Asking => {
+                let result = serve.client.result(&call).await;
+                assert_eq!(result["structuredContent"]["status"], "waiting_approval");
+                (serve, None)
+            }
+            Self::Elicited => {
+                serve.client.server_request("elicitation/create").await;
+                serve.client.ignore("notifications/cancelled");
+                (serve, Some(call))
+            }
+            _ => (serve, Some(call)),
+        }
+    }
+
+    /// Ends a server at this stage: an open call is answered, and all is gone.
+    async fn end(self, signal: Option<Signal>) {
+        let (mut serve, call) = self.reach().await;
+        match signal {
+            None => serve.client.close_stdin(),
+            Some(signal) => serve.client.signal(signal),
+        }
+        let status = serve.client.exited().await;
+        assert!(
+            status.success() || self.is_before_all(),
+            "{self:?}: {status}"
+        );
+        if let Some(call) = call {
+            let answer = serve.client.response_so_far(&call);
+            let answer = answer.unwrap_or_else(|| unanswered(self, &serve));
+            assert_eq!(code(&answer["result"]), "SHUTTING_DOWN", "{self:?}");
+        }
+        serve.gone(status).await;
+    }
+
+    /// A signal may come before the program has made provisions for it.
+    fn is_before_all(self) -> bool {
+        matches!(self, Self::NothingSaid)
+    }
+
+    async fn kill(self) {
+        let (serve, call) = self.reach().await;
+        serve.kill(call.as_slice()).await;
+    }
+}
+
+fn unanswered(stage: Stage, serve: &Serve) -> Value {
+    panic!("{stage:?}: no answer\n{}", serve.client.stderr())
+}
+
+#[tokio::test]
+async fn the_end_of_the_input_ends_all_at_every_stage() {
+    join_all(STAGES.map(|stage| stage.end(None))).await;
+}
+
+#[tokio::test]
+async fn sigterm_ends_all_at_every_stage() {
+    join_all(STAGES.map(|stage| stage.end(Some(Signal::SIGTERM)))).await;
+}
+
+#[tokio::test]
+async fn sigint_ends_all_at_every_stage() {
+    join_all(STAGES.map(|stage| stage.end(Some(Signal::SIGINT)))).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_server_that_is_killed_at_any_stage() {
+    join_all(STAGES.map(Stage::kill)).await;
+}
+
+#[tokio::test]
+async fn a_wrong_command_line_and_a_wrong_configuration_say_so() {
+    for (args, file, status, words) in [
+        (&["--timeout", "0"][..], "", 2, "0 is not in"),
+        (&["--no-such-flag"], "", 2, "--no-such-flag"),
+        (
+            &[],
+            "[plugins.codex-mcp]\nrequest_timeout_secs = 0\n",
+            1,
+            "request_timeout_secs",
+        ),
+        (&[], "not toml", 1, ".atm.toml"),
+    ] {
+        let home = testkit::Home::new("");
+        if !file.is_empty() {
+            std::fs::write(home.work().join(".atm.toml"), file).unwrap();
+        }
+        let launch = testkit::Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["serve"])
+            .args(args)
+            .envs(home.env())
+            .current_dir(home.work());
+        let mut client = testkit::McpClient::start(&launch);
+        let exit = client.exited().await;
+        assert_eq!(exit.code(), Some(status));
+        assert!(client.stderr().contains(words), "{}", client.stderr());
+    }
+}

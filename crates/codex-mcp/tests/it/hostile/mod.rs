@@ -1,0 +1,20 @@
+//! `codex-mcp serve` against everything that goes wrong: real processes, and a
+//! Codex that misbehaves on demand.
+//!
+//! Each test ends in [`serve::Serve::finish`] or its kin, which hold the program to
+//! its rules: exactly one response for each request, nothing but the protocol on
+//! stdout, no panic, no process left.
+
+mod approvals;
+mod cancellation;
+mod deaths;
+mod eras;
+mod failures;
+mod input;
+mod input_required;
+mod launches;
+mod lifecycle;
+mod noise;
+mod output;
+mod processes;
+mod serve;

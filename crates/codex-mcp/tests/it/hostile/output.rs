@@ -1,0 +1,86 @@
+//! What goes out on stdout and stderr, and what becomes of a client that does not
+//! listen.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::Signal;
+use testkit::fake::{HELLO, Plan};
+use tokio::time::timeout;
+
+use super::serve::{HANDSHAKE, Serve, completed, stuck};
+
+/// How many answers a server may write to nobody, and how long it may take to
+/// notice one.
+const ANSWERS: u32 = 60;
+const NOTICE: Duration = Duration::from_millis(500);
+
+#[tokio::test]
+async fn stdout_carries_the_protocol_only_however_much_is_logged() {
+    let mut serve = Serve::start_with(&Plan::new(), |launch| {
+        launch
+            .env("CODEX_MCP_LOG", "trace")
+            .env("RUST_LOG", "trace")
+    });
+    serve.client.initialize(HANDSHAKE, json!({})).await;
+    assert_eq!(completed(&serve.codex().await), HELLO);
+    // The client has checked each line of stdout.
+    let log = serve.client.stderr();
+    assert!(log.contains("TRACE"), "{log}");
+    assert!(log.contains("Codex 0.169.0 is ready"), "{log}");
+    serve.finish().await;
+}
+
+/// Closes the client's end of stdout, leaves stdin open, and lets the server write
+/// until it notices. One answer may not be enough: a process that another test is
+/// just starting may hold the pipe open for a moment.
+async fn hang_up(mut serve: Serve) {
+    serve.client.close_stdout().await;
+    for _ in 0..ANSWERS {
+        let ping = serve.client.request("ping", json!({}));
+        serve.client.abandon(&ping);
+        if let Ok(status) = timeout(NOTICE, serve.client.exited()).await {
+            return serve.gone(status).await;
+        }
+    }
+    panic!("the server goes on: {}", serve.client.stderr());
+}
+
+#[tokio::test]
+async fn a_client_that_closed_its_end_ends_the_server() {
+    hang_up(Serve::plain(&Plan::new()).await).await;
+}
+
+#[tokio::test]
+async fn a_client_that_closed_its_end_in_a_turn_ends_codex_too() {
+    let mut serve = Serve::plain(&stuck("half of it")).await;
+    let call = serve.prompt();
+    serve.client.abandon(&call);
+    serve.fake.wait_for_method("turn/start").await;
+    hang_up(serve).await;
+}
+
+/// A server whose client reads nothing of more answers than the pipe holds.
+async fn unheard() -> Serve {
+    let mut serve = Serve::plain(&Plan::new()).await;
+    serve.client.stop_reading().await;
+    for _ in 0..200 {
+        let list = serve.client.request("tools/list", json!({}));
+        serve.client.abandon(&list);
+    }
+    serve
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_can_still_end_the_server() {
+    unheard().await.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_stop_sigterm() {
+    unheard().await.finish_by(Signal::SIGTERM).await;
+    let mut refused = Serve::plain(&Plan::new()).await;
+    refused.client.stop_reading().await;
+    refused.client.send_raw("not JSON\n".repeat(5000));
+    refused.finish_by(Signal::SIGTERM).await;
+}

@@ -1,0 +1,14 @@
+//! The program as its users meet it: real processes, real Codex.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a failed test panics, and a test starts the processes that it looks at"
+)]
+
+mod demo;
+mod doctor;
+mod hostile;
+mod memory;
+mod real;

@@ -1,0 +1,332 @@
+//! Ring 2: the front in memory, with an app-server played by the test, in
+//! simulated time.
+//!
+//! Nothing that either side is sent may be left unread: a test that ends with
+//! something unread fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_mcp::engine::bench_support::engine_over;
+use codex_mcp::engine::{Launch, Options};
+use codex_mcp::mcp::{Api, Front, LineTransport, Patience};
+use rmcp::ServiceExt;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const THREAD: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+
+/// One end of a line-based connection.
+struct End {
+    name: &'static str,
+    reader: BufReader<ReadHalf<DuplexStream>>,
+    writer: WriteHalf<DuplexStream>,
+}
+
+impl End {
+    fn new(name: &'static str, stream: DuplexStream) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self {
+            name,
+            reader: BufReader::new(reader),
+            writer,
+        }
+    }
+
+    async fn send(&mut self, message: Value) {
+        let line = format!("{message}\n");
+        self.writer.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).await.unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{}: {error}: {line}", self.name))
+    }
+
+    /// What comes next has to be this method.
+    async fn next_is(&mut self, method: &str) -> Value {
+        let message = self.next().await;
+        assert_eq!(message["method"], method, "{}: {message:#}", self.name);
+        message
+    }
+
+    async fn assert_nothing_unread(&mut self) {
+        let mut line = String::new();
+        let read = tokio::time::timeout(Duration::from_secs(1), self.reader.read_line(&mut line));
+        if let Ok(Ok(count)) = read.await {
+            assert_eq!(count, 0, "{}: left unread: {line}", self.name);
+        }
+    }
+}
+
+/// A front between a client and a Codex, both played by the test.
+struct World {
+    client: End,
+    codex: End,
+    next_id: i64,
+    served: JoinHandle<()>,
+}
+
+impl World {
+    async fn new(capabilities: Value) -> Self {
+        let (ours, codex) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(ours);
+        let mut codex = End::new("codex", codex);
+        let options = Options {
+            launch: Launch {
+                codex: None,
+                line_limit: 1 << 20,
+            },
+            codex_home: "/nonexistent".into(),
+            approval_timeout: Duration::from_secs(60),
+        };
+        let introduced = tokio::spawn(engine_over(options, reader, writer));
+        let hello = codex.next_is("initialize").await;
+        let about = json!({"userAgent": "codex-mcp/0.169.0 (test)"});
+        codex
+            .send(json!({"id": hello["id"], "result": about}))
+            .await;
+        codex.next_is("initialized").await;
+        let engine = Arc::new(introduced.await.unwrap().unwrap());
+
+        let (ours, client) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(ours);
+        let closing = CancellationToken::new();
+        let transport = LineTransport::new(reader, writer, 1 << 20, closing.clone());
+        let patience = Patience {
+            call: Duration::from_secs(300),
+            approval: Duration::from_secs(60),
+        };
+        let front = Front::new(engine, Api::Classic, patience, closing);
+        let served = tokio::spawn(async move {
+            front
+                .serve(transport)
+                .await
+                .unwrap()
+                .waiting()
+                .await
+                .unwrap();
+        });
+        let mut world = Self {
+            client: End::new("client", client),
+            codex,
+            next_id: 1,
+            served,
+        };
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        world.request("initialize", params).await;
+        world.client.next().await;
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        world.client.send(initialized).await;
+        world
+    }
+
+    async fn request(&mut self, method: &str, params: Value) -> i64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.client.send(request).await;
+        id
+    }
+
+    /// Calls `codex`; Codex takes the prompt as its turn `turn`.
+    async fn call(&mut self, meta: Value) -> i64 {
+        let params = json!({"name": "codex", "arguments": {"prompt": "work"}, "_meta": meta});
+        let id = self.request("tools/call", params).await;
+        let start = self.codex.next_is("thread/start").await;
+        let thread = json!({"thread": {"id": THREAD}});
+        self.codex
+            .send(json!({"id": start["id"], "result": thread}))
+            .await;
+        let prompt = self.codex.next_is("turn/start").await;
+        assert_eq!(prompt["params"]["input"][0]["text"], "work");
+        let turn = json!({"turn": turn("inProgress")});
+        self.codex
+            .send(json!({"id": prompt["id"], "result": turn}))
+            .await;
+        id
+    }
+
+    async fn tell(&mut self, method: &str, mut params: Value) {
+        params["threadId"] = THREAD.into();
+        self.codex
+            .send(json!({"method": method, "params": params}))
+            .await;
+    }
+
+    async fn start_turn(&mut self) {
+        self.tell("turn/started", json!({"turn": turn("inProgress")}))
+            .await;
+    }
+
+    async fn end_turn(&mut self, status: &str) {
+        self.tell("turn/completed", json!({"turn": turn(status)}))
+            .await;
+    }
+
+    async fn say(&mut self, text: &str) {
+        let item = json!({"type": "agentMessage", "id": "m", "text": text});
+        self.tell("item/completed", json!({"turnId": "turn", "item": item}))
+            .await;
+    }
+
+    /// Ends the turn as it should end and returns what the client gets.
+    async fn done(&mut self) -> Value {
+        self.say("done").await;
+        self.end_turn("completed").await;
+        self.client.next().await
+    }
+
+    async fn ask(&mut self) {
+        let params = json!({
+            "threadId": THREAD, "turnId": "turn", "itemId": "c",
+            "command": "touch x", "cwd": "/repo",
+        });
+        let method = "item/commandExecution/requestApproval";
+        self.codex
+            .send(json!({"id": 0, "method": method, "params": params}))
+            .await;
+    }
+
+    async fn finish(mut self) {
+        self.client.assert_nothing_unread().await;
+        self.codex.assert_nothing_unread().await;
+        self.client.writer.shutdown().await.unwrap();
+        self.served.await.unwrap();
+    }
+}
+
+fn turn(status: &str) -> Value {
+    json!({"id": "turn", "items": [], "status": status, "error": null})
+}
+
+fn error_code(response: &Value) -> &str {
+    let error = &response["result"]["structuredContent"]["error"];
+    error["code"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{response:#}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_turn_is_told_of_every_ten_seconds() {
+    let mut world = World::new(json!({})).await;
+    world.call(json!({"progressToken": 7})).await;
+    world.start_turn().await;
+    let began = Instant::now();
+    for n in 1..=5_u32 {
+        let progress = world.client.next_is("notifications/progress").await;
+        assert_eq!(progress["params"]["progress"], f64::from(n));
+        assert_eq!(began.elapsed().as_secs(), u64::from(n) * 10);
+    }
+    let response = world.done().await;
+    assert_eq!(response["result"]["structuredContent"]["content"], "done");
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_token_nothing_is_told() {
+    let mut world = World::new(json!({})).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let response = world.done().await;
+    assert_eq!(response["result"]["structuredContent"]["content"], "done");
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_deadline_even_if_codex_does_not_heed_the_interrupt() {
+    let mut world = World::new(json!({})).await;
+    let began = Instant::now();
+    world.call(json!({})).await;
+    world.start_turn().await;
+    world.say("so far").await;
+    let interrupt = world.codex.next_is("turn/interrupt").await;
+    assert_eq!(
+        interrupt["params"],
+        json!({"threadId": THREAD, "turnId": "turn"})
+    );
+    assert_eq!(began.elapsed().as_secs(), 300);
+    let response = world.client.next().await;
+    assert_eq!(error_code(&response), "TIMEOUT");
+    assert_eq!(response["result"]["structuredContent"]["content"], "so far");
+    assert_eq!(response["result"]["structuredContent"]["threadId"], THREAD);
+    assert_eq!(began.elapsed().as_secs(), 303);
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_waits_until_the_turn_has_started() {
+    let mut world = World::new(json!({})).await;
+    let id = world.call(json!({})).await;
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": id}});
+    world.client.send(cancelled).await;
+    world.codex.assert_nothing_unread().await;
+    world.start_turn().await;
+    world.codex.next_is("turn/interrupt").await;
+    world.end_turn("interrupted").await;
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_nobody_can_answer_comes_back_and_is_declined_after_a_minute() {
+    let mut world = World::new(json!({})).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    let asked = Instant::now();
+    world.ask().await;
+    let response = world.client.next().await;
+    assert_eq!(
+        response["result"]["structuredContent"]["status"],
+        "waiting_approval"
+    );
+    let answer = world.codex.next().await;
+    assert_eq!(answer, json!({"id": 0, "result": {"decision": "decline"}}));
+    assert_eq!(asked.elapsed().as_secs(), 60);
+    world.end_turn("completed").await;
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_the_client_sits_on_is_declined_and_withdrawn() {
+    let mut world = World::new(json!({"elicitation": {}})).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    world.ask().await;
+    let question = world.client.next_is("elicitation/create").await;
+    let answer = world.codex.next().await;
+    assert_eq!(answer["result"]["decision"], "decline");
+    let withdrawn = world.client.next_is("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    // Too late: Codex must not hear of it.
+    let late = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}});
+    world.client.send(late).await;
+    world.codex.assert_nothing_unread().await;
+    let response = world.done().await;
+    assert_eq!(response["result"]["structuredContent"]["content"], "done");
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_input_ends_a_call_with_an_answer() {
+    let mut world = World::new(json!({})).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    // Let the turn's start arrive first.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.client.writer.shutdown().await.unwrap();
+    world.codex.next_is("turn/interrupt").await;
+    world.end_turn("interrupted").await;
+    let response = world.client.next().await;
+    assert_eq!(error_code(&response), "SHUTTING_DOWN");
+    world.finish().await;
+}

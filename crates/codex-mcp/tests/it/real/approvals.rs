@@ -1,0 +1,246 @@
+//! What Codex asks, put to the client or not.
+
+use scripted_model::{Reply, Script, Shell};
+use serde_json::{Value, json};
+
+use super::{Stage, assert_completed, assert_error, on_each_release, structured, text, thread_of};
+
+on_each_release!(
+    an_approval_is_asked_of_the_client,
+    a_client_that_cannot_be_asked_gets_the_question_at_once,
+    a_stateless_client_gets_the_question_as_a_result,
+);
+
+/// Touches a file outside of the sandbox, which has to be approved.
+fn script(stage_file: &'static str) -> Script {
+    Script::new()
+        .on(
+            "touch",
+            [
+                Reply::shell(Shell::escalated(
+                    format!("touch {stage_file}"),
+                    "it is needed",
+                )),
+                Reply::with(|request| {
+                    let output = request
+                        .tool_outputs()
+                        .last()
+                        .map(|output| output.text.clone());
+                    Reply::say(format!("Codex said: {}", output.unwrap_or_default()))
+                }),
+            ],
+        )
+        .otherwise([Reply::say("back")])
+}
+
+fn arguments() -> Value {
+    json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "on-request"})
+}
+
+async fn an_approval_is_asked_of_the_client(release: &str) {
+    let stage = Stage::new(release, script("made.txt")).await;
+    let mut client = stage.asking_client(&[]).await;
+    let file = stage.file("made.txt");
+    for (answer, made, status) in [
+        (json!({"action": "decline"}), false, "completed"),
+        (json!({"decision": "denied"}), false, "completed"),
+        (json!({"action": "cancel"}), false, "interrupted"),
+        (
+            json!({"action": "accept", "content": {}}),
+            true,
+            "completed",
+        ),
+        (json!({"decision": "approved"}), true, "completed"),
+    ] {
+        let id = client.request_tool("codex", arguments());
+        let question = client.server_request("elicitation/create").await;
+        let params = &question["params"];
+        assert!(
+            params["message"]
+                .as_str()
+                .unwrap()
+                .contains("touch made.txt"),
+            "{params:#}"
+        );
+        assert_eq!(
+            params["requestedSchema"],
+            json!({"type": "object", "properties": {}})
+        );
+        assert_eq!(params["codex_elicitation"], "exec-approval");
+        assert_eq!(params["codex_cwd"], stage.home.work().to_str().unwrap());
+        let command = params["codex_command"].as_array().unwrap();
+        assert_eq!(command.last().unwrap(), "touch made.txt");
+        client.respond(&question["id"], answer.clone());
+        let result = client.result(&id).await;
+        assert_eq!(
+            structured(&result)["status"],
+            status,
+            "{answer}: {result:#}"
+        );
+        assert_eq!(file.exists(), made, "{answer}");
+        if made {
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+    stage.finish(client).await;
+}
+
+async fn a_client_that_cannot_be_asked_gets_the_question_at_once(release: &str) {
+    let stage = Stage::new(release, script("made.txt")).await;
+    let mut client = stage.client(&["--approval-timeout", "1"]).await;
+    let waiting = client.call_tool("codex", arguments()).await;
+    assert!(waiting.get("isError").is_none(), "{waiting:#}");
+    assert_eq!(structured(&waiting)["status"], "waiting_approval");
+    assert!(text(&waiting, 0).contains("touch made.txt"), "{waiting:#}");
+    let action = &structured(&waiting)["actions"][0];
+    assert_eq!(action["kind"], "command");
+    assert!(
+        action["command"]
+            .as_str()
+            .unwrap()
+            .contains("touch made.txt")
+    );
+
+    // Declined in the meantime, the turn ends and the thread is free again.
+    let back = loop {
+        let arguments = json!({"prompt": "and now?", "threadId": thread_of(&waiting)});
+        let result = client.call_tool("codex-reply", arguments).await;
+        if structured(&result)["error"]["code"] != "SESSION_BUSY" {
+            break result;
+        }
+        assert_error(&result, "SESSION_BUSY");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert_completed(&back, "back");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+async fn a_stateless_client_gets_the_question_as_a_result(release: &str) {
+    let stage = Stage::new(release, script("made.txt")).await;
+    let mut client = testkit::McpClient::start(&stage.launch(&[]));
+    client.describe_each_request("2026-07-28", json!({"elicitation": {"form": {}}}));
+    let params = json!({"name": "codex", "arguments": arguments()});
+    let asked = client.call("tools/call", params.clone()).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked:#}");
+    let requests = asked["inputRequests"].as_object().unwrap();
+    let (name, question) = requests.iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    assert!(
+        question["params"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("touch made.txt")
+    );
+
+    let answers = json!({name: {"action": "accept", "content": {}}});
+    let id = client.request_again("tools/call", params, &asked, answers);
+    let done = client.result(&id).await;
+    assert_eq!(structured(&done)["status"], "completed", "{done:#}");
+    assert!(stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+/// Questions of the model to the user: since 0.130, where the config says so.
+async fn a_question_to_the_user_becomes_a_form(release: &str) {
+    let questions = json!({"questions": [{
+        "id": "colour", "header": "Colour", "question": "Which colour?",
+        "options": [
+            {"label": "red", "description": "like a rose"},
+            {"label": "blue", "description": "like the sky"},
+        ],
+    }]});
+    let script = Script::new().otherwise([
+        Reply::call("request_user_input", questions),
+        Reply::with(|request| {
+            let output = request
+                .tool_outputs()
+                .last()
+                .map(|output| output.text.clone());
+            Reply::say(output.unwrap_or_default())
+        }),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.asking_client(&[]).await;
+    let config = json!({"features.default_mode_request_user_input": true});
+    let id = client.request_tool("codex", json!({"prompt": "ask me", "config": config}));
+    let question = client.server_request("elicitation/create").await;
+    let schema = &question["params"]["requestedSchema"];
+    assert_eq!(
+        schema["properties"]["colour"]["description"], "Which colour?",
+        "{question:#}"
+    );
+    assert!(
+        schema["properties"]["colour"]["enum"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("blue"))
+    );
+    let answer = json!({"action": "accept", "content": {"colour": "blue"}});
+    client.respond(&question["id"], answer);
+    let result = client.result(&id).await;
+    assert!(text(&result, 0).contains("blue"), "{result:#}");
+    stage.finish(client).await;
+}
+
+#[tokio::test]
+async fn a_question_to_the_user_becomes_a_form_on_0_153_4() {
+    a_question_to_the_user_becomes_a_form("0.153.4").await;
+}
+
+#[tokio::test]
+async fn a_question_to_the_user_becomes_a_form_on_the_newest() {
+    a_question_to_the_user_becomes_a_form(testkit::codex::newest()).await;
+}
+
+/// Codex with our own server as one of its MCP servers: it asks before it calls
+/// a tool of it. (0.104.0 doesn't ask.)
+async fn a_tool_call_is_asked_about(release: &str) {
+    let server = env!("CARGO_BIN_EXE_codex-mcp");
+    let config = format!("[mcp_servers.inner]\ncommand = {server:?}\nargs = [\"serve\"]\n");
+    let script = Script::new().otherwise([
+        Reply::mcp(
+            "inner",
+            "codex_reply",
+            json!({"prompt": "without a thread"}),
+        ),
+        Reply::with(|request| {
+            let output = request
+                .tool_outputs()
+                .last()
+                .map(|output| output.text.clone());
+            Reply::say(output.unwrap_or_default())
+        }),
+    ]);
+    let stage = Stage::with_config(release, script, &config).await;
+    let mut client = stage.asking_client(&[]).await;
+    for (answer, outcome) in [
+        (
+            json!({"action": "accept", "content": {}}),
+            "threadId is missing",
+        ),
+        (json!({"action": "decline"}), "reject"),
+    ] {
+        let arguments = json!({"prompt": "call it", "approval-policy": "on-request"});
+        let id = client.request_tool("codex", arguments);
+        let question = client.server_request("elicitation/create").await;
+        assert_eq!(
+            question["params"]["codex_elicitation"], "mcp-tool-call",
+            "{question:#}"
+        );
+        client.respond(&question["id"], answer);
+        let result = client.result(&id).await;
+        assert!(text(&result, 0).contains(outcome), "{result:#}");
+    }
+    stage.finish(client).await;
+}
+
+#[tokio::test]
+async fn a_tool_call_is_asked_about_on_0_153_4() {
+    a_tool_call_is_asked_about("0.153.4").await;
+}
+
+#[tokio::test]
+async fn a_tool_call_is_asked_about_on_the_newest() {
+    a_tool_call_is_asked_about(testkit::codex::newest()).await;
+}

@@ -1,0 +1,173 @@
+//! `codex` and `codex-reply`, as a client uses them.
+
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::process::descendants;
+
+use super::{Stage, assert_completed, assert_error, on_each_release, structured, text, thread_of};
+
+on_each_release!(
+    a_thread_is_begun_and_gone_on_with,
+    progress_is_told_to_who_gave_a_token,
+    a_cancelled_call_interrupts_its_turn,
+    a_call_that_takes_too_long_is_interrupted,
+    many_calls_share_one_codex,
+    what_the_model_refuses_is_named,
+);
+
+async fn a_thread_is_begun_and_gone_on_with(release: &str) {
+    let script = Script::new().on("first", [Reply::say("one")]).on(
+        "second",
+        [Reply::with(|request| {
+            Reply::say(format!(
+                "two, after {}",
+                request.assistant_messages().join(",")
+            ))
+        })],
+    );
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+
+    let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+    assert_completed(&begun, "one");
+    assert_eq!(text(&begun, 0), "one");
+    let rest: Value = serde_json::from_str(text(&begun, 1)).unwrap();
+    let thread = thread_of(&begun);
+    assert_eq!(rest, json!({"threadId": thread, "status": "completed"}));
+
+    for name in ["threadId", "conversationId"] {
+        let arguments = json!({"prompt": "second", name: thread});
+        let gone_on = client.call_tool("codex-reply", arguments).await;
+        assert!(
+            text(&gone_on, 0).starts_with("two, after one"),
+            "{gone_on:#}"
+        );
+        assert_eq!(thread_of(&gone_on), thread);
+    }
+    stage.finish(client).await;
+}
+
+async fn progress_is_told_to_who_gave_a_token(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("true"), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let params = json!({
+        "name": "codex",
+        "arguments": {"prompt": "work"},
+        "_meta": {"progressToken": "mine"},
+    });
+    let id = client.request("tools/call", params);
+    let mut last = 0.0;
+    let mut told = Vec::new();
+    // The last thing told is that Codex writes its final message.
+    while !told
+        .iter()
+        .any(|message: &String| message.contains("writing"))
+    {
+        let progress = client.notification("notifications/progress").await;
+        let progress = &progress["params"];
+        assert_eq!(progress["progressToken"], "mine");
+        let now = progress["progress"].as_f64().unwrap();
+        assert!(now > last, "{progress}");
+        last = now;
+        told.push(progress["message"].as_str().unwrap().to_owned());
+    }
+    assert!(
+        told.iter().any(|message| message.contains("running")),
+        "{told:?}"
+    );
+    client.ignore("notifications/progress");
+    assert_completed(&client.result(&id).await, "done");
+
+    let silent = client.call_tool("codex", json!({"prompt": "work"})).await;
+    assert_completed(&silent, "done");
+    stage.finish(client).await;
+}
+
+async fn a_cancelled_call_interrupts_its_turn(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("first", [Reply::say("one")])
+        .on("hang", [Reply::say("never").behind(&gate)])
+        .otherwise([Reply::say("back")]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+    let thread = thread_of(&begun);
+
+    let id = client.request_tool("codex-reply", json!({"prompt": "hang", "threadId": thread}));
+    gate.reached(1).await;
+    client.cancel(&id, "no longer wanted");
+    let back = loop {
+        let arguments = json!({"prompt": "and now?", "threadId": thread});
+        let result = client.call_tool("codex-reply", arguments).await;
+        if structured(&result)["error"]["code"] != "SESSION_BUSY" {
+            break result;
+        }
+    };
+    assert_completed(&back, "back");
+    stage.finish(client).await;
+}
+
+async fn a_call_that_takes_too_long_is_interrupted(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on(
+            "slow",
+            [
+                Reply::say("so far").then(Reply::shell("true")),
+                Reply::say("never").behind(&gate),
+            ],
+        )
+        .otherwise([Reply::say("back")]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&["--timeout", "4"]).await;
+    let late = client.call_tool("codex", json!({"prompt": "slow"})).await;
+    assert_error(&late, "TIMEOUT");
+    assert_eq!(structured(&late)["status"], "timeout");
+    assert_eq!(structured(&late)["content"], "so far");
+    assert!(text(&late, 1).contains("so far"));
+    assert!(text(&late, 2).contains(&thread_of(&late)));
+
+    let arguments = json!({"prompt": "and now?", "threadId": thread_of(&late)});
+    assert_completed(&client.call_tool("codex-reply", arguments).await, "back");
+    stage.finish(client).await;
+}
+
+async fn many_calls_share_one_codex(release: &str) {
+    let script = Script::new().otherwise([Reply::with(|request| {
+        Reply::say(format!("echo {}", request.prompt()))
+    })]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let ids: Vec<Value> = (0..20)
+        .map(|n| client.request_tool("codex", json!({"prompt": format!("number {n}")})))
+        .collect();
+    for (n, id) in ids.iter().enumerate() {
+        assert_completed(&client.result(id).await, &format!("echo number {n}"));
+    }
+    // The guard and the app-server, nothing else.
+    assert_eq!(descendants(client.pid()).len(), 2);
+    stage.finish(client).await;
+}
+
+async fn what_the_model_refuses_is_named(release: &str) {
+    let script = Script::new().on("too often", [Reply::fail(429, "{}")]).on(
+        "wrong",
+        [
+            Reply::shell(Shell::new("exit 3")),
+            Reply::fail(400, "{\"error\":{\"message\":\"no\"}}"),
+        ],
+    );
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let limited = client
+        .call_tool("codex", json!({"prompt": "too often"}))
+        .await;
+    assert_error(&limited, "RATE_LIMITED");
+    assert_eq!(structured(&limited)["error"]["retryable"], true);
+    let failed = client.call_tool("codex", json!({"prompt": "wrong"})).await;
+    assert_error(&failed, "TURN_FAILED");
+    assert!(!thread_of(&failed).is_empty());
+    stage.finish(client).await;
+}

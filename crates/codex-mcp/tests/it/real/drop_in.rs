@@ -1,0 +1,74 @@
+//! Ours beside `codex mcp-server` itself, where a release still has it.
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::{Launch, McpClient};
+
+use super::{Stage, VERSION, text};
+
+async fn theirs(stage: &Stage) -> McpClient {
+    let launch = Launch::new(testkit::codex::native_binary(&stage.release))
+        .args(["mcp-server"])
+        .envs(stage.home.env())
+        .current_dir(stage.home.work());
+    let mut client = McpClient::start(&launch);
+    client.ignore("codex/event");
+    client.initialize(VERSION, json!({})).await;
+    client
+}
+
+fn properties(tools: &Value, name: &str) -> Vec<String> {
+    let tools = tools["tools"].as_array().unwrap();
+    let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+    let properties = tool["inputSchema"]["properties"].as_object().unwrap();
+    properties.keys().cloned().collect()
+}
+
+/// Every parameter of theirs is one of ours, and the same call has the same
+/// result in the members that theirs has.
+async fn what_theirs_takes_and_answers_ours_does_too(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("hello")])).await;
+    let mut theirs = theirs(&stage).await;
+    let mut ours = stage.client(&[]).await;
+    let their_tools = theirs.call("tools/list", json!({})).await;
+    let our_tools = ours.call("tools/list", json!({})).await;
+    for tool in ["codex", "codex-reply"] {
+        let ours = properties(&our_tools, tool);
+        for parameter in properties(&their_tools, tool) {
+            assert!(ours.contains(&parameter), "{tool}: {parameter}");
+        }
+    }
+    assert!(our_tools.to_string().len() < 5 * 1024);
+
+    let arguments = json!({"prompt": "hi", "sandbox": "read-only", "approval-policy": "never"});
+    let mut threads = Vec::new();
+    for client in [&mut theirs, &mut ours] {
+        let result = client.call_tool("codex", arguments.clone()).await;
+        assert_eq!(text(&result, 0), "hello");
+        assert_eq!(result["structuredContent"]["content"], "hello");
+        threads.push(
+            result["structuredContent"]["threadId"]
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        );
+    }
+    for (client, thread) in [(&mut theirs, &threads[0]), (&mut ours, &threads[1])] {
+        let arguments = json!({"prompt": "again", "threadId": thread});
+        let result = client.call_tool("codex-reply", arguments).await;
+        assert_eq!(text(&result, 0), "hello");
+        assert_eq!(result["structuredContent"]["threadId"], **thread);
+    }
+    theirs.finish().await;
+    stage.finish(ours).await;
+}
+
+#[tokio::test]
+async fn what_mcp_server_takes_and_answers_ours_does_too_on_0_104_0() {
+    what_theirs_takes_and_answers_ours_does_too("0.104.0").await;
+}
+
+#[tokio::test]
+async fn what_mcp_server_takes_and_answers_ours_does_too_on_0_153_4() {
+    what_theirs_takes_and_answers_ours_does_too("0.153.4").await;
+}

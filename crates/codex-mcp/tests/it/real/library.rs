@@ -1,0 +1,182 @@
+//! Client libraries of others: rmcp's in both eras of MCP, and the official
+//! TypeScript one.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
+    ElicitationAction, Implementation, ProtocolVersion,
+};
+use rmcp::service::{
+    ClientLifecycleMode, RequestContext, RunningService, serve_client_with_lifecycle,
+};
+use rmcp::{ClientHandler, ErrorData, RoleClient};
+use scripted_model::{Reply, Script, Shell};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use super::{Stage, assert_completed, assert_error};
+
+/// A client that allows everything.
+struct Permissive {
+    version: ProtocolVersion,
+}
+
+impl ClientHandler for Permissive {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        ClientConfig::new(capabilities, Implementation::new("library", "1"))
+            .with_protocol_version(self.version.clone())
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        assert!(matches!(
+            request,
+            ElicitRequestParams::FormElicitationParams { .. }
+        ));
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(json!({})))
+    }
+}
+
+async fn connect(
+    stage: &Stage,
+    version: ProtocolVersion,
+) -> (RunningService<RoleClient, Permissive>, Child) {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .arg("serve")
+        .env_clear()
+        .envs(stage.home.env())
+        .env(
+            "CODEX_MCP_CODEX_BIN",
+            testkit::codex::native_binary(&stage.release),
+        )
+        .current_dir(stage.home.work())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let streams = (server.stdout.take().unwrap(), server.stdin.take().unwrap());
+    let mode = if version.has_initialize() {
+        ClientLifecycleMode::Initialize
+    } else {
+        ClientLifecycleMode::Discover {
+            preferred_versions: vec![version.clone()],
+        }
+    };
+    let client = serve_client_with_lifecycle(Permissive { version }, streams, mode)
+        .await
+        .unwrap();
+    (client, server)
+}
+
+async fn works_with(version: ProtocolVersion) {
+    let script = Script::new()
+        .on(
+            "touch",
+            [
+                Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+                Reply::say("done"),
+            ],
+        )
+        .otherwise([Reply::say("back")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let (client, mut server) = connect(&stage, version).await;
+    let tools = client.list_all_tools().await.unwrap();
+    assert_eq!(tools.len(), 2);
+
+    let call = |name: &'static str, arguments: serde_json::Value| {
+        CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone())
+    };
+    let arguments =
+        json!({"prompt": "touch", "sandbox": "read-only", "approval-policy": "on-request"});
+    let done = client.call_tool(call("codex", arguments)).await.unwrap();
+    let structured = done.structured_content.unwrap();
+    assert_eq!(structured["content"], "done", "{structured:#}");
+    assert!(stage.file("made.txt").exists());
+
+    let arguments = json!({"prompt": "more", "threadId": structured["threadId"]});
+    let back = client
+        .call_tool(call("codex-reply", arguments))
+        .await
+        .unwrap();
+    assert_eq!(back.structured_content.unwrap()["content"], "back");
+
+    client.cancel().await.unwrap();
+    assert!(server.wait().await.unwrap().success());
+    assert_eq!(stage.home.processes(), []);
+}
+
+#[tokio::test]
+async fn with_a_handshake_of_2024_11_05() {
+    works_with(ProtocolVersion::V_2024_11_05).await;
+}
+
+#[tokio::test]
+async fn with_a_handshake_of_2025_06_18() {
+    works_with(ProtocolVersion::V_2025_06_18).await;
+}
+
+#[tokio::test]
+async fn with_a_handshake_of_2025_11_25() {
+    works_with(ProtocolVersion::V_2025_11_25).await;
+}
+
+#[tokio::test]
+async fn without_a_handshake_2026_07_28() {
+    works_with(ProtocolVersion::V_2026_07_28).await;
+}
+
+#[tokio::test]
+async fn the_typescript_library_is_content_with_results_and_errors() {
+    let script = Script::new()
+        .on(
+            "touch",
+            [
+                Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+                Reply::say("done"),
+            ],
+        )
+        .on("limit", [Reply::fail(429, "{}")])
+        .otherwise([Reply::say("back")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let calls = json!([
+        {"name": "codex", "arguments":
+            {"prompt": "touch", "sandbox": "read-only", "approval-policy": "on-request"}},
+        {"name": "codex-reply", "arguments": {"prompt": "more", "threadId": "$THREAD"}},
+        {"name": "codex", "arguments": {"prompt": "limit"}},
+        {"name": "codex", "arguments": {"prompt": ""}},
+    ]);
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/real/typescript-client.mjs");
+    let said = Command::new("node")
+        .arg(client)
+        .arg(testkit::typescript::library())
+        .arg(env!("CARGO_BIN_EXE_codex-mcp"))
+        .arg(calls.to_string())
+        .env_clear()
+        .envs(stage.home.env())
+        .env(
+            "CODEX_MCP_CODEX_BIN",
+            testkit::codex::native_binary(&stage.release),
+        )
+        .current_dir(stage.home.work())
+        .output()
+        .await
+        .unwrap();
+    let complaints = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{complaints}");
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(said["tools"].as_array().unwrap().len(), 2);
+    let results = said["results"].as_array().unwrap();
+    assert_completed(&results[0], "done");
+    assert_completed(&results[1], "back");
+    assert_error(&results[2], "RATE_LIMITED");
+    assert_error(&results[3], "INVALID_ARGUMENT");
+    assert!(stage.file("made.txt").exists());
+}

@@ -1,0 +1,119 @@
+//! Ring 4: the real Codex, in several releases, on a scripted model.
+
+mod approvals;
+mod classic;
+mod drop_in;
+mod library;
+mod processes;
+mod recovery;
+mod settings;
+
+use scripted_model::{Script, ScriptedModel};
+use serde_json::{Value, json};
+use testkit::{Home, Launch, McpClient};
+
+/// Makes a test of each release out of `async fn name(release: &str)`.
+macro_rules! on_each_release {
+    ($($name:ident),* $(,)?) => {
+        mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }
+        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
+        mod on_the_newest {
+            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
+        }
+    };
+}
+use on_each_release;
+
+/// The version of MCP that most clients speak today.
+const VERSION: &str = "2025-06-18";
+
+/// A home, a model and a release of Codex.
+struct Stage {
+    home: Home,
+    model: ScriptedModel,
+    release: String,
+}
+
+impl Stage {
+    async fn new(release: &str, script: Script) -> Self {
+        Self::with_config(release, script, "").await
+    }
+
+    /// With more lines for `config.toml`.
+    async fn with_config(release: &str, script: Script, config: &str) -> Self {
+        let model = ScriptedModel::start(script).await.unwrap();
+        // With plugins, Codex asks git about its market place over the network.
+        let plugins = "features.plugins = false";
+        let home = Home::new(&format!("{}\n{plugins}\n{config}", model.codex_config()));
+        Self {
+            home,
+            model,
+            release: release.to_owned(),
+        }
+    }
+
+    fn launch(&self, args: &[&str]) -> Launch {
+        Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["serve"])
+            .args(args.iter().copied())
+            .envs(self.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(&self.release),
+            )
+            .current_dir(self.home.work())
+    }
+
+    /// A client of a fresh server that can't be asked anything.
+    async fn client(&self, args: &[&str]) -> McpClient {
+        self.client_with(args, json!({})).await
+    }
+
+    /// A client that answers elicitations.
+    async fn asking_client(&self, args: &[&str]) -> McpClient {
+        self.client_with(args, json!({"elicitation": {}})).await
+    }
+
+    async fn client_with(&self, args: &[&str], capabilities: Value) -> McpClient {
+        let mut client = McpClient::start(&self.launch(args));
+        client.initialize(VERSION, capabilities).await;
+        client
+    }
+
+    /// Ends a client and checks that nothing is left of it.
+    async fn finish(&self, client: McpClient) {
+        assert!(client.finish().await.success());
+        assert_eq!(self.home.processes(), []);
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.home.work().join(name)
+    }
+}
+
+fn structured(result: &Value) -> &Value {
+    &result["structuredContent"]
+}
+
+fn thread_of(result: &Value) -> String {
+    structured(result)["threadId"].as_str().unwrap().to_owned()
+}
+
+fn text(result: &Value, block: usize) -> &str {
+    result["content"][block]["text"].as_str().unwrap()
+}
+
+#[track_caller]
+fn assert_error(result: &Value, code: &str) {
+    assert_eq!(result["isError"], true, "{result:#}");
+    assert_eq!(structured(result)["error"]["code"], code, "{result:#}");
+    let prefix = format!("Error [{code}]: ");
+    assert!(text(result, 0).starts_with(&prefix), "{result:#}");
+}
+
+#[track_caller]
+fn assert_completed(result: &Value, content: &str) {
+    assert!(result.get("isError").is_none(), "{result:#}");
+    assert_eq!(structured(result)["status"], "completed", "{result:#}");
+    assert_eq!(structured(result)["content"], content, "{result:#}");
+}

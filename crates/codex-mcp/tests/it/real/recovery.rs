@@ -1,0 +1,72 @@
+//! Threads outlive our server and Codex's process.
+
+use scripted_model::{Gate, Reply, Script};
+use serde_json::json;
+use testkit::Signal;
+use testkit::process::descendants;
+
+use super::{Stage, assert_completed, assert_error, on_each_release, structured, thread_of};
+
+on_each_release!(
+    a_thread_goes_on_after_a_restart_of_the_server,
+    a_thread_goes_on_after_a_crash_of_codex,
+);
+
+fn remembering(gate: &Gate) -> Script {
+    Script::new()
+        .on("first", [Reply::say("one")])
+        .on("hang", [Reply::say("never").behind(gate)])
+        .otherwise([Reply::with(|request| {
+            Reply::say(format!("after {}", request.assistant_messages().join(",")))
+        })])
+}
+
+async fn a_thread_goes_on_after_a_restart_of_the_server(release: &str) {
+    let stage = Stage::new(release, remembering(&Gate::new())).await;
+    let mut client = stage.client(&[]).await;
+    let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+    stage.finish(client).await;
+
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "second", "threadId": thread_of(&begun)});
+    assert_completed(
+        &client.call_tool("codex-reply", arguments).await,
+        "after one",
+    );
+    stage.finish(client).await;
+}
+
+async fn a_thread_goes_on_after_a_crash_of_codex(release: &str) {
+    let gate = Gate::new();
+    let stage = Stage::new(release, remembering(&gate)).await;
+    let mut client = stage.client(&[]).await;
+    // A sandbox that isn't the default: it has to survive the crash.
+    let arguments = json!({"prompt": "first", "sandbox": "danger-full-access"});
+    let thread = thread_of(&client.call_tool("codex", arguments).await);
+    let hanging = client.request_tool("codex-reply", json!({"prompt": "hang", "threadId": thread}));
+    let other = client.request_tool("codex", json!({"prompt": "hang"}));
+    gate.reached(2).await;
+    // The guard comes first, then what it guards, then what that has started.
+    kill(descendants(client.pid())[1]);
+    for id in [&hanging, &other] {
+        let result = client.result(id).await;
+        assert_error(&result, "CODEX_DIED");
+        let message = structured(&result)["error"]["message"].as_str().unwrap();
+        assert!(message.contains("signal 9"), "{message}");
+        assert!(!thread_of(&result).is_empty());
+    }
+    let arguments = json!({"prompt": "second", "threadId": thread});
+    assert_completed(
+        &client.call_tool("codex-reply", arguments).await,
+        "after one",
+    );
+    let requests = stage.model.requests();
+    let context = requests.last().unwrap().texts().join("\n");
+    assert!(context.contains("danger-full-access"), "{context}");
+    stage.finish(client).await;
+}
+
+fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+    nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+}

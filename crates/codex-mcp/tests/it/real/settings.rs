@@ -1,0 +1,139 @@
+//! What a caller sets reaches Codex, and nothing else does.
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+
+use super::{Stage, assert_completed, assert_error, on_each_release, structured};
+
+on_each_release!(
+    instructions_and_model_reach_the_model,
+    codex_config_rules_unless_the_caller_says_otherwise,
+    a_profile_is_used,
+    what_cannot_work_is_refused,
+    the_dropped_policy_is_warned_of_once,
+);
+
+async fn instructions_and_model_reach_the_model(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({
+        "prompt": "hello",
+        "model": "another-model",
+        "base-instructions": "BASE-WORDS",
+        "developer-instructions": "DEVELOPER-WORDS",
+        "config": {"model_reasoning_effort": "high"},
+    });
+    assert_completed(&client.call_tool("codex", arguments).await, "ok");
+    let requests = stage.model.requests();
+    let request = requests.last().unwrap();
+    assert_eq!(request.model(), "another-model");
+    assert_eq!(request.prompt(), "hello");
+    let body = request.body().to_string();
+    assert!(body.contains("BASE-WORDS"), "{body}");
+    let developer = request.developer_messages().join("\n");
+    assert!(developer.contains("DEVELOPER-WORDS"), "{developer}");
+    stage.finish(client).await;
+}
+
+async fn codex_config_rules_unless_the_caller_says_otherwise(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
+    let config = "sandbox_mode = \"read-only\"\napproval_policy = \"never\"\n";
+    let stage = Stage::with_config(release, script, config).await;
+    let mut client = stage.client(&[]).await;
+    for (arguments, made) in [
+        (json!({"prompt": "x"}), false),
+        (json!({"prompt": "x", "sandbox": "workspace-write"}), true),
+    ] {
+        assert_completed(&client.call_tool("codex", arguments).await, "done");
+        assert_eq!(stage.file("made.txt").exists(), made);
+    }
+    stage.finish(client).await;
+}
+
+/// Up to 0.130 a profile is a table of `config.toml`, now it is a file.
+async fn a_profile_is_used(release: &str) {
+    let table = "[profiles.fast]\nmodel = \"fast-model\"\n";
+    let as_table = release == "0.104.0";
+    let script = Script::new().otherwise([Reply::say("ok")]);
+    let stage = Stage::with_config(release, script, if as_table { table } else { "" }).await;
+    if !as_table {
+        let file = stage.home.codex_home().join("fast.config.toml");
+        std::fs::write(file, "model = \"fast-model\"\n").unwrap();
+    }
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "x", "profile": "fast"});
+    assert_completed(&client.call_tool("codex", arguments).await, "ok");
+    assert_eq!(stage.model.requests().last().unwrap().model(), "fast-model");
+
+    let unknown = client
+        .call_tool("codex", json!({"prompt": "x", "profile": "slow"}))
+        .await;
+    assert_error(&unknown, "CODEX_REFUSED");
+    assert!(
+        structured(&unknown)["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("slow")
+    );
+    stage.finish(client).await;
+}
+
+async fn what_cannot_work_is_refused(release: &str) {
+    let stage = Stage::new(release, Script::new()).await;
+    let mut client = stage.client(&[]).await;
+    let unknown = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    for (tool, arguments, code) in [
+        (
+            "codex",
+            json!({"prompt": "x", "cwd": "not/there"}),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            "codex",
+            json!({"prompt": "x", "cwd": "README.md"}),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            "codex",
+            json!({"prompt": "x", "sandbox": 7}),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            "codex",
+            json!({"prompt": "x", "config": {"model_provider": "none"}}),
+            "CODEX_REFUSED",
+        ),
+        (
+            "codex-reply",
+            json!({"prompt": "x", "threadId": "nonsense"}),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            "codex-reply",
+            json!({"prompt": "x", "threadId": unknown}),
+            "THREAD_NOT_FOUND",
+        ),
+    ] {
+        let result = client.call_tool(tool, arguments).await;
+        assert_error(&result, code);
+    }
+    assert_eq!(stage.model.request_count(), 0);
+    stage.finish(client).await;
+}
+
+async fn the_dropped_policy_is_warned_of_once(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "x", "approval-policy": "on-failure"});
+    let first = client.call_tool("codex", arguments.clone()).await;
+    assert_completed(&first, "ok");
+    assert!(
+        structured(&first)["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("on-failure")
+    );
+    let second = client.call_tool("codex", arguments).await;
+    assert_eq!(structured(&second).get("warnings"), None::<&Value>);
+    stage.finish(client).await;
+}
