@@ -1,6 +1,9 @@
 //! Where settings come from: the command line and the environment first, then
 //! the repository's `.atm.toml`, then `~/.config/atm/config.toml`, then the
 //! defaults. In a file they stand in `[plugins.codex-mcp]`.
+//!
+//! A repository doesn't get to say which program is run: `codex_bin` in its file
+//! is left aside, or opening a stranger's repository would run what is in it.
 
 use std::env;
 use std::io;
@@ -55,6 +58,13 @@ pub enum ConfigError {
     },
 }
 
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Repository,
+    User,
+}
+
 /// The files hold other programs' settings too.
 #[derive(Debug, Default, Deserialize)]
 struct File {
@@ -84,8 +94,8 @@ pub fn load(codex_bin: Option<PathBuf>, timeout_secs: Option<u64>) -> Result<Con
     let here = env::current_dir().unwrap_or_default();
     let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let files = [
-        repository_file(&here),
-        Some(home.join(".config/atm/config.toml")),
+        repository_file(&here).map(|path| (Scope::Repository, path)),
+        Some((Scope::User, home.join(".config/atm/config.toml"))),
     ];
     // Codex takes an empty variable for one that isn't set.
     let codex_home = env::var_os("CODEX_HOME")
@@ -97,10 +107,17 @@ pub fn load(codex_bin: Option<PathBuf>, timeout_secs: Option<u64>) -> Result<Con
         codex_home,
     };
     let mut timeout = timeout_secs.map(Duration::from_secs);
-    for path in files.into_iter().flatten() {
-        let Some(section) = read(&path)? else {
+    for (scope, path) in files.into_iter().flatten() {
+        let Some(mut section) = read(&path)? else {
             continue;
         };
+        if scope == Scope::Repository && section.codex_bin.take().is_some() {
+            tracing::warn!(
+                "codex_bin in {} is left aside: a repository may not choose the program. \
+                 Set it in ~/.config/atm/config.toml, or use --codex-bin.",
+                path.display()
+            );
+        }
         if let (None, Some(bin)) = (&config.codex_bin, section.codex_bin) {
             config.codex_bin = Some((beside(&path, bin), Source::File(path.clone())));
         }

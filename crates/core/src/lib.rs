@@ -13,5 +13,6 @@
 )]
 
 pub mod action;
+mod describe;
 pub mod session;
 mod text;

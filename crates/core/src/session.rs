@@ -16,14 +16,18 @@
 //! Codex says that it has started (Codex refuses it before that: "no active
 //! turn to interrupt"), so an earlier interrupt is kept until then.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use codex_mcp_protocol::codex::{Ask, Item, Notification, Turn, TurnError, TurnId, TurnStatus};
+use codex_mcp_protocol::codex::{
+    Ask, FileChange, Item, Notification, Turn, TurnError, TurnId, TurnStatus,
+};
 use codex_mcp_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{self, Action, ActionId, Decision, WrongDecision};
+use crate::describe;
 use crate::text::BoundedText;
 
 /// The most that is kept of what Codex says within one turn, in bytes, for the
@@ -79,6 +83,9 @@ pub enum Effect {
     },
     /// Interrupt the turn.
     Interrupt(TurnId),
+    /// End the commands that an interrupted turn has left running: 0.153.4 and
+    /// 0.169.0 end the turn, not its commands.
+    StopCommands,
 }
 
 /// Why a prompt can't be taken now.
@@ -123,6 +130,8 @@ struct Running {
     said: BoundedText,
     /// The message being written, and its item.
     writing: Option<(String, BoundedText)>,
+    /// The last change of files that was begun, and its item.
+    changing: Option<(String, Vec<FileChange>)>,
 }
 
 impl Running {
@@ -135,6 +144,16 @@ impl Running {
             last: None,
             said: BoundedText::default(),
             writing: None,
+            changing: None,
+        }
+    }
+
+    /// Adds to a question about files what Codex told when it began the step.
+    fn complete(&mut self, ask: &mut Ask) {
+        if let (Ask::FileChange(asked), Some((item, changes))) = (ask, &self.changing)
+            && asked.item_id == *item
+        {
+            asked.changes.clone_from(changes);
         }
     }
 
@@ -193,7 +212,7 @@ pub struct Session {
     lost: bool,
     actions: Vec<Action>,
     opened: u64,
-    outcome: Option<(u64, Outcome)>,
+    outcome: Option<(u64, Arc<Outcome>)>,
     turns: u64,
     steps: u64,
     doing: String,
@@ -238,7 +257,7 @@ impl Session {
     /// It stays while the next turn runs, so that nobody who waits for it can
     /// miss it.
     #[must_use]
-    pub fn outcome(&self) -> Option<&(u64, Outcome)> {
+    pub fn outcome(&self) -> Option<&(u64, Arc<Outcome>)> {
         self.outcome.as_ref()
     }
 
@@ -246,6 +265,12 @@ impl Session {
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.turns
+    }
+
+    /// Codex's name for the running turn, once it is known.
+    #[must_use]
+    pub fn turn_id(&self) -> Option<&TurnId> {
+        self.turn.as_ref()?.id.as_ref()
     }
 
     /// How many steps have been told, and the last one in words. The number
@@ -282,11 +307,14 @@ impl Session {
 
     /// Codex took the prompt. Its news of the turn may have overtaken this
     /// answer, even the news of its end.
-    pub fn accepted(&mut self, id: TurnId) {
-        let Some(turn) = &mut self.turn else { return };
+    pub fn accepted(&mut self, id: TurnId) -> Vec<Effect> {
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
         turn.id.get_or_insert(id);
-        if let Some(end) = turn.early_end.take() {
-            self.ended(end);
+        match turn.early_end.take() {
+            Some(end) => self.ended(end),
+            None => Vec::new(),
         }
     }
 
@@ -308,8 +336,13 @@ impl Session {
                 }
             }
             Notification::TurnStarted(turn) => return self.started(turn.id),
-            Notification::TurnCompleted(turn) => self.ended(turn),
-            Notification::ItemStarted(item) => self.step(describe(&item)),
+            Notification::TurnCompleted(turn) => return self.ended(turn),
+            Notification::ItemStarted(item) => {
+                self.step(describe::item(&item));
+                if let (Some(turn), Item::FileChange { id, changes }) = (&mut self.turn, item) {
+                    turn.changing = Some((id, changes));
+                }
+            }
             Notification::ItemCompleted(Item::AgentMessage { id, text }) => {
                 if let Some(turn) = &mut self.turn {
                     turn.said(&id, text);
@@ -319,7 +352,7 @@ impl Session {
             Notification::Error {
                 error,
                 will_retry: true,
-            } => self.step(Some(error.message)),
+            } => self.step(Some(describe::line(&error.message))),
             // Its particulars come again with the end of the turn.
             Notification::Error { .. } => {}
             Notification::RequestResolved(request) => {
@@ -331,12 +364,14 @@ impl Session {
 
     /// Codex asks something. Outside a turn, and in one that is to be
     /// interrupted, it is declined at once.
-    pub fn asked(&mut self, request: RequestId, ask: Ask, now: Instant) -> Vec<Effect> {
-        if self.turn.as_ref().is_none_or(|turn| turn.interrupt_wanted) {
+    pub fn asked(&mut self, request: RequestId, mut ask: Ask, now: Instant) -> Vec<Effect> {
+        let wanted = |turn: &&mut Running| !turn.interrupt_wanted;
+        let Some(turn) = self.turn.as_mut().filter(wanted) else {
             return decline(&ask, request);
-        }
+        };
+        turn.complete(&mut ask);
         self.opened += 1;
-        self.step(Some(describe_ask(&ask)));
+        self.step(Some(describe::ask(&ask)));
         self.actions.push(Action {
             id: ActionId(format!("req_{}", self.opened)),
             request,
@@ -397,13 +432,40 @@ impl Session {
         effects
     }
 
+    /// The turn has not ended although it was interrupted; asks once more,
+    /// whether or not Codex has said that it has started.
+    pub fn interrupt_again(&mut self) -> Vec<Effect> {
+        let interrupted = self.turn.as_ref().filter(|turn| turn.interrupt_wanted);
+        let id = interrupted.and_then(|turn| turn.id.clone());
+        id.map(Effect::Interrupt).into_iter().collect()
+    }
+
+    /// Gives up a turn that does not end, so that the thread can be used again.
+    pub fn abandon(&mut self, why: &str) -> Vec<Effect> {
+        let effects = self.decline_all();
+        self.lose(why);
+        effects
+    }
+
+    /// Ends the turn as failed, because news of its end can't be read.
+    pub fn cut_off(&mut self, why: &str) -> Vec<Effect> {
+        let Some(id) = self.turn_id().cloned() else {
+            return Vec::new();
+        };
+        self.ended(Turn {
+            id,
+            status: TurnStatus::Failed,
+            error: Some(failure(why.to_owned())),
+        })
+    }
+
     /// Codex is gone, and with it all that it held; `how` is told to whoever
     /// waits for the turn.
     pub fn lose(&mut self, how: &str) {
         self.actions.clear();
         self.lost = true;
         if let Some(turn) = self.turn.take() {
-            self.outcome = Some((self.turns, turn.outcome(Ending::Lost(how.to_owned()))));
+            self.conclude(turn, Ending::Lost(how.to_owned()));
         }
     }
 
@@ -427,31 +489,43 @@ impl Session {
         }
     }
 
-    fn ended(&mut self, ended: Turn) {
+    fn ended(&mut self, ended: Turn) -> Vec<Effect> {
         // News of an earlier turn may still be under way when the next one is
         // prompted, so an end counts only for the turn that it names.
         let Some(running) = &mut self.turn else {
-            return;
+            return Vec::new();
         };
         if running.id.is_none() {
             running.early_end = Some(ended);
-            return;
+            return Vec::new();
         }
-        let Some(turn) = self
-            .turn
-            .take_if(|turn| turn.id.as_ref() == Some(&ended.id))
-        else {
-            return;
+        let ours = |turn: &mut Running| turn.id.as_ref() == Some(&ended.id);
+        let Some(turn) = self.turn.take_if(ours) else {
+            return Vec::new();
         };
         self.actions.clear();
         let ending = match ended.status {
+            TurnStatus::Completed => Ending::Completed,
             TurnStatus::Interrupted => Ending::Interrupted,
-            TurnStatus::Failed => Ending::Failed(ended.error.unwrap_or_else(unexplained)),
-            TurnStatus::Completed | TurnStatus::InProgress | TurnStatus::Unknown => {
-                Ending::Completed
-            }
+            TurnStatus::Failed => Ending::Failed(
+                ended
+                    .error
+                    .unwrap_or_else(|| failure("Codex gave no reason".to_owned())),
+            ),
+            TurnStatus::InProgress | TurnStatus::Unknown => Ending::Failed(failure(
+                "the turn ended in a way that this codex-mcp does not know".to_owned(),
+            )),
         };
-        self.outcome = Some((self.turns, turn.outcome(ending)));
+        let effects = match turn.interrupt_wanted {
+            true => vec![Effect::StopCommands],
+            false => Vec::new(),
+        };
+        self.conclude(turn, ending);
+        effects
+    }
+
+    fn conclude(&mut self, turn: Running, ending: Ending) {
+        self.outcome = Some((self.turns, Arc::new(turn.outcome(ending))));
     }
 
     fn step(&mut self, words: Option<String>) {
@@ -473,39 +547,11 @@ fn decline(ask: &Ask, request: RequestId) -> Vec<Effect> {
         .collect()
 }
 
-fn unexplained() -> TurnError {
+fn failure(message: String) -> TurnError {
     TurnError {
-        message: "the turn failed and Codex gave no reason".to_owned(),
+        message,
         codex_error_info: None,
         additional_details: None,
-    }
-}
-
-fn describe(item: &Item) -> Option<String> {
-    match item {
-        Item::AgentMessage { .. } => Some("Codex is writing".to_owned()),
-        Item::CommandExecution { command } => Some(format!("running {command}")),
-        Item::FileChange { changes } => {
-            let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-            Some(format!("changing {}", paths.join(", ")))
-        }
-        Item::McpToolCall { server, tool } => Some(format!("calling {server}.{tool}")),
-        Item::WebSearch { query } => Some(format!("searching the web for {query}")),
-        Item::Reasoning => Some("thinking".to_owned()),
-        Item::Other => None,
-    }
-}
-
-fn describe_ask(ask: &Ask) -> String {
-    match ask {
-        Ask::Command(asked) => format!(
-            "waiting for approval to run {}",
-            asked.command.as_deref().unwrap_or("a command")
-        ),
-        Ask::FileChange(_) => "waiting for approval to change files".to_owned(),
-        Ask::Permissions(_) => "waiting for approval of permissions".to_owned(),
-        Ask::McpElicitation(asked) => format!("waiting for an answer to {}", asked.server_name),
-        Ask::UserInput(_) => "waiting for an answer of the user".to_owned(),
     }
 }
 

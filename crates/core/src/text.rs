@@ -1,16 +1,32 @@
 //! Text that is cut at a bound, never inside a character and never silently.
 
-/// What stands where text was left out.
+/// What stands where text was left out, if nothing else is said.
 const CUT: &str = "\n[… cut here]";
 
 /// A text that grows up to a bound.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct BoundedText {
     text: String,
     cut: bool,
+    mark: &'static str,
+}
+
+impl Default for BoundedText {
+    fn default() -> Self {
+        Self::ending_with(CUT)
+    }
 }
 
 impl BoundedText {
+    /// An empty text that ends with `mark` once it has been cut.
+    pub(crate) fn ending_with(mark: &'static str) -> Self {
+        Self {
+            text: String::new(),
+            cut: false,
+            mark,
+        }
+    }
+
     /// Appends what still fits within `limit` bytes; the first time that
     /// something doesn't, a mark is appended and the rest is dropped.
     pub(crate) fn push(&mut self, more: &str, limit: usize) {
@@ -26,7 +42,7 @@ impl BoundedText {
             .get(..more.floor_char_boundary(room))
             .unwrap_or_default();
         self.text.push_str(fits);
-        self.text.push_str(CUT);
+        self.text.push_str(self.mark);
         self.cut = true;
     }
 

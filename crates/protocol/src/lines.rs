@@ -111,13 +111,6 @@ impl LineDecoder {
         }
     }
 
-    /// What is left when the stream has ended: the bytes of a line that was
-    /// never finished, or nothing.
-    #[must_use]
-    pub fn unfinished(&self) -> &[u8] {
-        self.buffer.get(self.start..self.end).unwrap_or_default()
-    }
-
     fn line_ends_at(&mut self, newline: usize) -> Frame<'_> {
         let line = self.start..newline;
         self.start = newline + 1;
@@ -213,7 +206,8 @@ mod tests {
         for chunk in chunks {
             feed(&mut decoder, chunk, &mut frames);
         }
-        (frames, decoder.unfinished().to_vec())
+        let rest = decoder.buffer[decoder.start..decoder.end].to_vec();
+        (frames, rest)
     }
 
     #[test]

@@ -122,23 +122,45 @@ fn present<'de, D: Deserializer<'de>>(
 pub enum Beheaded<'a> {
     /// The answer to a request of ours.
     Response(i64),
-    /// A notification or a request.
-    Method(&'a str),
+    /// A request.
+    Request {
+        /// The sender's id for it.
+        id: i64,
+        /// What was asked for.
+        method: &'a str,
+    },
+    /// A notification.
+    Notification {
+        /// What happened.
+        method: &'a str,
+        /// In which thread.
+        thread: Option<&'a str>,
+    },
 }
 
 impl<'a> Beheaded<'a> {
     /// Guesses from how a line begins. The Codex app-server puts `id` first in
-    /// its answers and `method` in its notifications (0.104.0 to 0.169.0).
+    /// its answers, `method` near the beginning of all else, and the `id` of a
+    /// request after it (0.104.0 to 0.169.0).
     #[must_use]
     pub fn guess(head: &'a [u8]) -> Option<Self> {
         let text = head.utf8_chunks().next()?.valid();
         if let Some(rest) = text.strip_prefix("{\"id\":") {
-            let (id, rest) = rest.split_once(',')?;
-            let is_response = !rest.starts_with("\"method\"");
-            return is_response.then_some(Self::Response(id.parse().ok()?));
+            let (id, _) = rest.split_once(',')?;
+            return Some(Self::Response(id.parse().ok()?));
         }
-        let (method, _) = text.strip_prefix("{\"method\":\"")?.split_once('"')?;
-        Some(Self::Method(method))
+        let (_, rest) = text.split_once("\"method\":\"")?;
+        let (method, rest) = rest.split_once('"')?;
+        if let Some(rest) = rest.strip_prefix(",\"id\":") {
+            let (id, _) = rest.split_once(',')?;
+            let id = id.parse().ok()?;
+            return Some(Self::Request { id, method });
+        }
+        let thread = rest
+            .split_once("\"threadId\":\"")
+            .and_then(|(_, rest)| rest.split_once('"'))
+            .map(|(thread, _)| thread);
+        Some(Self::Notification { method, thread })
     }
 }
 
@@ -320,16 +342,27 @@ mod tests {
 
     #[test]
     fn a_line_is_known_by_its_beginning() {
+        let ended = |thread| Beheaded::Notification {
+            method: "turn/completed",
+            thread,
+        };
         for (head, guess) in [
             (
                 &b"{\"id\":12,\"result\":{\"thread\":"[..],
                 Some(Beheaded::Response(12)),
             ),
             (
-                b"{\"method\":\"turn/completed\",\"params\":\xff",
-                Some(Beheaded::Method("turn/completed")),
+                b"{\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t\",\xff",
+                Some(ended(Some("t"))),
             ),
-            (b"{\"id\":0,\"method\":\"x\"", None),
+            (
+                b"{\"method\":\"turn/completed\",\"params\":{\"turn\"",
+                Some(ended(None)),
+            ),
+            (
+                b"{\"method\":\"x\",\"id\":0,\"params\":{",
+                Some(Beheaded::Request { id: 0, method: "x" }),
+            ),
             (b"garbage", None),
             (b"", None),
         ] {

@@ -12,10 +12,14 @@ const DEFAULT: &str = "warn,codex_mcp=info";
 
 /// Starts logging.
 pub(super) fn start() {
-    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new(DEFAULT));
+    let asked = EnvFilter::try_from_env(VARIABLE);
+    let wrong = std::env::var_os(VARIABLE).and(asked.as_ref().err().map(ToString::to_string));
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(asked.unwrap_or_else(|_| EnvFilter::new(DEFAULT)))
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .init();
+    if let Some(error) = wrong {
+        tracing::warn!("{VARIABLE} is not a filter such as {DEFAULT}, and is ignored: {error}");
+    }
 }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::connection::{CallError, Connection, Listener};
 use super::exit::Exit;
@@ -24,6 +25,10 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long Codex may take to end once its input is closed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long to wait for the rest of what Codex complained about, once it has
+/// failed.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How much of what Codex complained about last is kept for error messages, in
 /// bytes.
@@ -100,27 +105,32 @@ impl AppServer {
             stderr,
         } = streams;
         let complaints = Arc::new(Mutex::new(String::new()));
-        tokio::spawn(listen_to_complaints(stderr, Arc::clone(&complaints)));
+        let listening = tokio::spawn(listen_to_complaints(stderr, Arc::clone(&complaints)));
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
         let (ending, mut ended) = watch::channel(None);
         tokio::spawn(supervise(run, process, ending, gone));
 
         let introduced = Self::introduce(connection, ended.clone()).await;
-        let last_words = || {
-            let complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-            complaints.trim().to_owned()
+        let error = match introduced {
+            Ok(server) => return Ok(server),
+            Err(error) => error,
         };
-        match introduced {
-            Ok(server) => Ok(server),
-            Err(CallError::Closed(_)) => Err(StartError::Ended {
-                exit: exit_of(&mut ended).await,
-                complaints: last_words(),
-            }),
-            Err(error) => Err(StartError::NotAnAppServer {
+        let exit = match error {
+            CallError::Closed(_) => Some(exit_of(&mut ended).await),
+            _ => None,
+        };
+        // What it wrote last may still be under way; a command that it has left
+        // running may hold its stderr open.
+        let _ = timeout(LAST_WORDS_PATIENCE, listening).await;
+        let complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let complaints = complaints.trim().to_owned();
+        Err(match exit {
+            Some(exit) => StartError::Ended { exit, complaints },
+            None => StartError::NotAnAppServer {
                 reason: error.to_string(),
-                complaints: last_words(),
-            }),
-        }
+                complaints,
+            },
+        })
     }
 
     /// Introduces us at the other end of a connection; `ended` tells later how

@@ -106,15 +106,19 @@ impl Backend {
         if let Some(failure) = slot.failure.as_ref().filter(|_| waited) {
             return Err(Arc::clone(failure));
         }
-        if let Some((dead, _)) = std::mem::take(&mut *slot).running {
-            // It holds its threads until it is gone.
-            dead.exit().await;
-        }
+        let before = std::mem::take(&mut *slot).running;
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
+        let start = async {
+            if let Some((dead, _)) = before {
+                // It holds its threads until it is gone.
+                dead.exit().await;
+            }
+            self.start(Arc::clone(supervisor), generation).await
+        };
         let started = tokio::select! {
             biased;
             () = self.ending.cancelled() => Err(LaunchError::Ending),
-            started = self.start(Arc::clone(supervisor), generation) => started,
+            started = start => started,
         };
         match started {
             Ok(server) => Ok(slot.running.insert((Arc::new(server), generation)).clone()),

@@ -68,7 +68,7 @@ pub enum NoCodex {
 /// [`NoCodex`].
 pub fn find(chosen: Option<(PathBuf, Source)>) -> Result<CodexBinary, NoCodex> {
     let (path, source) = match chosen {
-        Some((path, source)) => (in_path_or_folder(path), source),
+        Some((path, source)) => (absolute(in_path_or_folder(path)), source),
         None => (on_path("codex").ok_or(NoCodex::NotOnPath)?, Source::Path),
     };
     if !is_executable(&path) {
@@ -102,6 +102,11 @@ impl CodexBinary {
             .map(|path| vec![("PATH".into(), path)])
             .unwrap_or_default()
     }
+}
+
+/// What is run may be run in another folder than ours.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// A bare name is looked up on PATH, as a shell would.

@@ -2,10 +2,11 @@
 //! the engine could as well live in another process than the one that asks.
 
 use std::fmt;
+use std::sync::Arc;
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::session::{Outcome, State};
-use codex_mcp_protocol::codex::{Ask, ThreadId, ThreadSettings};
+use codex_mcp_protocol::codex::{Ask, ThreadId, ThreadSettings, TurnId};
 use serde::{Deserialize, Serialize};
 
 use super::profile::ProfileName;
@@ -35,39 +36,35 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Begin a thread with a prompt.
+/// Begin a thread.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Start {
-    /// The first prompt.
-    pub prompt: String,
-    /// The thread's settings. A relative `cwd` is relative to our own.
+    /// Its settings. A relative `cwd` is relative to our own.
     pub settings: ThreadSettings,
     /// A profile of Codex's, below the settings.
     pub profile: Option<ProfileName>,
 }
 
-/// Go on with a thread, whoever began it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Reply {
+/// A thread that can be prompted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Our session with it.
+    pub session: SessionId,
     /// The thread.
     pub thread: ThreadId,
-    /// The next prompt.
-    pub prompt: String,
 }
 
-/// A turn that now runs.
+/// A turn of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
-    /// The session that it runs in.
+pub struct TurnRef {
+    /// The session.
     pub session: SessionId,
-    /// The thread of that session.
-    pub thread: ThreadId,
-    /// Which turn of the session it is, counted from 1.
-    pub turn: u64,
+    /// Which of its turns, counted from 1.
+    pub number: u64,
 }
 
 /// How a session stands.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct View {
     /// Counts the changes; see `Engine::changed`.
     pub revision: u64,
@@ -75,16 +72,18 @@ pub struct View {
     pub state: State,
     /// The number of the current or last turn.
     pub turn: u64,
+    /// Codex's name for the running turn, once it is known.
+    pub turn_id: Option<TurnId>,
     /// How many steps Codex has taken, and the last one in words.
     pub progress: (u64, String),
     /// What Codex waits for.
     pub actions: Vec<Open>,
     /// What came of the last turn that ended, and which one that was.
-    pub outcome: Option<(u64, Outcome)>,
+    pub outcome: Option<(u64, Arc<Outcome>)>,
 }
 
 /// A question of Codex's that is open.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Open {
     /// Its name.
     pub id: ActionId,

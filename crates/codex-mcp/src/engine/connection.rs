@@ -34,6 +34,9 @@ pub(crate) trait Listener: Send + Sync {
 
     /// Codex asks something about a thread. `false` if the thread is not ours.
     fn asked(&self, thread: &str, request: RequestId, ask: Ask) -> bool;
+
+    /// The end of a thread's turn came and could not be read.
+    fn cut_off(&self, thread: &str, why: &str);
 }
 
 /// Why a request has no result.
@@ -193,6 +196,14 @@ impl Shared {
         }
     }
 
+    /// Brings an answer to whoever asked, who may have stopped waiting.
+    fn answered(&self, id: i64, answer: Answer) {
+        match lock(&self.waiting).as_mut().and_then(|all| all.remove(&id)) {
+            Some(sender) => drop(sender.send(answer)),
+            None => tracing::debug!("an answer that nobody waits for"),
+        }
+    }
+
     fn queue_if_written(&self, line: Result<Vec<u8>, serde_json::Error>) {
         match line {
             Ok(line) => self.queue(line),
@@ -241,7 +252,9 @@ async fn read(
             match frame {
                 Frame::Line([]) => {}
                 Frame::Line(line) => dispatch(line, shared, listener),
-                Frame::TooLong { length, head } => skip(length, head, line_limit, shared),
+                Frame::TooLong { length, head } => {
+                    skip(length, head, line_limit, shared, listener);
+                }
             }
         }
     }
@@ -257,19 +270,10 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
                 Err(error) => log_stray(line, &error),
             }
         }
-        Ok(Message::Response { id, outcome }) => {
-            let sender = match id {
-                RequestId::Number(id) => lock(&shared.waiting)
-                    .as_mut()
-                    .and_then(|all| all.remove(&id)),
-                RequestId::Text(_) => None,
-            };
-            match sender {
-                // Whoever asked may have stopped waiting.
-                Some(sender) => drop(sender.send(outcome.map(RawValue::to_owned))),
-                None => tracing::debug!("an answer that nobody waits for"),
-            }
-        }
+        Ok(Message::Response { id, outcome }) => match id {
+            RequestId::Number(id) => shared.answered(id, outcome.map(RawValue::to_owned)),
+            RequestId::Text(_) => tracing::debug!("an answer that nobody waits for"),
+        },
         Ok(Message::Request { id, method, params }) => {
             match Ask::read(&method, params.unwrap_or(RawValue::NULL)) {
                 Ok(Some((thread, ask))) => {
@@ -285,28 +289,30 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
     }
 }
 
-/// Tells whoever waits for a line that it was too long. Without the end of a
-/// turn its call would wait for its time-out, so the connection is given up.
-fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared) {
-    let message = format!("Codex sent {length} bytes at once, over the limit of {line_limit}");
-    tracing::warn!("{message}; skipped");
+/// Tells whoever waits for a line that it was too long.
+fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared, listener: &dyn Listener) {
+    let message = format!(
+        "Codex sent {length} bytes at once, over the limit of {line_limit}; \
+         `--max-line` sets another one"
+    );
+    tracing::warn!("{message}");
     match Beheaded::guess(head) {
         Some(Beheaded::Response(id)) => {
-            let sender = lock(&shared.waiting)
-                .as_mut()
-                .and_then(|all| all.remove(&id));
-            if let Some(sender) = sender {
-                let error = ErrorObject {
-                    code: rpc::code::INVALID_REQUEST,
-                    message: format!("{message}; `--max-line` sets another limit"),
-                    data: None,
-                };
-                // Whoever asked may have stopped waiting.
-                drop(sender.send(Err(error)));
-            }
+            let error = ErrorObject {
+                code: rpc::code::INVALID_REQUEST,
+                message,
+                data: None,
+            };
+            shared.answered(id, Err(error));
         }
-        Some(Beheaded::Method("turn/completed")) => shared.broken.notify_one(),
-        Some(Beheaded::Method(_)) | None => {}
+        Some(Beheaded::Request { id, method }) => {
+            shared.refuse(&RequestId::Number(id), method, "it is too long");
+        }
+        Some(Beheaded::Notification {
+            method: "turn/completed",
+            thread: Some(thread),
+        }) => listener.cut_off(thread, &message),
+        Some(Beheaded::Notification { .. }) | None => {}
     }
 }
 

@@ -199,7 +199,10 @@ impl Guard {
     /// Processes come and go while we look; what is missed now is found a
     /// second later.
     fn signal_all(&self, signal: Signal) {
-        let _ = killpg(self.codex, signal);
+        // Once it has been waited for, its number may be another's.
+        if self.codex_exit.is_none() {
+            let _ = killpg(self.codex, signal);
+        }
         for pid in descendants(Pid::this()) {
             let _ = kill(pid, signal);
         }

@@ -2,16 +2,21 @@
 //! decide.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use codex_mcp_core::session::Effect;
-use codex_mcp_protocol::codex::{Ask, Method, Notification, TurnInterruptParams};
+use codex_mcp_core::session::{Effect, Session, State};
+use codex_mcp_protocol::codex::{Ask, Method, Notification, ThreadParams, TurnInterruptParams};
 use codex_mcp_protocol::rpc::RequestId;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
 use super::connection::Listener;
 use super::exit::Exit;
 use super::sessions::{Entry, Sessions};
+
+/// How long an interrupted turn may take to end before something is done about
+/// it. Codex takes some 20 ms.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where everything that Codex says arrives.
 #[derive(Default)]
@@ -48,6 +53,13 @@ impl Listener for Hub {
         }
         true
     }
+
+    fn cut_off(&self, thread: &str, why: &str) {
+        if let Some(entry) = self.sessions.by_thread(thread) {
+            let effects = entry.change(|machine| machine.cut_off(why));
+            perform(&entry, effects);
+        }
+    }
 }
 
 impl Supervisor for Hub {
@@ -69,6 +81,39 @@ async fn decline_at(entry: Arc<Entry>, deadline: Instant) {
     perform(&entry, effects);
 }
 
+/// Interrupts a turn of a session. Should it not end, insists, and gives it up
+/// in the end, so that its thread can be used again.
+pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
+    let effects = entry.change(|machine| match machine.turns() == turn {
+        true => machine.interrupt(),
+        false => Vec::new(),
+    });
+    perform(entry, effects);
+    tokio::spawn(insist(Arc::clone(entry), turn));
+}
+
+async fn insist(entry: Arc<Entry>, turn: u64) {
+    sleep(INTERRUPT_PATIENCE).await;
+    insist_once(&entry, turn, Session::interrupt_again);
+    sleep(INTERRUPT_PATIENCE).await;
+    insist_once(&entry, turn, |machine| {
+        tracing::warn!("thread {}: the interrupted turn does not end", entry.thread);
+        machine.abandon("Codex did not end the turn that was interrupted")
+    });
+}
+
+fn insist_once(entry: &Entry, turn: u64, insist: impl FnOnce(&mut Session) -> Vec<Effect>) {
+    let runs = |machine: &Session| {
+        let at_work = matches!(machine.state(), State::Running | State::WaitingApproval);
+        at_work && machine.turns() == turn
+    };
+    let effects = entry.change(|machine| match runs(machine) {
+        true => insist(machine),
+        false => Vec::new(),
+    });
+    perform(entry, effects);
+}
+
 /// Does what a machine decided.
 pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
     if effects.is_empty() {
@@ -85,6 +130,12 @@ pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
                     turn_id: &turn,
                 };
                 connection.cast(Method::TurnInterrupt, &params);
+            }
+            Effect::StopCommands => {
+                let params = ThreadParams {
+                    thread_id: &entry.thread,
+                };
+                connection.cast(Method::BackgroundTerminalsClean, &params);
             }
         }
     }

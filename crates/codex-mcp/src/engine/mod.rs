@@ -14,8 +14,6 @@
 
 mod app_server;
 mod backend;
-#[doc(hidden)]
-pub mod bench_support;
 pub mod binary;
 pub mod command;
 mod connection;
@@ -24,6 +22,8 @@ mod error;
 mod exit;
 pub mod guard;
 mod hub;
+#[doc(hidden)]
+pub mod in_memory;
 pub mod profile;
 pub mod run;
 mod sessions;
@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::session::Session;
 use codex_mcp_protocol::codex::{
     InitializeResponse, Method, ThreadId, ThreadResponse, ThreadResumeParams, ThreadSettings,
     ThreadStartParams, TurnResponse, TurnStartParams, UserInput,
@@ -48,7 +49,7 @@ use serde::de::DeserializeOwned;
 
 use app_server::AppServer;
 use backend::{Backend, Running};
-use command::{Reply, SessionId, Start, Started, View};
+use command::{Opened, SessionId, Start, TurnRef, View};
 use connection::CallError;
 use hub::{Hub, perform};
 use sessions::Entry;
@@ -108,45 +109,54 @@ impl Engine {
         Ok(server.about.clone())
     }
 
-    /// Begins a thread and its first turn.
+    /// Begins a thread.
     ///
     /// # Errors
     ///
-    /// [`EngineError`]; no turn runs then.
-    pub async fn start(&self, start: Start) -> Result<Started, EngineError> {
+    /// [`EngineError`]; there is no thread then.
+    pub async fn start(&self, start: Start) -> Result<Opened, EngineError> {
         let settings = self.complete(start.settings, start.profile.as_ref())?;
         let running = self.backend.ready(&self.hub).await?;
         let params = ThreadStartParams {
             settings: &settings,
         };
         let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        let entry = self.enter(begun.thread.id, settings, &running);
-        self.prompt(&entry, &start.prompt).await
+        Ok(opened(&self.enter(begun.thread.id, settings, &running)))
     }
 
-    /// Goes on with a thread: one of ours, or any other that Codex can resume.
+    /// Takes up a thread: one of ours, or any other that Codex can resume.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; the thread is as it was then.
+    pub async fn resume(&self, thread: &ThreadId) -> Result<Opened, EngineError> {
+        let running = self.backend.ready(&self.hub).await?;
+        if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
+            if entry.server().1 != running.1 {
+                load(&entry, running).await?;
+            }
+            return Ok(opened(&entry));
+        }
+        let settings = ThreadSettings::default();
+        let thread = resume(&running.0, thread, &settings).await?;
+        Ok(opened(&self.enter(thread, settings, &running)))
+    }
+
+    /// Gives a thread its next prompt.
     ///
     /// # Errors
     ///
     /// [`EngineError`]; no turn has been started then.
-    pub async fn reply(&self, reply: Reply) -> Result<Started, EngineError> {
-        let running = self.backend.ready(&self.hub).await?;
-        let Some(entry) = self.hub.sessions.by_thread(reply.thread.as_str()) else {
-            let settings = ThreadSettings::default();
-            let thread = resume(&running.0, &reply.thread, &settings).await?;
-            let entry = self.enter(thread, settings, &running);
-            return self.prompt(&entry, &reply.prompt).await;
-        };
-        if entry.server().1 == running.1 {
-            match self.prompt(&entry, &reply.prompt).await {
-                // Codex may have unloaded a thread that was at rest for long.
-                Err(EngineError::NoThread(_)) => {}
-                prompted => return prompted,
+    pub async fn prompt(&self, session: &SessionId, text: &str) -> Result<TurnRef, EngineError> {
+        let entry = self.entry(session)?;
+        match prompt(&entry, text).await {
+            // Codex may have unloaded a thread that was at rest for long.
+            Err(EngineError::NoThread(_)) => {
+                load(&entry, self.backend.ready(&self.hub).await?).await?;
+                prompt(&entry, text).await
             }
+            prompted => prompted,
         }
-        resume(&running.0, &entry.thread, &entry.settings).await?;
-        entry.now_loaded_in(running);
-        self.prompt(&entry, &reply.prompt).await
     }
 
     /// Answers a question of Codex's.
@@ -166,16 +176,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the running turn of a session, if there is one. How it ended shows
-    /// in [`inspect`](Self::inspect) a moment later.
+    /// Ends a turn, if it still runs. How it ended shows in
+    /// [`inspect`](Self::inspect) a moment later.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub fn interrupt(&self, session: &SessionId) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
-        let effects = entry.change(codex_mcp_core::session::Session::interrupt);
-        perform(&entry, effects);
+    pub fn interrupt(&self, turn: &TurnRef) -> Result<(), EngineError> {
+        hub::interrupt(&self.entry(&turn.session)?, turn.number);
         Ok(())
     }
 
@@ -186,15 +194,6 @@ impl Engine {
     /// [`EngineError::NoSession`].
     pub fn inspect(&self, session: &SessionId) -> Result<View, EngineError> {
         Ok(self.entry(session)?.view())
-    }
-
-    /// The thread of a session.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoSession`].
-    pub fn thread(&self, session: &SessionId) -> Result<ThreadId, EngineError> {
-        Ok(self.entry(session)?.thread.clone())
     }
 
     /// All that Codex has said in the running turn of a session.
@@ -223,7 +222,7 @@ impl Engine {
     /// seconds at most.
     pub async fn shut_down(&self) {
         for entry in self.hub.sessions.all() {
-            let effects = entry.change(codex_mcp_core::session::Session::interrupt);
+            let effects = entry.change(Session::interrupt);
             perform(&entry, effects);
         }
         if tokio::time::timeout(SHUTDOWN_PATIENCE, self.backend.end())
@@ -261,34 +260,57 @@ impl Engine {
         self.hub.sessions.add(entry)
     }
 
-    async fn prompt(&self, entry: &Arc<Entry>, prompt: &str) -> Result<Started, EngineError> {
-        let turn = entry.change(|machine| machine.prompt().map(|()| machine.turns()))?;
-        let params = TurnStartParams {
-            thread_id: &entry.thread,
-            input: vec![UserInput::Text { text: prompt }],
-        };
-        let (server, _) = entry.server();
-        match call::<TurnResponse>(&server, Method::TurnStart, &params).await {
-            Ok(response) => entry.change(|machine| machine.accepted(response.turn.id)),
-            Err(error) => {
-                let effects = entry.change(codex_mcp_core::session::Session::refused);
-                perform(entry, effects);
-                return Err(error.about(&entry.thread));
-            }
-        }
-        Ok(Started {
-            session: entry.id.clone(),
-            thread: entry.thread.clone(),
-            turn,
-        })
-    }
-
     fn entry(&self, session: &SessionId) -> Result<Arc<Entry>, EngineError> {
         self.hub
             .sessions
             .by_id(session)
             .ok_or_else(|| EngineError::NoSession(session.clone()))
     }
+}
+
+fn opened(entry: &Entry) -> Opened {
+    Opened {
+        session: entry.id.clone(),
+        thread: entry.thread.clone(),
+    }
+}
+
+async fn prompt(entry: &Arc<Entry>, text: &str) -> Result<TurnRef, EngineError> {
+    let number = entry.change(|machine| machine.prompt().map(|()| machine.turns()))?;
+    let turn = TurnRef {
+        session: entry.id.clone(),
+        number,
+    };
+    let params = TurnStartParams {
+        thread_id: &entry.thread,
+        input: vec![UserInput::Text { text }],
+    };
+    let (server, _) = entry.server();
+    match call::<TurnResponse>(&server, Method::TurnStart, &params).await {
+        Ok(response) => {
+            perform(
+                entry,
+                entry.change(|machine| machine.accepted(response.turn.id)),
+            );
+            Ok(turn)
+        }
+        Err(error @ (EngineError::Refused { .. } | EngineError::Gone(_))) => {
+            perform(entry, entry.change(Session::refused));
+            Err(error.about(&entry.thread))
+        }
+        // Codex may have taken the prompt all the same.
+        Err(error) => {
+            hub::interrupt(entry, number);
+            Err(error)
+        }
+    }
+}
+
+/// Loads the thread of a session that we know in an app-server.
+async fn load(entry: &Entry, running: Running) -> Result<(), EngineError> {
+    resume(&running.0, &entry.thread, &entry.settings).await?;
+    entry.now_loaded_in(running);
+    Ok(())
 }
 
 async fn resume(

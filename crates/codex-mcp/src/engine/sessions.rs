@@ -86,6 +86,7 @@ impl Entry {
             revision,
             state: machine.state(),
             turn: machine.turns(),
+            turn_id: machine.turn_id().cloned(),
             progress: (steps, doing.to_owned()),
             actions: machine
                 .actions()

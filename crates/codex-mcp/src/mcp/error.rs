@@ -143,7 +143,7 @@ impl Code {
             Self::Unauthorized => (
                 "UNAUTHORIZED",
                 Pointless,
-                "Log in with `codex login`, then call again.",
+                "Log in with `codex login`, or mend the API key of your model provider, then call again.",
             ),
             Self::ContextWindow => (
                 "CONTEXT_WINDOW",

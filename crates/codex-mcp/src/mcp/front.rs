@@ -14,14 +14,15 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{Code, ToolError};
 use super::question;
 use super::tools::{self, Api};
 use super::turn::{RequestState, TurnWait};
-use crate::engine::command::{SessionId, Started};
+use crate::engine::command::{Opened, SessionId, TurnRef};
 use crate::engine::{Engine, EngineError};
 
 /// What a client is told about the server as a whole.
@@ -71,34 +72,79 @@ impl Front {
         !self.warned_of_on_failure.swap(true, Ordering::Relaxed)
     }
 
-    /// Waits for the turn that `starting` starts. Should the caller go away
-    /// while it is being started, it is interrupted as soon as it has been.
+    /// Prompts the thread that `opening` opens and waits for what Codex says.
+    /// Should the caller go away in the meantime, no turn is left running.
     pub(super) async fn run_turn(
         &self,
         context: &RequestContext<RoleServer>,
         warnings: Vec<String>,
-        starting: impl Future<Output = Result<Started, EngineError>> + Send + 'static,
+        opening: impl Future<Output = Result<Opened, EngineError>> + Send + 'static,
+        prompt: String,
     ) -> Result<CallToolResponse, ToolError> {
         let deadline = Instant::now() + self.patience.call;
-        let mut starting = tokio::spawn(starting);
-        let why = tokio::select! {
-            started = &mut starting => {
-                let started = started.map_err(|error| ToolError::new(Code::Internal, error.to_string()))??;
-                return TurnWait::new(self, context, started, deadline, warnings).outcome().await;
-            }
-            () = context.ct.cancelled() => (Code::Cancelled, "the call was cancelled"),
-            () = self.closing.cancelled() => (Code::ShuttingDown, "codex-mcp is shutting down"),
-            () = tokio::time::sleep_until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
+        let opened = self.unless_gone(context, deadline, opening).await?;
+        let Opened { session, thread } = match opened {
+            Ready::Now(opened) => opened,
+            Ready::Later(_, error) => return Err(error),
         };
         let engine = Arc::clone(&self.engine);
+        let prompting = async move { engine.prompt(&session, &prompt).await };
+        match self.unless_gone(context, deadline, prompting).await {
+            Ok(Ready::Now(turn)) => {
+                let wait = TurnWait::new(self, context, turn, thread, deadline, warnings);
+                wait.outcome().await
+            }
+            Ok(Ready::Later(prompting, error)) => {
+                self.interrupt_once_started(prompting);
+                Err(error.in_thread(&thread))
+            }
+            Err(error) => Err(error.in_thread(&thread)),
+        }
+    }
+
+    /// Runs a step of a call on a task of its own, since half a step is worse
+    /// than none, and stops waiting for it when the caller goes away.
+    async fn unless_gone<T: Send + 'static>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        deadline: Instant,
+        step: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<Ready<T>, ToolError> {
+        let mut step = tokio::spawn(step);
+        let (code, why) = tokio::select! {
+            biased;
+            () = context.ct.cancelled() => (Code::Cancelled, "the call was cancelled"),
+            () = self.closing.cancelled() => (Code::ShuttingDown, "codex-mcp is shutting down"),
+            done = &mut step => {
+                let done = done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+                return Ok(Ready::Now(done?));
+            }
+            () = sleep_until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
+        };
+        Ok(Ready::Later(step, ToolError::new(code, why)))
+    }
+
+    fn interrupt_once_started(&self, prompting: JoinHandle<Result<TurnRef, EngineError>>) {
+        let engine = Arc::clone(&self.engine);
         tokio::spawn(async move {
-            if let Ok(Ok(started)) = starting.await
-                && let Err(error) = engine.interrupt(&started.session)
+            if let Ok(Ok(turn)) = prompting.await
+                && let Err(error) = engine.interrupt(&turn)
             {
                 tracing::warn!("a turn nobody waits for was not interrupted: {error}");
             }
         });
-        Err(ToolError::new(why.0, why.1))
+    }
+
+    /// Sees to it that a turn whose call has come back early doesn't run longer
+    /// than the call might have.
+    pub(super) fn watch_over(&self, turn: TurnRef, deadline: Instant) {
+        let engine = Arc::clone(&self.engine);
+        tokio::spawn(async move {
+            sleep_until(deadline).await;
+            if let Err(error) = engine.interrupt(&turn) {
+                tracing::debug!("an unattended turn was not interrupted: {error}");
+            }
+        });
     }
 
     /// Takes a client's answer to a question. One that doesn't fit counts as the
@@ -124,20 +170,28 @@ impl Front {
         state: &str,
         answers: BTreeMap<String, Value>,
     ) -> Result<CallToolResponse, ToolError> {
-        let RequestState { session, turn } = RequestState::parse(state)?;
-        let started = Started {
-            thread: self.engine.thread(&session)?,
-            session,
-            turn,
-        };
+        let RequestState { turn, thread } = RequestState::parse(state)?;
+        let in_thread = |error: ToolError| error.in_thread(&thread);
+        let view = self.engine.inspect(&turn.session);
+        let view = view.map_err(|error| in_thread(error.into()))?;
+        if view.turn != turn.number {
+            let late = "another turn of the thread has begun in the meantime";
+            return Err(in_thread(ToolError::new(Code::InvalidArgument, late)));
+        }
         for (action, answer) in answers {
-            self.decide(&started.session, &ActionId(action), &answer);
+            self.decide(&turn.session, &ActionId(action), &answer);
         }
         let deadline = Instant::now() + self.patience.call;
-        TurnWait::new(self, context, started, deadline, Vec::new())
+        TurnWait::new(self, context, turn, thread, deadline, Vec::new())
             .outcome()
             .await
     }
+}
+
+/// A step of a call, done, or still under way when the caller went away.
+enum Ready<T> {
+    Now(T),
+    Later(JoinHandle<Result<T, EngineError>>, ToolError),
 }
 
 impl ServerHandler for Front {

@@ -6,7 +6,8 @@
 
 use codex_mcp_core::action::Decision;
 use codex_mcp_protocol::codex::{
-    Ask, CommandApproval, FileChangeApproval, Question, ThreadId, UserInputRequest,
+    Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, Question, ThreadId,
+    TurnId, UserInputRequest,
 };
 use serde_json::{Map, Value, json};
 
@@ -20,12 +21,22 @@ pub(super) struct Elicitation {
     pub(super) extra: Map<String, Value>,
 }
 
+/// Where a question comes from.
+pub(super) struct Origin<'a> {
+    pub(super) thread: &'a ThreadId,
+    pub(super) turn: Option<&'a TurnId>,
+    /// The id of the tool call in which Codex asks.
+    pub(super) call: &'a str,
+}
+
 impl Elicitation {
-    /// `call` is the id of the tool call in which Codex asks.
-    pub(super) fn new(thread: &ThreadId, call: &str, open: &Open) -> Self {
+    pub(super) fn new(origin: &Origin<'_>, open: &Open) -> Self {
         let mut extra = Map::new();
-        extra.insert("threadId".to_owned(), json!(thread));
-        extra.insert("codex_mcp_tool_call_id".to_owned(), call.into());
+        extra.insert("threadId".to_owned(), json!(origin.thread));
+        extra.insert("codex_mcp_tool_call_id".to_owned(), origin.call.into());
+        if let Some(turn) = origin.turn {
+            extra.insert("codex_event_id".to_owned(), json!(turn));
+        }
         let (requested_schema, particulars) = match &open.ask {
             Ask::Command(asked) => (no_fields(), command_members(asked)),
             Ask::FileChange(asked) => (no_fields(), patch_members(asked)),
@@ -86,11 +97,23 @@ pub(super) fn in_words(ask: &Ask) -> String {
             )
         }
         Ask::FileChange(asked) => {
-            let what = match &asked.grant_root {
-                Some(root) => format!("Codex wants to change files below {root} from now on."),
-                None => "Codex wants to change files.".to_owned(),
+            let paths: Vec<&str> = asked
+                .changes
+                .iter()
+                .map(|change| change.path.as_str())
+                .collect();
+            let files = match paths.as_slice() {
+                [] => "files".to_owned(),
+                paths => paths.join(", "),
             };
-            (what, asked.reason.as_deref())
+            let scope = match &asked.grant_root {
+                Some(root) => format!(", and whatever else is below {root} from now on"),
+                None => String::new(),
+            };
+            (
+                format!("Codex wants to change {files}{scope}."),
+                asked.reason.as_deref(),
+            )
         }
         Ask::Permissions(asked) => (
             format!("Codex wants more permissions: {}.", asked.permissions),
@@ -137,6 +160,7 @@ pub(super) fn as_action(open: &Open) -> Value {
             "itemId": asked.item_id,
             "reason": asked.reason,
             "grantRoot": asked.grant_root,
+            "changes": asked.changes,
         }),
         Ask::Permissions(asked) => json!({
             "itemId": asked.item_id,
@@ -200,10 +224,13 @@ fn decision(answer: &Value) -> Decision {
     }
 }
 
-/// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.153.4).
+/// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.169.0). A yes
+/// that would also change a policy is taken as a yes.
 fn codex_decision(decision: &Value) -> Decision {
+    let amended = decision.get("approved_execpolicy_amendment").is_some();
     match decision.as_str() {
-        Some("approved") => Decision::Accept,
+        Some("approved" | "approved_mcp_policy_amendment") => Decision::Accept,
+        None if amended => Decision::Accept,
         Some("approved_for_session") => Decision::AcceptForSession,
         Some("abort") => Decision::Cancel,
         _ => Decision::Decline,
@@ -242,6 +269,7 @@ fn patch_members(asked: &FileChangeApproval) -> Value {
     let mut members = json!({
         "codex_elicitation": "patch-approval",
         "codex_call_id": asked.item_id,
+        "codex_changes": changes_by_path(&asked.changes),
     });
     if let Some(members) = members.as_object_mut() {
         let optional = [
@@ -255,6 +283,24 @@ fn patch_members(asked: &FileChangeApproval) -> Value {
         }
     }
     members
+}
+
+/// File changes as `codex mcp-server` writes them.
+fn changes_by_path(changes: &[FileChange]) -> Map<String, Value> {
+    let change = |change: &FileChange| match &change.kind {
+        FileChangeKind::Add => json!({ "type": "add", "content": change.diff }),
+        FileChangeKind::Delete => json!({ "type": "delete", "content": change.diff }),
+        FileChangeKind::Update { move_path } => json!({
+            "type": "update",
+            "unified_diff": change.diff,
+            "move_path": move_path,
+        }),
+        FileChangeKind::Unknown => json!({ "type": "unknown", "unified_diff": change.diff }),
+    };
+    changes
+        .iter()
+        .map(|one| (one.path.clone(), change(one)))
+        .collect()
 }
 
 fn questions_schema(asked: &UserInputRequest) -> Value {
@@ -309,6 +355,14 @@ mod tests {
             (json!({"decision": "denied"}), Decision::Decline),
             (json!({"decision": "abort"}), Decision::Cancel),
             (
+                json!({"decision": {"approved_execpolicy_amendment": {"proposed_execpolicy_amendment": []}}}),
+                Decision::Accept,
+            ),
+            (
+                json!({"decision": {"denied": {"rejection": "no"}}}),
+                Decision::Decline,
+            ),
+            (
                 json!({"action": "accept", "decision": "approved"}),
                 Decision::Accept,
             ),
@@ -348,14 +402,20 @@ mod tests {
             }),
         };
         let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
+        let origin = Origin {
+            thread: &thread,
+            turn: Some(&TurnId("turn".into())),
+            call: "50",
+        };
         assert_eq!(
-            Elicitation::new(&thread, "50", &open).into_params(),
+            Elicitation::new(&origin, &open).into_params(),
             json!({
                 "message": "Codex wants to run `/bin/bash -lc 'touch a b'` in /repo.",
                 "requestedSchema": {"type": "object", "properties": {}},
                 "threadId": "0199a213-81c0-7800-8aa1-bbab2a035a53",
                 "codex_elicitation": "exec-approval",
                 "codex_mcp_tool_call_id": "50",
+                "codex_event_id": "turn",
                 "codex_call_id": "c1",
                 "codex_command": ["/bin/bash", "-lc", "touch a b"],
                 "codex_cwd": "/repo",

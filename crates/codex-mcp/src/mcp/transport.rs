@@ -19,11 +19,12 @@ use codex_mcp_protocol::lines::{Frame, LineDecoder};
 use codex_mcp_protocol::rpc::{Message, RequestId, code};
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CustomResult, ErrorCode,
-    ErrorData, GetMeta, NumberOrString, ProtocolVersion, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData, GetMeta,
+    NumberOrString, ProtocolVersion, ServerJsonRpcMessage,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -141,27 +142,17 @@ where
             }
             Line::Message(message) => *message,
         };
-        match &message {
-            ClientJsonRpcMessage::Request(request) => {
-                if !lock(&self.open).insert(request.id.clone()) {
-                    self.refuse(*already_open(&request.id));
-                    return None;
-                }
-                if begins_service(&request.request) {
-                    self.service = Service::Begun;
-                }
-                return Some(message);
+        if let ClientJsonRpcMessage::Request(request) = &message {
+            // One that was cancelled stays open here: MCP forbids to use its id
+            // again, and the new request might get the old one's answer.
+            if !lock(&self.open).insert(request.id.clone()) {
+                self.refuse(*already_open(&request.id));
+                return None;
             }
-            // rmcp answers no request that has been cancelled.
-            ClientJsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) =
-                    &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    lock(&self.open).remove(id);
-                }
+            if begins_service(&request.request) {
+                self.service = Service::Begun;
             }
-            _ => {}
+            return Some(message);
         }
         (self.service == Service::Begun).then_some(message)
     }
@@ -375,13 +366,13 @@ fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> Line {
 }
 
 fn unreadable(line: &[u8], error: &dyn std::fmt::Display) -> Box<ServerJsonRpcMessage> {
-    match serde_json::from_slice::<Value>(line) {
+    match serde_json::from_slice::<IgnoredAny>(line) {
         Err(error) => refusal(
             None,
             code::PARSE_ERROR,
             format!("not JSON: {error}. Send one JSON-RPC message a line."),
         ),
-        Ok(Value::Array(_)) => refusal(
+        Ok(_) if line.first() == Some(&b'[') => refusal(
             None,
             code::INVALID_REQUEST,
             "batches are not supported; send one JSON-RPC message a line".to_owned(),

@@ -15,11 +15,13 @@
 //! whichever way a question went.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::session::{Ending, Outcome};
-use futures::future::BoxFuture;
+use codex_mcp_protocol::codex::ThreadId;
+use futures::future::{BoxFuture, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -34,9 +36,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::answer::{Answer, Status};
 use super::error::{Code, ToolError};
 use super::front::Front;
-use super::question::{self, Elicitation};
+use super::question::{self, Elicitation, Origin};
 use crate::engine::EngineError;
-use crate::engine::command::{Open, SessionId, Started, View};
+use crate::engine::command::{Open, SessionId, TurnRef, View};
 
 /// A client hears at least this often that we are still there (10 s): some cut
 /// a call that has been silent for a minute.
@@ -94,7 +96,8 @@ type Answered = (ActionId, Option<Value>);
 pub(super) struct TurnWait<'a> {
     front: &'a Front,
     context: &'a RequestContext<RoleServer>,
-    started: Started,
+    turn: TurnRef,
+    thread: ThreadId,
     deadline: Instant,
     manner: Manner,
     warnings: Vec<String>,
@@ -117,14 +120,16 @@ impl<'a> TurnWait<'a> {
     pub(super) fn new(
         front: &'a Front,
         context: &'a RequestContext<RoleServer>,
-        started: Started,
+        turn: TurnRef,
+        thread: ThreadId,
         deadline: Instant,
         warnings: Vec<String>,
     ) -> Self {
         Self {
             front,
             context,
-            started,
+            turn,
+            thread,
             deadline,
             manner: Manner::of(context),
             warnings,
@@ -136,19 +141,21 @@ impl<'a> TurnWait<'a> {
 
     /// Waits until there is something to come back with.
     pub(super) async fn outcome(mut self) -> Result<CallToolResponse, ToolError> {
-        let thread = self.started.thread.clone();
+        let thread = self.thread.clone();
         self.wait().await.map_err(|error| error.in_thread(&thread))
     }
 
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
         loop {
-            let view = self.front.engine.inspect(&self.started.session)?;
+            let view = self.front.engine.inspect(&self.turn.session)?;
             if let Some(outcome) = self.ended(&view) {
                 self.withdraw_closed(&[]).await;
                 return self.come_back_with(outcome?);
             }
             self.told.tell(self.context, &view).await;
-            if let Some(response) = self.attend(&view.actions).await {
+            if let Some(response) = self.attend(&view).await {
+                self.withdraw_closed(&[]).await;
+                self.front.watch_over(self.turn.clone(), self.deadline);
                 return Ok(response);
             }
             match self.next(view.revision).await {
@@ -163,22 +170,23 @@ impl<'a> TurnWait<'a> {
     }
 
     async fn next(&mut self, revision: u64) -> Event {
-        let session = &self.started.session;
+        let session = &self.turn.session;
         tokio::select! {
-            changed = self.front.engine.changed(session, revision) => Event::Changed(changed),
-            Some(answered) = self.answers.next() => Event::Answered(answered),
-            () = sleep_until(self.told.next_heartbeat()) => Event::Heartbeat,
-            () = sleep_until(self.deadline) => Event::TimedOut,
+            biased;
             () = self.context.ct.cancelled() => Event::Cancelled,
             () = self.front.closing.cancelled() => Event::Closing,
+            changed = self.front.engine.changed(session, revision) => Event::Changed(changed),
+            Some(answered) = self.answers.next() => Event::Answered(answered),
+            () = sleep_until(self.deadline) => Event::TimedOut,
+            () = sleep_until(self.told.next_heartbeat()) => Event::Heartbeat,
         }
     }
 
     /// The outcome of our turn, once it has one.
-    fn ended(&self, view: &View) -> Option<Result<Outcome, ToolError>> {
+    fn ended(&self, view: &View) -> Option<Result<Arc<Outcome>, ToolError>> {
         match &view.outcome {
-            Some((turn, outcome)) if *turn == self.started.turn => Some(Ok(outcome.clone())),
-            Some((turn, _)) if *turn > self.started.turn => Some(Err(ToolError::new(
+            Some((turn, outcome)) if *turn == self.turn.number => Some(Ok(Arc::clone(outcome))),
+            Some((turn, _)) if *turn > self.turn.number => Some(Err(ToolError::new(
                 Code::Internal,
                 "a later turn of the thread has ended in the meantime",
             ))),
@@ -186,21 +194,20 @@ impl<'a> TurnWait<'a> {
         }
     }
 
-    fn come_back_with(&mut self, outcome: Outcome) -> Result<CallToolResponse, ToolError> {
-        let error = match outcome.ending {
-            Ending::Completed => {
-                return Ok(self.answer(outcome.text, Status::Completed));
-            }
+    fn come_back_with(&mut self, outcome: Arc<Outcome>) -> Result<CallToolResponse, ToolError> {
+        let Outcome { ending, text } = Arc::unwrap_or_clone(outcome);
+        let error = match ending {
+            Ending::Completed => return Ok(self.answer(text, Status::Completed)),
             Ending::Interrupted => ToolError::new(Code::Interrupted, "the turn was interrupted"),
             Ending::Failed(error) => error.into(),
             Ending::Lost(how) => ToolError::new(Code::CodexDied, format!("{how} during the turn")),
         };
-        Err(error.with_partial(outcome.text))
+        Err(error.with_partial(text))
     }
 
     fn answer(&mut self, content: String, status: Status) -> CallToolResponse {
         let answer = Answer {
-            thread: self.started.thread.clone(),
+            thread: self.thread.clone(),
             content,
             status,
             warnings: std::mem::take(&mut self.warnings),
@@ -209,14 +216,13 @@ impl<'a> TurnWait<'a> {
     }
 
     /// Sees to the open questions; some end the call.
-    async fn attend(&mut self, open: &[Open]) -> Option<CallToolResponse> {
+    async fn attend(&mut self, view: &View) -> Option<CallToolResponse> {
+        let open = &view.actions;
         self.withdraw_closed(open).await;
         if self.manner == Manner::Elicit {
             for question in open {
-                if self.put.contains_key(&question.id) {
-                    continue;
-                }
-                if !self.put_to_client(question).await {
+                if !self.put.contains_key(&question.id) && !self.put_to_client(view, question).await
+                {
                     self.manner = Manner::ComeBack;
                     break;
                 }
@@ -226,17 +232,25 @@ impl<'a> TurnWait<'a> {
             return None;
         }
         if self.manner == Manner::InputRequired
-            && let Some(response) = self.input_required(open)
+            && let Some(response) = self.input_required(view)
         {
             return Some(response);
         }
         Some(self.waiting_approval(open))
     }
 
+    fn elicitation(&self, view: &View, question: &Open) -> Elicitation {
+        let origin = Origin {
+            thread: &self.thread,
+            turn: view.turn_id.as_ref(),
+            call: &self.context.id.to_string(),
+        };
+        Elicitation::new(&origin, question)
+    }
+
     /// Asks the client; `false` if it can't be asked.
-    async fn put_to_client(&mut self, question: &Open) -> bool {
-        let call = self.context.id.to_string();
-        let params = Elicitation::new(&self.started.thread, &call, question).into_params();
+    async fn put_to_client(&mut self, view: &View, question: &Open) -> bool {
+        let params = self.elicitation(view, question).into_params();
         let request = CustomRequest::new("elicitation/create", Some(params));
         let sent = self
             .context
@@ -268,11 +282,15 @@ impl<'a> TurnWait<'a> {
 
     /// The client has answered a question, or can't.
     fn take(&mut self, (action, answer): Answered) {
-        if let Some(put) = self.put.get_mut(&action) {
-            put.answered = true;
+        let Some(put) = self.put.get_mut(&action) else {
+            return;
+        };
+        // One that was withdrawn ends with an error, which says nothing.
+        if std::mem::replace(&mut put.answered, true) {
+            return;
         }
         match answer {
-            Some(answer) => self.front.decide(&self.started.session, &action, &answer),
+            Some(answer) => self.front.decide(&self.turn.session, &action, &answer),
             None => self.manner = Manner::ComeBack,
         }
     }
@@ -288,29 +306,30 @@ impl<'a> TurnWait<'a> {
                 put.request.clone()
             })
             .collect();
-        for request in closed {
-            let params = CancelledNotificationParam::new(
-                Some(request),
-                Some("no answer is needed any more".to_owned()),
-            );
-            match timeout(CLIENT_PATIENCE, self.context.peer.notify_cancelled(params)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!("an elicitation was not withdrawn: {error}"),
-                Err(_) => tracing::debug!("an elicitation was not withdrawn: nobody reads"),
-            }
+        let withdrawals = closed.into_iter().map(|request| {
+            let why = "no answer is needed any more".to_owned();
+            let params = CancelledNotificationParam::new(Some(request), Some(why));
+            self.context.peer.notify_cancelled(params)
+        });
+        // At the end nobody is left to send them.
+        if !self.front.closing.is_cancelled()
+            && timeout(CLIENT_PATIENCE, join_all(withdrawals))
+                .await
+                .is_err()
+        {
+            tracing::debug!("elicitations were not withdrawn: the client does not read");
         }
     }
 
     /// The questions as part of a result; `None` if one doesn't fit the form.
-    fn input_required(&self, open: &[Open]) -> Option<CallToolResponse> {
-        let call = self.context.id.to_string();
+    fn input_required(&self, view: &View) -> Option<CallToolResponse> {
         let mut requests: InputRequests = BTreeMap::new();
-        for question in open {
+        for question in &view.actions {
             let Elicitation {
                 message,
                 requested_schema,
                 extra,
-            } = Elicitation::new(&self.started.thread, &call, question);
+            } = self.elicitation(view, question);
             let request: InputRequest = serde_json::from_value(json!({
                 "method": "elicitation/create",
                 "params": {
@@ -325,8 +344,8 @@ impl<'a> TurnWait<'a> {
             requests.insert(question.id.0.clone(), request);
         }
         let state = RequestState {
-            session: self.started.session.clone(),
-            turn: self.started.turn,
+            turn: self.turn.clone(),
+            thread: self.thread.clone(),
         };
         Some(InputRequiredResult::new(Some(requests), Some(state.to_text())).into())
     }
@@ -350,21 +369,19 @@ impl<'a> TurnWait<'a> {
     /// Interrupts the turn, so that the thread can be used again, and tells
     /// what Codex had said.
     async fn give_up(&mut self, code: Code) -> ToolError {
-        let patience = if code == Code::ShuttingDown {
-            SHUTDOWN_PATIENCE
-        } else {
-            self.withdraw_closed(&[]).await;
-            INTERRUPT_PATIENCE
+        self.withdraw_closed(&[]).await;
+        let patience = match code {
+            Code::ShuttingDown => SHUTDOWN_PATIENCE,
+            _ => INTERRUPT_PATIENCE,
         };
         let engine = &self.front.engine;
-        let session = self.started.session.clone();
-        let text = engine.partial_text(&session).unwrap_or_default();
-        if let Err(error) = engine.interrupt(&session) {
+        let text = engine.partial_text(&self.turn.session).unwrap_or_default();
+        if let Err(error) = engine.interrupt(&self.turn) {
             return error.into();
         }
         let ended = timeout(patience, self.until_ended()).await;
         let text = match ended {
-            Ok(Some(outcome)) => outcome.text,
+            Ok(Some(outcome)) => outcome.text.clone(),
             Ok(None) | Err(_) => text,
         };
         ToolError::new(code, self.reason(code)).with_partial(text)
@@ -381,15 +398,15 @@ impl<'a> TurnWait<'a> {
         }
     }
 
-    async fn until_ended(&mut self) -> Option<Outcome> {
+    async fn until_ended(&mut self) -> Option<Arc<Outcome>> {
         let engine = &self.front.engine;
         loop {
-            let view = engine.inspect(&self.started.session).ok()?;
+            let view = engine.inspect(&self.turn.session).ok()?;
             if let Some(outcome) = self.ended(&view) {
                 return outcome.ok();
             }
             engine
-                .changed(&self.started.session, view.revision)
+                .changed(&self.turn.session, view.revision)
                 .await
                 .ok()?;
         }
@@ -400,23 +417,29 @@ impl<'a> TurnWait<'a> {
 /// for. It names a session of ours and carries nothing that could be forged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RequestState {
-    pub(super) session: SessionId,
-    pub(super) turn: u64,
+    pub(super) turn: TurnRef,
+    /// For the error should the session be gone: the client was not told before.
+    pub(super) thread: ThreadId,
 }
 
 impl RequestState {
     fn to_text(&self) -> String {
-        format!("{}.{}", self.session, self.turn)
+        let TurnRef { session, number } = &self.turn;
+        format!("{session}.{number}.{}", self.thread)
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, ToolError> {
-        let parsed = text.split_once('.').and_then(|(session, turn)| {
+        let mut parts = text.splitn(3, '.');
+        let mut parsed = || {
+            let session = SessionId::named(parts.next()?);
+            let number = parts.next()?.parse().ok()?;
+            let thread = ThreadId::parse(parts.next()?).ok()?;
             Some(Self {
-                session: SessionId::named(session),
-                turn: turn.parse().ok()?,
+                turn: TurnRef { session, number },
+                thread,
             })
-        });
-        parsed.ok_or_else(|| {
+        };
+        parsed().ok_or_else(|| {
             ToolError::new(
                 Code::InvalidArgument,
                 "the requestState is not one of codex-mcp's",
@@ -488,11 +511,14 @@ mod tests {
     #[test]
     fn the_request_state_comes_back_as_it_went() {
         let state = RequestState {
-            session: SessionId::named("sess_0123456789ab"),
-            turn: 3,
+            turn: TurnRef {
+                session: SessionId::named("sess_0123456789ab"),
+                number: 3,
+            },
+            thread: ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap(),
         };
         assert_eq!(RequestState::parse(&state.to_text()).unwrap(), state);
-        for bad in ["", "sess_1", "sess_1.x", "."] {
+        for bad in ["", "sess_1", "sess_1.x", ".", "sess_1.1.thread"] {
             assert!(RequestState::parse(bad).is_err(), "{bad}");
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp::engine::bench_support::engine_over;
+use codex_mcp::engine::in_memory::engine_over;
 use codex_mcp::engine::{Launch, Options};
 use codex_mcp::mcp::{Api, Front, LineTransport, Patience};
 use rmcp::ServiceExt;
@@ -186,13 +186,17 @@ impl World {
     }
 
     async fn ask(&mut self) {
+        self.ask_as(0).await;
+    }
+
+    async fn ask_as(&mut self, id: i64) {
         let params = json!({
             "threadId": THREAD, "turnId": "turn", "itemId": "c",
             "command": "touch x", "cwd": "/repo",
         });
         let method = "item/commandExecution/requestApproval";
         self.codex
-            .send(json!({"id": 0, "method": method, "params": params}))
+            .send(json!({"id": id, "method": method, "params": params}))
             .await;
     }
 
@@ -274,6 +278,10 @@ async fn an_interrupt_waits_until_the_turn_has_started() {
     world.start_turn().await;
     world.codex.next_is("turn/interrupt").await;
     world.end_turn("interrupted").await;
+    world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     world.finish().await;
 }
 
@@ -328,5 +336,83 @@ async fn the_end_of_input_ends_a_call_with_an_answer() {
     world.end_turn("interrupted").await;
     let response = world.client.next().await;
     assert_eq!(error_code(&response), "SHUTTING_DOWN");
+    world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_timed_out_does_not_spoil_the_next_one() {
+    let mut world = World::new(json!({"elicitation": {}})).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    world.ask_as(0).await;
+    let first = world.client.next_is("elicitation/create").await;
+    world.codex.next().await;
+    world.client.next_is("notifications/cancelled").await;
+    // Some clients answer what was withdrawn, with an error.
+    let error = json!({"code": -32800, "message": "cancelled"});
+    let late = json!({"jsonrpc": "2.0", "id": first["id"], "error": error});
+    world.client.send(late).await;
+    world.ask_as(1).await;
+    let second = world.client.next_is("elicitation/create").await;
+    let answer = json!({"jsonrpc": "2.0", "id": second["id"], "result": {"action": "accept"}});
+    world.client.send(answer).await;
+    let answer = world.codex.next().await;
+    assert_eq!(answer, json!({"id": 1, "result": {"decision": "accept"}}));
+    world.done().await;
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_call_came_back_early_does_not_run_for_ever() {
+    let mut world = World::new(json!({})).await;
+    let began = Instant::now();
+    world.call(json!({})).await;
+    world.start_turn().await;
+    world.ask().await;
+    world.client.next().await;
+    assert_eq!(world.codex.next().await["result"]["decision"], "decline");
+    world.codex.next_is("turn/interrupt").await;
+    assert_eq!(began.elapsed().as_secs(), 300);
+    world.end_turn("interrupted").await;
+    world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_whose_turn_cannot_be_interrupted_can_be_used_again() {
+    let mut world = World::new(json!({})).await;
+    let id = world.call(json!({})).await;
+    world.start_turn().await;
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": id}});
+    world.client.send(cancelled).await;
+    world.codex.next_is("turn/interrupt").await;
+    let ignored = Instant::now();
+    world.codex.next_is("turn/interrupt").await;
+    assert_eq!(ignored.elapsed().as_secs(), 5);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+
+    let arguments = json!({"prompt": "work", "threadId": THREAD});
+    let params = json!({"name": "codex-reply", "arguments": arguments});
+    world.request("tools/call", params).await;
+    let prompt = world.codex.next_is("turn/start").await;
+    let next = json!({"turn": {"id": "next", "items": [], "status": "inProgress"}});
+    let answer = json!({"id": prompt["id"], "result": next});
+    world.codex.send(answer).await;
+    world.tell("turn/started", next.clone()).await;
+    world.say("back").await;
+    // The old turn ends at last, which is nobody's business any more.
+    world.end_turn("interrupted").await;
+    let ended = json!({"turn": {"id": "next", "items": [], "status": "completed"}});
+    world.tell("turn/completed", ended).await;
+    let response = world.client.next().await;
+    assert_eq!(response["result"]["structuredContent"]["content"], "back");
     world.finish().await;
 }

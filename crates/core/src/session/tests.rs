@@ -1,6 +1,8 @@
 use std::borrow::Cow;
 
-use codex_mcp_protocol::codex::{AgentMessageDelta, CommandApproval};
+use codex_mcp_protocol::codex::{
+    AgentMessageDelta, CommandApproval, FileChangeApproval, FileChangeKind,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -51,6 +53,9 @@ enum Event {
     WrongDecision,
     TimePasses,
     Interrupt,
+    InterruptAgain,
+    Abandon,
+    CutOff,
     Completed,
     InterruptedByCodex,
     Failed,
@@ -58,7 +63,7 @@ enum Event {
     Lost,
 }
 
-const EVENTS: [Event; 17] = [
+const EVENTS: [Event; 20] = [
     Event::Prompt,
     Event::Accepted,
     Event::Refused,
@@ -71,6 +76,9 @@ const EVENTS: [Event; 17] = [
     Event::WrongDecision,
     Event::TimePasses,
     Event::Interrupt,
+    Event::InterruptAgain,
+    Event::Abandon,
+    Event::CutOff,
     Event::Completed,
     Event::InterruptedByCodex,
     Event::Failed,
@@ -116,10 +124,7 @@ impl World {
                 }
                 Vec::new()
             }
-            Event::Accepted => {
-                session.accepted(TurnId(id));
-                Vec::new()
-            }
+            Event::Accepted => session.accepted(TurnId(id)),
             Event::Refused => session.refused(),
             Event::Started => {
                 session.heard(Notification::TurnStarted(turn(&id, TurnStatus::InProgress)))
@@ -150,6 +155,9 @@ impl World {
                 session.tick(self.now)
             }
             Event::Interrupt => session.interrupt(),
+            Event::InterruptAgain => session.interrupt_again(),
+            Event::Abandon => session.abandon("does not end"),
+            Event::CutOff => session.cut_off("too long"),
             Event::Completed => session.heard(Notification::TurnCompleted(turn(
                 &id,
                 TurnStatus::Completed,
@@ -178,6 +186,7 @@ fn effect_words(effect: &Effect) -> String {
     match effect {
         Effect::Answer { request, result } => format!("answer {request} with {result}"),
         Effect::Interrupt(turn) => format!("interrupt {}", turn.0),
+        Effect::StopCommands => "stop its commands".to_owned(),
     }
 }
 
@@ -239,7 +248,7 @@ fn the_outcome_of_a_completed_turn_is_its_last_whole_message() {
         ending: Ending::Completed,
         text: "second".into(),
     };
-    assert_eq!(world.session.outcome(), Some(&(1, outcome)));
+    assert_eq!(world.session.outcome(), Some(&(1, Arc::new(outcome))));
 }
 
 #[test]
@@ -275,6 +284,37 @@ fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_onl
 }
 
 #[test]
+fn a_question_about_files_says_which() {
+    let mut world = World::after(&[Event::Prompt, Event::Started]);
+    let change = FileChange {
+        path: "a.txt".into(),
+        kind: FileChangeKind::Add,
+        diff: "hello".into(),
+    };
+    world
+        .session
+        .heard(Notification::ItemStarted(Item::FileChange {
+            id: "c".into(),
+            changes: vec![change.clone()],
+        }));
+    let ask = |item: &str| {
+        Ask::FileChange(FileChangeApproval {
+            item_id: item.into(),
+            ..FileChangeApproval::default()
+        })
+    };
+    for (item, expected) in [("c", vec![change]), ("another", Vec::new())] {
+        world
+            .session
+            .asked(RequestId::Text(item.into()), ask(item), world.now);
+        let Ask::FileChange(asked) = &world.session.actions().last().unwrap().ask else {
+            panic!("about files");
+        };
+        assert_eq!(asked.changes, expected);
+    }
+}
+
+#[test]
 fn partial_text_is_bounded() {
     let mut world = World::after(&[Event::Prompt, Event::Started]);
     let chunk = "x".repeat(100_000);
@@ -291,7 +331,7 @@ proptest! {
 
     /// Whatever happens in whatever order: a question is answered at most once,
     /// an open one is never forgotten while its turn runs, and a turn is
-    /// interrupted at most once.
+    /// interrupted at most once unless that is asked for.
     #[test]
     fn questions_and_interrupts_are_never_doubled_or_lost(
         events in proptest::collection::vec(proptest::sample::select(EVENTS.to_vec()), 0..60),
@@ -309,8 +349,10 @@ proptest! {
                         prop_assert!(!answered.contains(&request));
                         answered.push(request);
                     }
+                    Effect::StopCommands => {}
                     Effect::Interrupt(turn) => {
-                        prop_assert!(!interrupted.contains(&turn));
+                        let again = matches!(event, Event::InterruptAgain);
+                        prop_assert!(again || !interrupted.contains(&turn));
                         interrupted.push(turn);
                     }
                 }

@@ -1,12 +1,17 @@
+//! What Codex asks.
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::FileChange;
+
 /// Something that Codex asks and waits for. A question left unanswered hangs
 /// its turn for ever.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Ask {
     /// May this command run?
     Command(CommandApproval),
@@ -21,7 +26,7 @@ pub enum Ask {
 }
 
 /// `item/commandExecution/requestApproval`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandApproval {
     /// The step that waits.
@@ -48,7 +53,7 @@ pub struct CommandApproval {
 }
 
 /// `item/fileChange/requestApproval`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChangeApproval {
     /// The step that waits.
@@ -60,10 +65,14 @@ pub struct FileChangeApproval {
     /// A folder that would become writable for the rest of the thread.
     #[serde(default)]
     pub grant_root: Option<String>,
+    /// What would be changed. Codex tells it with the step, not with the
+    /// question.
+    #[serde(default)]
+    pub changes: Vec<FileChange>,
 }
 
 /// `item/permissions/requestApproval`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionsApproval {
     /// The step that waits.
@@ -78,7 +87,7 @@ pub struct PermissionsApproval {
 }
 
 /// `mcpServer/elicitation/request`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpElicitation {
     /// The MCP server that asks, or whose tool is to be called.
@@ -108,7 +117,7 @@ impl McpElicitation {
 }
 
 /// `item/tool/requestUserInput`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserInputRequest {
     /// The step that waits.

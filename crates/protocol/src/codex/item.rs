@@ -1,4 +1,6 @@
-use serde::Deserialize;
+//! The steps of a turn.
+
+use serde::{Deserialize, Serialize};
 
 /// A step of a turn, as far as codex-mcp tells it on.
 #[derive(Debug, Clone, Deserialize)]
@@ -20,6 +22,9 @@ pub enum Item {
     },
     /// Codex changes files.
     FileChange {
+        /// Its name.
+        #[serde(default)]
+        id: String,
         /// Which ones.
         #[serde(default)]
         changes: Vec<FileChange>,
@@ -47,9 +52,36 @@ pub enum Item {
 }
 
 /// A file that Codex changes.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
     /// Where it is.
     #[serde(default)]
     pub path: String,
+    /// What becomes of it.
+    #[serde(default)]
+    pub kind: FileChangeKind,
+    /// The new contents of a file that is added, the old ones of a file that is
+    /// deleted, a unified diff for any other.
+    #[serde(default)]
+    pub diff: String,
+}
+
+/// What becomes of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum FileChangeKind {
+    /// It is new.
+    Add,
+    /// It goes.
+    Delete,
+    /// It changes.
+    Update {
+        /// Its new name, if it gets one.
+        #[serde(default)]
+        move_path: Option<String>,
+    },
+    /// A value of a newer Codex.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }

@@ -1,3 +1,5 @@
+//! What we ask of the app-server.
+
 use std::fmt;
 
 /// A request that codex-mcp makes of the app-server.
@@ -13,6 +15,8 @@ pub enum Method {
     TurnStart,
     /// Ends the running turn of a thread.
     TurnInterrupt,
+    /// Ends the commands of a thread that run on after their turn.
+    BackgroundTerminalsClean,
 }
 
 impl Method {
@@ -25,6 +29,7 @@ impl Method {
             Self::ThreadResume => "thread/resume",
             Self::TurnStart => "turn/start",
             Self::TurnInterrupt => "turn/interrupt",
+            Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",
         }
     }
 }

@@ -16,7 +16,7 @@ pub use ask::{
     Ask, CommandApproval, FileChangeApproval, McpElicitation, PermissionsApproval, Question,
     QuestionOption, UserInputRequest,
 };
-pub use item::{FileChange, Item};
+pub use item::{FileChange, FileChangeKind, Item};
 pub use method::Method;
 pub use notification::{AgentMessageDelta, Notification};
 pub use thread::{
@@ -24,8 +24,8 @@ pub use thread::{
     ThreadResponse, ThreadResumeParams, ThreadSettings, ThreadStartParams,
 };
 pub use turn::{
-    ErrorInfo, ErrorKind, Turn, TurnError, TurnInterruptParams, TurnResponse, TurnStartParams,
-    TurnStatus, UserInput,
+    ErrorInfo, ErrorKind, ThreadParams, Turn, TurnError, TurnInterruptParams, TurnResponse,
+    TurnStartParams, TurnStatus, UserInput,
 };
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! What Codex tells without being asked.
+
 use std::borrow::Cow;
 
 use serde::Deserialize;

@@ -1,3 +1,5 @@
+//! Introduction, and beginning and resuming threads.
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Turns: starting, interrupting, how they end.
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +34,14 @@ pub struct TurnInterruptParams<'a> {
     pub thread_id: &'a ThreadId,
     /// Its running turn.
     pub turn_id: &'a TurnId,
+}
+
+/// Parameters of what is about a thread as a whole.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadParams<'a> {
+    /// The thread.
+    pub thread_id: &'a ThreadId,
 }
 
 /// The answer to `turn/start`.
@@ -85,7 +95,7 @@ pub struct TurnError {
 }
 
 impl TurnError {
-    /// The kind of error; HTTP status 401, 404 and 429 count as what they mean.
+    /// The kind of error; HTTP status 401, 403, 429 and 503 count as what they mean.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         let Some(info) = &self.codex_error_info else {
@@ -97,7 +107,7 @@ impl TurnError {
             ("rateLimitExceeded", _) | (_, Some(429)) => ErrorKind::RateLimited,
             ("serverOverloaded", _) | (_, Some(503)) => ErrorKind::ServerOverloaded,
             ("unauthorized", _) | (_, Some(401 | 403)) => ErrorKind::Unauthorized,
-            ("modelNotFound", _) | (_, Some(404)) => ErrorKind::ModelNotFound,
+            ("modelNotFound", _) => ErrorKind::ModelNotFound,
             ("sandboxError", _) => ErrorKind::Sandbox,
             (
                 "httpConnectionFailed"

@@ -40,16 +40,9 @@ pub(super) fn last_words(finished: &Finished) -> String {
         let mut lines = text.lines().rev().map(one_line);
         lines.find(|line| !line.is_empty())
     };
-    let line = last(&finished.stderr).or_else(|| last(&finished.stdout));
-    line.map(|line| unlogged(&line).to_owned())
+    last(&finished.stderr)
+        .or_else(|| last(&finished.stdout))
         .unwrap_or_default()
-}
-
-/// The guard reports a program that can't be started through the log: its words
-/// without the log's date and place.
-fn unlogged(line: &str) -> &str {
-    let start = line.find("cannot start ").unwrap_or_default();
-    line.get(start..).unwrap_or(line)
 }
 
 /// What to type at a shell to run this Codex.
@@ -90,7 +83,5 @@ mod tests {
         assert_eq!(last_words(&finished("a\nb\n", " \n")), "b");
         assert_eq!(last_words(&finished("a", "x\ny\n\n")), "y");
         assert_eq!(last_words(&finished("", "")), "");
-        let logged = "2026-01-01T00:00:00Z ERROR guard: cannot start x: no\n";
-        assert_eq!(last_words(&finished("", logged)), "cannot start x: no");
     }
 }

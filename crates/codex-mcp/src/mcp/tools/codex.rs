@@ -84,14 +84,15 @@ pub(super) async fn call(
         tracing::warn!("{warning}");
         warnings.push(warning.to_owned());
     }
-    let start = given.into_start();
+    let (start, prompt) = given.into_start();
     let engine = Arc::clone(&front.engine);
-    let starting = async move { engine.start(start).await };
-    front.run_turn(context, warnings, starting).await
+    let opening = async move { engine.start(start).await };
+    front.run_turn(context, warnings, opening, prompt).await
 }
 
 impl Arguments {
-    fn into_start(self) -> Start {
+    /// What to begin the thread with, and the first prompt.
+    fn into_start(self) -> (Start, String) {
         let mut config = self.config;
         if let Some(prompt) = self.compact_prompt {
             config.insert("compact_prompt".to_owned(), prompt.into());
@@ -101,8 +102,7 @@ impl Arguments {
             Policy::OnFailure | Policy::OnRequest => ApprovalPolicy::OnRequest,
             Policy::Never => ApprovalPolicy::Never,
         });
-        Start {
-            prompt: self.prompt.0,
+        let start = Start {
             settings: ThreadSettings {
                 cwd: self.cwd,
                 model: self.model,
@@ -113,7 +113,8 @@ impl Arguments {
                 developer_instructions: self.developer_instructions,
             },
             profile: self.profile,
-        }
+        };
+        (start, self.prompt.0)
     }
 }
 
@@ -177,13 +178,13 @@ mod tests {
 
     #[test]
     fn nothing_is_set_that_was_not_given() {
-        let start = read(json!({"prompt": "x"})).unwrap().into_start();
+        let (start, _) = read(json!({"prompt": "x"})).unwrap().into_start();
         assert_eq!(start.settings, ThreadSettings::default());
     }
 
     #[test]
     fn the_policy_codex_dropped_is_mapped() {
-        let start = read(json!({"prompt": "x", "approval-policy": "on-failure"}))
+        let (start, _) = read(json!({"prompt": "x", "approval-policy": "on-failure"}))
             .unwrap()
             .into_start();
         assert_eq!(

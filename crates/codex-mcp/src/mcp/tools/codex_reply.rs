@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Prompt, arguments, classic_output, tool};
-use crate::engine::command::Reply;
 use crate::mcp::error::{Code, ToolError};
 use crate::mcp::front::Front;
 
@@ -49,14 +48,11 @@ pub(super) async fn call(
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
     let thread = given.thread()?;
-    let reply = Reply {
-        thread: thread.clone(),
-        prompt: given.prompt.0,
-    };
     let engine = Arc::clone(&front.engine);
-    let starting = async move { engine.reply(reply).await };
+    let resumed = thread.clone();
+    let opening = async move { engine.resume(&resumed).await };
     front
-        .run_turn(context, Vec::new(), starting)
+        .run_turn(context, Vec::new(), opening, given.prompt.0)
         .await
         .map_err(|error| error.in_thread(&thread))
 }

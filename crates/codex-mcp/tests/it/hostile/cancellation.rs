@@ -75,27 +75,35 @@ async fn a_cancellation_before_the_turn_has_started_waits_for_its_start() {
 }
 
 #[tokio::test]
-async fn a_call_cancelled_while_codex_begins_is_interrupted_once_it_has() {
-    for slow in ["initialize", "thread/start", "turn/start"] {
-        let plan = Plan::new()
-            .on("turn/start", [Action::Answer, Action::StartTurn])
-            .on(slow, begin_at_gate(slow));
-        let mut serve = Serve::plain(&plan).await;
+async fn a_call_cancelled_while_its_turn_begins_is_interrupted_once_it_has() {
+    let begin = [Action::gate("begin"), Action::Answer, Action::StartTurn];
+    let mut serve = Serve::plain(&Plan::new().on("turn/start", begin)).await;
+    let call = serve.prompt();
+    serve.fake.wait_for_method("turn/start").await;
+    cancel(&mut serve, &call).await;
+    serve.fake.open_gate("begin");
+    serve.fake.wait_for_method("turn/interrupt").await;
+    finish(serve, &call).await;
+}
+
+#[tokio::test]
+async fn a_call_cancelled_before_its_prompt_never_prompts() {
+    for slow in ["initialize", "thread/start"] {
+        let begin = [Action::gate("begin"), Action::Answer];
+        let mut serve = Serve::plain(&Plan::new().on(slow, begin).nth(1)).await;
         let call = serve.prompt();
         serve.fake.wait_for_method(slow).await;
         cancel(&mut serve, &call).await;
         serve.fake.open_gate("begin");
-        serve.fake.wait_for_method("turn/interrupt").await;
+        assert_eq!(completed(&serve.codex().await), HELLO);
+        let prompts = serve
+            .methods()
+            .iter()
+            .filter(|method| *method == "turn/start")
+            .count();
+        assert_eq!(prompts, 1, "{slow}");
         finish(serve, &call).await;
     }
-}
-
-fn begin_at_gate(method: &str) -> Vec<Action> {
-    let mut actions = vec![Action::gate("begin"), Action::Answer];
-    if method == "turn/start" {
-        actions.push(Action::StartTurn);
-    }
-    actions
 }
 
 #[tokio::test]

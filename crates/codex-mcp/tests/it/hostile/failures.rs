@@ -57,7 +57,7 @@ async fn a_turn_that_failed_over_http_says_what_the_status_means() {
             false,
         ),
         ("httpConnectionFailed", Some(403), "UNAUTHORIZED", false),
-        ("httpConnectionFailed", Some(404), "MODEL_NOT_FOUND", false),
+        ("httpConnectionFailed", Some(404), "CONNECTION", true),
         (
             "responseTooManyFailedAttempts",
             Some(429),

@@ -123,7 +123,11 @@ async fn a_state_that_is_not_ours_is_refused() {
     for (state, expected) in [
         ("", "INVALID_ARGUMENT"),
         ("nonsense", "INVALID_ARGUMENT"),
-        ("sess_000000000000.1", "SESSION_NOT_FOUND"),
+        ("sess_000000000000.1", "INVALID_ARGUMENT"),
+        (
+            "sess_000000000000.1.0199a213-81c0-7800-8aa1-bbab2a035a53",
+            "SESSION_NOT_FOUND",
+        ),
     ] {
         let forged = json!({"requestState": state});
         let result = carry_on(&mut serve, &forged, json!({})).await;

@@ -132,16 +132,19 @@ async fn an_answer_over_the_limit_fails_its_request_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_turn_over_the_limit_does_not_leave_its_call_waiting() {
-    let long = "x".repeat(20_000);
-    let end = format!("{{\"method\":\"turn/completed\",\"params\":\"{long}\"}}\n");
+async fn the_end_of_a_turn_over_the_limit_fails_that_turn_and_no_other() {
+    let end = json!({"turn": {"id": "x", "status": "completed", "x": "x".repeat(20_000)}});
     let plan = Plan::new()
-        .on("turn/start", turn([write(end.as_bytes()), Action::Hang]))
-        .in_launch(1);
+        .on(
+            "turn/start",
+            turn([notify("turn/completed", end), Action::Hang]),
+        )
+        .nth(1);
     let mut serve = Serve::plain_with(&plan, &["--max-line", "10000"]).await;
-    let lost = serve.codex().await;
-    assert_eq!(code(&lost), "CODEX_DIED");
-    assert_eq!(completed(&serve.reply(&thread(&lost)).await), HELLO);
+    let cut_off = serve.codex().await;
+    assert_eq!(code(&cut_off), "TURN_FAILED");
+    assert!(cut_off.to_string().contains("--max-line"), "{cut_off:#}");
+    assert_eq!(completed(&serve.reply(&thread(&cut_off)).await), HELLO);
     serve.finish().await;
 }
 

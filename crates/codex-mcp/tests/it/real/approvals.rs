@@ -1,6 +1,6 @@
 //! What Codex asks, put to the client or not.
 
-use scripted_model::{Reply, Script, Shell};
+use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 
 use super::{Stage, assert_completed, assert_error, on_each_release, structured, text, thread_of};
@@ -9,6 +9,7 @@ on_each_release!(
     an_approval_is_asked_of_the_client,
     a_client_that_cannot_be_asked_gets_the_question_at_once,
     a_stateless_client_gets_the_question_as_a_result,
+    a_change_of_files_is_asked_about_with_its_contents,
 );
 
 /// Touches a file outside of the sandbox, which has to be approved.
@@ -138,6 +139,32 @@ async fn a_stateless_client_gets_the_question_as_a_result(release: &str) {
     let done = client.result(&id).await;
     assert_eq!(structured(&done)["status"], "completed", "{done:#}");
     assert!(stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+async fn a_change_of_files_is_asked_about_with_its_contents(release: &str) {
+    let patch = Patch::new().add("made.txt", "hello");
+    let script = Script::new().otherwise([Reply::patch(patch), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.asking_client(&[]).await;
+    let id = client.request_tool("codex", arguments());
+    let question = client.server_request("elicitation/create").await;
+    let params = &question["params"];
+    assert_eq!(params["codex_elicitation"], "patch-approval", "{params:#}");
+    assert!(
+        params["message"].as_str().unwrap().contains("made.txt"),
+        "{params:#}"
+    );
+    let path = stage.file("made.txt");
+    let change = &params["codex_changes"][path.to_str().unwrap()];
+    assert_eq!(change["type"], "add", "{params:#}");
+    assert!(
+        change["content"].as_str().unwrap().contains("hello"),
+        "{params:#}"
+    );
+    client.respond(&question["id"], json!({"action": "accept", "content": {}}));
+    client.result(&id).await;
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "hello\n");
     stage.finish(client).await;
 }
 

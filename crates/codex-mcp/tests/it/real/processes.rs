@@ -10,6 +10,7 @@ use testkit::{McpClient, Signal};
 use super::{Stage, on_each_release};
 
 on_each_release!(
+    a_cancelled_call_ends_its_commands,
     nothing_is_left_after_sigkill_in_a_turn,
     nothing_is_left_after_sigterm_in_a_turn,
     nothing_is_left_after_the_end_of_input_in_a_turn,
@@ -41,6 +42,29 @@ async fn in_a_turn(release: &str) -> (Stage, McpClient, Vec<u32>) {
         below = descendants(client.pid());
     }
     (stage, client, below)
+}
+
+/// Codex and its guard live on, what the turn had started does not.
+async fn a_cancelled_call_ends_its_commands(release: &str) {
+    let script = Script::new().otherwise([
+        Reply::shell(Shell::new("touch runs; sleep 1000").waiting(Duration::from_secs(30))),
+        Reply::say("never"),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let arguments =
+        json!({"prompt": "x", "sandbox": "danger-full-access", "approval-policy": "never"});
+    let id = client.request_tool("codex", arguments);
+    while !stage.file("runs").exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let below = descendants(client.pid());
+    client.cancel(&id, "no longer wanted");
+    assert_eq!(
+        wait_until_gone(&below[2..], Duration::from_secs(10)).await,
+        []
+    );
+    stage.finish(client).await;
 }
 
 async fn nothing_is_left_after_sigkill_in_a_turn(release: &str) {

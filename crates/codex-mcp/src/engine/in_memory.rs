@@ -1,5 +1,5 @@
-//! For the benches alone: an engine whose app-server is no process but whatever
-//! is at the other end of two streams, so that the engine's own speed shows.
+//! For tests and benches alone: an engine whose app-server is no process but
+//! whatever is at the other end of two streams.
 
 use std::sync::Arc;
 

@@ -1,0 +1,72 @@
+//! What Codex does, in a line for people.
+
+use codex_mcp_protocol::codex::{Ask, FileChange, Item};
+
+use crate::text::BoundedText;
+
+/// The longest line, in bytes.
+const LIMIT: usize = 200;
+
+/// One line of at most [`LIMIT`] bytes and a mark where it was cut.
+pub(crate) fn line(text: &str) -> String {
+    let mut line = BoundedText::ending_with(" …");
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(" ", LIMIT);
+        }
+        line.push(word, LIMIT);
+    }
+    line.as_str().to_owned()
+}
+
+/// A step that has begun; `None` if it is of no interest.
+pub(crate) fn item(item: &Item) -> Option<String> {
+    let words = match item {
+        Item::AgentMessage { .. } => "Codex is writing".to_owned(),
+        Item::CommandExecution { command } => format!("running {command}"),
+        Item::FileChange { changes, .. } => format!("changing {}", paths(changes)),
+        Item::McpToolCall { server, tool } => format!("calling {server}.{tool}"),
+        Item::WebSearch { query } => format!("searching the web for {query}"),
+        Item::Reasoning => "thinking".to_owned(),
+        Item::Other => return None,
+    };
+    Some(line(&words))
+}
+
+/// A question that waits for an answer.
+pub(crate) fn ask(ask: &Ask) -> String {
+    let words = match ask {
+        Ask::Command(asked) => format!(
+            "waiting for approval to run {}",
+            asked.command.as_deref().unwrap_or("a command")
+        ),
+        Ask::FileChange(asked) => {
+            format!("waiting for approval to change {}", paths(&asked.changes))
+        }
+        Ask::Permissions(_) => "waiting for approval of permissions".to_owned(),
+        Ask::McpElicitation(asked) => format!("waiting for an answer to {}", asked.server_name),
+        Ask::UserInput(_) => "waiting for an answer of the user".to_owned(),
+    };
+    line(&words)
+}
+
+fn paths(changes: &[FileChange]) -> String {
+    let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+    match paths.as_slice() {
+        [] => "files".to_owned(),
+        paths => paths.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_becomes_one_short_line() {
+        let command = format!("cat <<EOF\n{}\nEOF", "word \n".repeat(10_000));
+        let told = item(&Item::CommandExecution { command }).unwrap();
+        assert!(told.starts_with("running cat <<EOF word word"), "{told}");
+        assert!(told.len() <= LIMIT + 4 && told.ends_with(" …"), "{told}");
+    }
+}
