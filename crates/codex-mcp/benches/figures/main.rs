@@ -1,0 +1,118 @@
+//! The figures that `codex-mcp` is to reach, measured in one run beside the same
+//! work on Codex's app-server spoken to directly: `cargo xtask bench`.
+//!
+//! Both sides get the newest real Codex, the same scripted model, the same folder
+//! and the same prompt, and take turns round by round, so that a busy machine is
+//! as bad for one as for the other. The exit code is 1 if a figure is missed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a bench is test code: it panics when something is wrong, and prints"
+)]
+
+mod crowd;
+mod dispatch;
+mod hello;
+mod memory;
+mod model;
+mod stage;
+mod start;
+mod stats;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+use table::Row;
+
+/// Measures codex-mcp beside Codex's app-server spoken to directly.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Measure only this; can be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<Figure>,
+
+    /// How often each side of each figure is measured; default: as often as the
+    /// figure needs to be steady
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+
+    /// Print JSON in place of a table
+    #[arg(long)]
+    json: bool,
+
+    /// What cargo adds when it runs a bench
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// From the start of the process to the answer to `initialize`
+    Start,
+    /// A call that says hello
+    Hello,
+    /// 100 calls at once
+    Crowd,
+    /// Memory after 100 threads
+    Memory,
+    /// Notifications taken in
+    Dispatch,
+}
+
+impl Figure {
+    fn rounds(self) -> u16 {
+        match self {
+            Self::Start => 25,
+            Self::Hello => 60,
+            Self::Crowd => 5,
+            Self::Memory => 1,
+            Self::Dispatch => 15,
+        }
+    }
+
+    fn measure(self, rounds: u16) -> Vec<Row> {
+        match self {
+            Self::Start => block_on(start::measure(rounds)),
+            Self::Hello => block_on(hello::measure(rounds)),
+            Self::Crowd => block_on(crowd::measure(rounds)),
+            Self::Memory => block_on(memory::measure(rounds)),
+            Self::Dispatch => dispatch::measure(rounds),
+        }
+    }
+}
+
+/// Runs something on this thread alone, as the server itself runs.
+fn block_on<T>(something: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(something)
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let mut rows = Vec::new();
+    for figure in Figure::value_variants() {
+        if options.only.is_empty() || options.only.contains(figure) {
+            let rounds = options.rounds.unwrap_or(figure.rounds());
+            eprintln!("measuring: {figure:?}, {rounds} × each side");
+            rows.extend(figure.measure(rounds));
+        }
+    }
+    if options.json {
+        println!("{}", table::json(&rows));
+    } else {
+        table::print(&rows);
+    }
+    if rows.iter().all(Row::is_reached) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,158 @@
+//! What both sides stand on.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use scripted_model::Reply;
+use serde_json::{Value, json};
+use testkit::{AppServer, Home, Launch, McpClient, codex};
+
+use crate::model::Model;
+
+/// What the model answers to everything.
+const ANSWER: &str = "Hello.";
+const PROMPT: &str = "Say hello.";
+
+/// The MCP version that most clients speak today.
+const MCP_VERSION: &str = "2025-06-18";
+
+/// Codex still writes a little after a turn. That must not fall into the time of
+/// the side whose turn it is next.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A hundred calls at once may take long on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// A model, and a home for each side, so that neither side's Codex sees the
+/// other's files.
+pub(crate) struct Stage {
+    ours: Home,
+    direct: Home,
+    /// Last, so that it outlives the processes of the homes.
+    _model: Model,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self::with_answer(Reply::say(ANSWER))
+    }
+
+    /// With a model that says something else.
+    pub(crate) fn with_answer(answer: Reply) -> Self {
+        let model = Model::start(answer);
+        Self {
+            ours: Home::new(model.codex_config()),
+            direct: Home::new(model.codex_config()),
+            _model: model,
+        }
+    }
+
+    /// How our server is started.
+    pub(crate) fn serve_launch(&self) -> Launch {
+        Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["serve"])
+            .envs(self.ours.env())
+            .env("CODEX_MCP_CODEX_BIN", codex_binary())
+            .current_dir(self.work())
+    }
+
+    /// How Codex's app-server is started.
+    pub(crate) fn direct_launch(&self) -> Launch {
+        Launch::new(codex_binary())
+            .args(["app-server"])
+            .envs(self.direct.env())
+            .current_dir(self.work())
+    }
+
+    /// A client of a warm server of ours.
+    pub(crate) async fn ours(&self) -> Ours {
+        let mut ours = Ours(McpClient::start(&self.serve_launch()));
+        ours.0.set_time_limit(TIME_LIMIT);
+        ours.initialize().await;
+        self.hello_ours(&mut ours).await;
+        ours
+    }
+
+    /// A warm app-server.
+    pub(crate) async fn direct(&self) -> AppServer {
+        let direct = self.fresh_direct().await;
+        self.hello_direct(&direct).await;
+        direct
+    }
+
+    /// An app-server that has done nothing yet.
+    pub(crate) async fn fresh_direct(&self) -> AppServer {
+        let direct = AppServer::start(&self.direct_launch(), |_| None);
+        direct.initialize().await;
+        direct
+    }
+
+    /// One call of the tool `codex`.
+    pub(crate) async fn hello_ours(&self, ours: &mut Ours) {
+        let call = self.request_hello(ours);
+        ours.take_hello(&call).await;
+    }
+
+    /// Sends a call of the tool `codex`, for [`Ours::take_hello`].
+    pub(crate) fn request_hello(&self, ours: &mut Ours) -> Value {
+        let arguments = json!({"prompt": PROMPT, "cwd": self.work()});
+        ours.0.request_tool("codex", arguments)
+    }
+
+    /// One turn in a thread of its own, as `codex` makes it.
+    pub(crate) async fn hello_direct(&self, direct: &AppServer) {
+        assert_eq!(self.turn_direct(direct).await, ANSWER);
+    }
+
+    /// One turn in a thread of its own, and what Codex said in it.
+    pub(crate) async fn turn_direct(&self, direct: &AppServer) -> String {
+        let thread = direct.start_thread(json!({"cwd": self.work()})).await;
+        let mut notifications = direct.notifications(&thread);
+        direct.turn(&thread, &mut notifications, PROMPT).await
+    }
+
+    /// The folder that Codex works in, on both sides.
+    fn work(&self) -> PathBuf {
+        self.ours.work()
+    }
+}
+
+/// A client of ours and its server.
+pub(crate) struct Ours(McpClient);
+
+impl Ours {
+    pub(crate) fn start(launch: &Launch) -> Self {
+        Self(McpClient::start(launch))
+    }
+
+    pub(crate) async fn initialize(&mut self) {
+        self.0.initialize(MCP_VERSION, json!({})).await;
+    }
+
+    pub(crate) async fn take_hello(&mut self, call: &Value) {
+        let result = self.0.result(call).await;
+        assert_eq!(result["structuredContent"]["content"], ANSWER, "{result:#}");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    pub(crate) async fn finish(self) {
+        assert!(self.0.finish().await.success());
+    }
+}
+
+/// The native binary of the release that is measured.
+pub(crate) fn codex_binary() -> PathBuf {
+    codex::native_binary(codex::newest())
+}
+
+/// How long something takes, in seconds, once things have calmed down.
+pub(crate) async fn seconds(something: impl Future<Output = ()>) -> f64 {
+    tokio::time::sleep(PAUSE).await;
+    let start = Instant::now();
+    something.await;
+    start.elapsed().as_secs_f64()
+}

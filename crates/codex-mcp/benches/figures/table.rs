@@ -1,0 +1,184 @@
+//! The results, for people and for programs.
+
+use std::fmt;
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+use crate::stats::Summary;
+
+/// What is measured, in the unit that [`Summary`] holds it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Seconds,
+    Bytes,
+    PerSecond,
+}
+
+impl Unit {
+    pub(crate) fn show(self, value: f64) -> String {
+        let (scale, digits, name) = self.scale(value);
+        format!("{:.digits$} {name}", value / scale)
+    }
+
+    /// A median and its spread, all at the scale of the median.
+    fn show_spread(self, summary: &Summary) -> String {
+        let (scale, digits, name) = self.scale(summary.median);
+        let [median, p10, p90] =
+            [summary.median, summary.p10, summary.p90].map(|value| value / scale);
+        format!("{median:.digits$} ({p10:.digits$} – {p90:.digits$}) {name}")
+    }
+
+    /// What to divide by, how many digits to show, and what it then is.
+    fn scale(self, value: f64) -> (f64, usize, &'static str) {
+        match self {
+            Self::Seconds if value < 1.0 => (1e-3, 1, "ms"),
+            Self::Seconds => (1.0, 2, "s"),
+            Self::Bytes => (1024.0 * 1024.0, 1, "MiB"),
+            Self::PerSecond => (1e3, 0, "k/s"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::Bytes => "bytes",
+            Self::PerSecond => "per second",
+        }
+    }
+}
+
+/// What is to be reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+    /// Ours as a multiple of direct.
+    RatioAtMost(f64),
+}
+
+/// One figure.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) figure: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) ours: Summary,
+    pub(crate) direct: Option<Summary>,
+    pub(crate) target: Target,
+    /// What else is to be said.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Row {
+    fn ratio(&self) -> Option<f64> {
+        let direct = self.direct.as_ref()?;
+        Some(self.ours.median / direct.median)
+    }
+
+    pub(crate) fn is_reached(&self) -> bool {
+        match self.target {
+            Target::AtMost(most) => self.ours.median <= most,
+            Target::AtLeast(least) => self.ours.median >= least,
+            Target::RatioAtMost(most) => self.ratio().is_some_and(|ratio| ratio <= most),
+        }
+    }
+
+    fn target(&self) -> String {
+        match self.target {
+            Target::AtMost(most) => format!("≤ {}", self.unit.show(most)),
+            Target::AtLeast(least) => format!("≥ {}", self.unit.show(least)),
+            Target::RatioAtMost(most) => format!("≤ {most} ×"),
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        [
+            self.figure.to_owned(),
+            self.unit.show_spread(&self.ours),
+            self.direct
+                .as_ref()
+                .map(|direct| self.unit.show_spread(direct))
+                .unwrap_or_default(),
+            self.ratio().map(times).unwrap_or_default(),
+            self.target(),
+            if self.is_reached() { "yes" } else { "NO" }.to_owned(),
+        ]
+    }
+}
+
+/// Enough digits to tell a miss from a hit.
+fn times(ratio: f64) -> String {
+    let digits = if ratio < 10.0 { 3 } else { 0 };
+    format!("{ratio:.digits$} ×")
+}
+
+const HEADINGS: [&str; 6] = ["figure", "ours", "direct", "ratio", "to reach", "reached"];
+
+/// Prints the table, in colour where stdout is a terminal.
+pub(crate) fn print(rows: &[Row]) {
+    let bold = Style::new().bold();
+    let cells: Vec<[String; 6]> = rows.iter().map(Row::cells).collect();
+    let widths = widths(&cells);
+    println!(
+        "codex-mcp beside Codex {} spoken to directly: median (p10 – p90)\n",
+        testkit::codex::newest()
+    );
+    anstream::println!(
+        "{bold}{}{bold:#}",
+        Line(&HEADINGS.map(str::to_owned), widths)
+    );
+    for (row, cells) in rows.iter().zip(&cells) {
+        let colour = if row.is_reached() {
+            AnsiColor::Green
+        } else {
+            AnsiColor::Red
+        };
+        let style = colour.on_default();
+        anstream::println!("{style}{}{style:#}", Line(cells, widths));
+        for note in &row.notes {
+            println!("  {note}");
+        }
+    }
+}
+
+fn widths(cells: &[[String; 6]]) -> [usize; 6] {
+    let mut widths = HEADINGS.map(str::len);
+    for row in cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    widths
+}
+
+/// A line of the table.
+struct Line<'a>(&'a [String; 6], [usize; 6]);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [figure, ours, direct, ratio, target, reached] = self.0;
+        let [w0, w1, w2, w3, w4, _] = self.1;
+        write!(
+            f,
+            "{figure:w0$}  {ours:>w1$}  {direct:>w2$}  {ratio:>w3$}  {target:>w4$}  {reached}"
+        )
+    }
+}
+
+/// The same for programs: values in seconds, bytes or per second.
+pub(crate) fn json(rows: &[Row]) -> Value {
+    rows.iter()
+        .map(|row| {
+            json!({
+                "figure": row.figure,
+                "unit": row.unit.name(),
+                "ours": row.ours,
+                "direct": row.direct,
+                "ratio": row.ratio(),
+                "target": row.target(),
+                "reached": row.is_reached(),
+                "notes": row.notes,
+            })
+        })
+        .collect()
+}
