@@ -18,10 +18,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::error::{Code, ToolError};
+use super::code::Code;
+use super::error::ToolError;
 use super::question;
+use super::request_state::RequestState;
 use super::tools::{self, Api};
-use super::turn::{RequestState, TurnWait};
+use super::turn::TurnWait;
 use crate::engine::command::{Opened, SessionId, TurnRef};
 use crate::engine::{Engine, EngineError};
 

@@ -4,13 +4,17 @@
 //! transport ── rmcp ── front ── tools/<tool> ── turn ── engine
 //!                                                │
 //!                                   question: what Codex asks, put to the client
-//!                                   answer, error: what comes back
+//!                                   answer, error, code: what comes back
 //! ```
 
 mod answer;
+mod code;
 mod error;
 mod front;
+mod incoming;
+mod progress;
 mod question;
+mod request_state;
 mod tools;
 mod transport;
 mod turn;

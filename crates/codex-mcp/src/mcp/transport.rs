@@ -16,43 +16,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use codex_mcp_protocol::lines::{Frame, LineDecoder};
-use codex_mcp_protocol::rpc::{Message, RequestId, code};
+use codex_mcp_protocol::rpc::code;
 use rmcp::RoleServer;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData, GetMeta,
-    NumberOrString, ProtocolVersion, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde::de::IgnoredAny;
-use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::incoming::{Line, already_open, begins_service, read_line, refusal};
+
 /// How long the last words may take to a client that doesn't read.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Methods of MCP that rmcp knows by their parameters: with others it takes
-/// them for a method of somebody's own (MCP 2024-11-05 to 2026-07-28).
-const STANDARD_METHODS: [&str; 15] = [
-    "initialize",
-    "ping",
-    "server/discover",
-    "completion/complete",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "resources/templates/list",
-    "subscriptions/listen",
-    "tools/call",
-    "tools/list",
-    "logging/setLevel",
-];
 
 /// The server's end of a line-based connection.
 pub struct LineTransport<R, W> {
@@ -266,182 +243,17 @@ async fn write<W: AsyncWrite + Unpin>(
     writer.flush().await
 }
 
-/// Whether rmcp begins to serve with this request (as in its
-/// `serve_server_with_ct`): with the handshake of MCP up to 2025-11-25, or with the
-/// first request that describes itself, as from 2026-07-28 on. It answers others
-/// and waits on.
-fn begins_service(request: &ClientRequest) -> bool {
-    match request {
-        ClientRequest::InitializeRequest(_) => true,
-        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
-        request => {
-            let meta = request.get_meta();
-            let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
-            let version = meta.protocol_version();
-            missing.is_empty()
-                && version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version))
-        }
-    }
-}
-
-/// Names no id: the client would take it for the answer to the first request.
-fn already_open(id: &NumberOrString) -> Box<ServerJsonRpcMessage> {
-    refusal(
-        None,
-        code::INVALID_REQUEST,
-        format!("a request with the id {id} is still open; give each request an id of its own"),
-    )
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while holding it, and a set is valid at every point.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a line turned out to be.
-enum Line {
-    Blank,
-    Message(Box<ClientJsonRpcMessage>),
-    /// Not for rmcp; this is the answer.
-    Refused(Box<ServerJsonRpcMessage>),
-}
-
-fn read_line(line: &[u8]) -> Line {
-    let line = line.trim_ascii();
-    if line.is_empty() {
-        return Line::Blank;
-    }
-    match Message::read(line) {
-        Ok(Message::Response { id, outcome }) => response(id, outcome),
-        Ok(Message::Request { id, method, .. }) => typed(line, Some((id, &method))),
-        Ok(Message::Notification { .. }) => typed(line, None),
-        Err(error) => Line::Refused(unreadable(line, &error)),
-    }
-}
-
-/// Answers to our own requests are passed on raw: rmcp's types would drop
-/// members that Codex's clients use.
-fn response(
-    id: RequestId,
-    outcome: Result<&serde_json::value::RawValue, codex_mcp_protocol::rpc::ErrorObject>,
-) -> Line {
-    let id = ours(id);
-    let message = match outcome {
-        Ok(result) => {
-            let result = serde_json::from_str(result.get()).unwrap_or(Value::Null);
-            ClientJsonRpcMessage::response(
-                ClientResult::CustomResult(CustomResult::new(result)),
-                id,
-            )
-        }
-        Err(error) => ClientJsonRpcMessage::error(error_data(error.code, error.message), Some(id)),
-    };
-    Line::Message(Box::new(message))
-}
-
-fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> Line {
-    let message = serde_json::from_slice::<ClientJsonRpcMessage>(line);
-    let Some((id, method)) = request else {
-        return match message {
-            Ok(message) => Line::Message(Box::new(message)),
-            Err(error) => {
-                tracing::debug!("a notification that is not understood: {error}");
-                Line::Blank
-            }
-        };
-    };
-    let misfit = |error: &str| {
-        let text =
-            format!("the parameters of {method} don't have the shape that MCP gives them{error}");
-        Line::Refused(refusal(Some(id), ErrorCode::INVALID_PARAMS.0.into(), text))
-    };
-    match message {
-        Ok(ClientJsonRpcMessage::Request(request)) => match request.request {
-            ClientRequest::CustomRequest(_) if STANDARD_METHODS.contains(&method) => misfit(""),
-            _ => Line::Message(Box::new(ClientJsonRpcMessage::Request(request))),
-        },
-        Ok(_) => misfit(""),
-        Err(error) => misfit(&format!(": {error}")),
-    }
-}
-
-fn unreadable(line: &[u8], error: &dyn std::fmt::Display) -> Box<ServerJsonRpcMessage> {
-    match serde_json::from_slice::<IgnoredAny>(line) {
-        Err(error) => refusal(
-            None,
-            code::PARSE_ERROR,
-            format!("not JSON: {error}. Send one JSON-RPC message a line."),
-        ),
-        Ok(_) if line.first() == Some(&b'[') => refusal(
-            None,
-            code::INVALID_REQUEST,
-            "batches are not supported; send one JSON-RPC message a line".to_owned(),
-        ),
-        Ok(_) => refusal(None, code::INVALID_REQUEST, error.to_string()),
-    }
-}
-
-fn refusal(id: Option<RequestId>, code: i64, message: String) -> Box<ServerJsonRpcMessage> {
-    Box::new(ServerJsonRpcMessage::error(
-        error_data(code, message),
-        id.map(ours),
-    ))
-}
-
-fn error_data(code: i64, message: String) -> ErrorData {
-    let code = i32::try_from(code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
-    ErrorData::new(ErrorCode(code), message, None)
-}
-
-fn ours(id: RequestId) -> NumberOrString {
-    match id {
-        RequestId::Number(number) => NumberOrString::Number(number),
-        RequestId::Text(text) => NumberOrString::String(text.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use tokio::io::AsyncBufReadExt;
 
     use super::*;
-
-    fn refused(line: &[u8]) -> Value {
-        match read_line(line) {
-            Line::Refused(message) => serde_json::to_value(message).unwrap(),
-            _ => panic!("not refused: {}", line.escape_ascii()),
-        }
-    }
-
-    #[test]
-    fn what_is_no_message_is_answered() {
-        for (line, id, code) in [
-            (&b"garbage"[..], Value::Null, -32700),
-            (b"{\"half\":", Value::Null, -32700),
-            (b"\xff\xfe", Value::Null, -32700),
-            (b"[]", Value::Null, -32600),
-            (b"{}", Value::Null, -32600),
-            (
-                b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\",\"params\":{\"name\":7}}",
-                5.into(),
-                -32602,
-            ),
-            (
-                b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"initialize\",\"params\":[]}",
-                "a".into(),
-                -32602,
-            ),
-            (b"{\"id\":6,\"method\":\"tools/list\"}", 6.into(), -32602),
-        ] {
-            let answer = refused(line);
-            assert_eq!(
-                answer.get("id").cloned().unwrap_or(Value::Null),
-                id,
-                "{answer}"
-            );
-            assert_eq!(answer["error"]["code"], code, "{answer}");
-        }
-    }
 
     #[tokio::test]
     async fn a_refusal_is_written_whole_also_when_reading_is_dropped_half_way() {
@@ -462,27 +274,5 @@ mod tests {
             let text = message["error"]["message"].as_str().unwrap();
             assert!(text.starts_with(expected), "{text}");
         }
-    }
-
-    #[test]
-    fn methods_of_others_are_left_to_the_service() {
-        let line = br#"{"jsonrpc":"2.0","id":1,"method":"made/up","params":{}}"#;
-        assert!(matches!(read_line(line), Line::Message(_)));
-    }
-
-    #[test]
-    fn an_answer_keeps_members_that_mcp_does_not_know() {
-        let line =
-            br#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","decision":"approved"}}"#;
-        let Line::Message(message) = read_line(line) else {
-            panic!("a message");
-        };
-        let ClientJsonRpcMessage::Response(response) = *message else {
-            panic!("a response");
-        };
-        let ClientResult::CustomResult(result) = response.result else {
-            panic!("raw");
-        };
-        assert_eq!(result.0["decision"], "approved");
     }
 }

@@ -26,23 +26,21 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, CancelledNotificationParam, ClientResult, CustomRequest, InputRequest,
-    InputRequests, InputRequiredResult, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    RequestId, ServerRequest,
+    InputRequests, InputRequiredResult, ProtocolVersion, RequestId, ServerRequest,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, RequestHandle};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{Answer, Status};
-use super::error::{Code, ToolError};
+use super::code::Code;
+use super::error::ToolError;
 use super::front::Front;
+use super::progress::Progress;
 use super::question::{self, Elicitation, Origin};
+use super::request_state::RequestState;
 use crate::engine::EngineError;
-use crate::engine::command::{Open, SessionId, TurnRef, View};
-
-/// A client hears at least this often that we are still there (10 s): some cut
-/// a call that has been silent for a minute.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+use crate::engine::command::{Open, TurnRef, View};
 
 /// How long an interrupted turn may take to end before the call answers
 /// without it. Codex takes some 20 ms; rmcp waits 5 s for answers at the end.
@@ -53,7 +51,7 @@ const INTERRUPT_PATIENCE: Duration = Duration::from_secs(3);
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a notification may wait for a client that doesn't read.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What can be done with a question in the middle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,9 +160,9 @@ impl<'a> TurnWait<'a> {
                 Event::Changed(changed) => changed?,
                 Event::Answered(answered) => self.take(answered),
                 Event::Heartbeat => self.told.heartbeat(self.context).await,
-                Event::TimedOut => return Err(self.give_up(Code::Timeout).await),
-                Event::Cancelled => return Err(self.give_up(Code::Cancelled).await),
-                Event::Closing => return Err(self.give_up(Code::ShuttingDown).await),
+                Event::TimedOut => return self.give_up(Code::Timeout).await,
+                Event::Cancelled => return self.give_up(Code::Cancelled).await,
+                Event::Closing => return self.give_up(Code::ShuttingDown).await,
             }
         }
     }
@@ -367,8 +365,8 @@ impl<'a> TurnWait<'a> {
     }
 
     /// Interrupts the turn, so that the thread can be used again, and tells
-    /// what Codex had said.
-    async fn give_up(&mut self, code: Code) -> ToolError {
+    /// what Codex had said, or all of it if the turn has just ended.
+    async fn give_up(&mut self, code: Code) -> Result<CallToolResponse, ToolError> {
         self.withdraw_closed(&[]).await;
         let patience = match code {
             Code::ShuttingDown => SHUTDOWN_PATIENCE,
@@ -376,15 +374,16 @@ impl<'a> TurnWait<'a> {
         };
         let engine = &self.front.engine;
         let text = engine.partial_text(&self.turn.session).unwrap_or_default();
-        if let Err(error) = engine.interrupt(&self.turn) {
-            return error.into();
-        }
+        engine.interrupt(&self.turn)?;
         let ended = timeout(patience, self.until_ended()).await;
         let text = match ended {
+            Ok(Some(outcome)) if outcome.ending == Ending::Completed => {
+                return self.come_back_with(outcome);
+            }
             Ok(Some(outcome)) => outcome.text.clone(),
             Ok(None) | Err(_) => text,
         };
-        ToolError::new(code, self.reason(code)).with_partial(text)
+        Err(ToolError::new(code, self.reason(code)).with_partial(text))
     }
 
     fn reason(&self, code: Code) -> String {
@@ -409,117 +408,6 @@ impl<'a> TurnWait<'a> {
                 .changed(&self.turn.session, view.revision)
                 .await
                 .ok()?;
-        }
-    }
-}
-
-/// What a 2026-07-28 client hands back with its answers: which turn they are
-/// for. It names a session of ours and carries nothing that could be forged.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct RequestState {
-    pub(super) turn: TurnRef,
-    /// For the error should the session be gone: the client was not told before.
-    pub(super) thread: ThreadId,
-}
-
-impl RequestState {
-    fn to_text(&self) -> String {
-        let TurnRef { session, number } = &self.turn;
-        format!("{session}.{number}.{}", self.thread)
-    }
-
-    pub(super) fn parse(text: &str) -> Result<Self, ToolError> {
-        let mut parts = text.splitn(3, '.');
-        let mut parsed = || {
-            let session = SessionId::named(parts.next()?);
-            let number = parts.next()?.parse().ok()?;
-            let thread = ThreadId::parse(parts.next()?).ok()?;
-            Some(Self {
-                turn: TurnRef { session, number },
-                thread,
-            })
-        };
-        parsed().ok_or_else(|| {
-            ToolError::new(
-                Code::InvalidArgument,
-                "the requestState is not one of codex-mcp's",
-            )
-        })
-    }
-}
-
-/// Progress notifications, where the caller gave a token.
-struct Progress {
-    token: Option<ProgressToken>,
-    steps: u64,
-    sent: u32,
-    doing: String,
-    began: Instant,
-    last: Instant,
-}
-
-impl Progress {
-    fn new(context: &RequestContext<RoleServer>) -> Self {
-        let now = Instant::now();
-        Self {
-            token: context.meta.get_progress_token(),
-            steps: 0,
-            sent: 0,
-            doing: "Codex has the prompt".to_owned(),
-            began: now,
-            last: now,
-        }
-    }
-
-    fn next_heartbeat(&self) -> Instant {
-        self.last + HEARTBEAT
-    }
-
-    async fn tell(&mut self, context: &RequestContext<RoleServer>, view: &View) {
-        let (steps, doing) = &view.progress;
-        if *steps > self.steps {
-            self.steps = *steps;
-            self.doing.clone_from(doing);
-            self.send(context, self.doing.clone()).await;
-        }
-    }
-
-    async fn heartbeat(&mut self, context: &RequestContext<RoleServer>) {
-        let seconds = self.began.elapsed().as_secs();
-        self.send(context, format!("{} ({seconds} s)", self.doing))
-            .await;
-    }
-
-    async fn send(&mut self, context: &RequestContext<RoleServer>, message: String) {
-        self.last = Instant::now();
-        let Some(token) = &self.token else { return };
-        self.sent += 1;
-        let params = ProgressNotificationParam::new(token.clone(), f64::from(self.sent))
-            .with_message(message);
-        match timeout(CLIENT_PATIENCE, context.peer.notify_progress(params)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!("progress not sent: {error}"),
-            Err(_) => tracing::debug!("progress not sent: the client does not read"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_request_state_comes_back_as_it_went() {
-        let state = RequestState {
-            turn: TurnRef {
-                session: SessionId::named("sess_0123456789ab"),
-                number: 3,
-            },
-            thread: ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap(),
-        };
-        assert_eq!(RequestState::parse(&state.to_text()).unwrap(), state);
-        for bad in ["", "sess_1", "sess_1.x", ".", "sess_1.1.thread"] {
-            assert!(RequestState::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Prompt, arguments, classic_output, tool};
-use crate::mcp::error::{Code, ToolError};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
 
 pub(super) const NAME: &str = "codex-reply";

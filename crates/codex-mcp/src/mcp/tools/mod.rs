@@ -11,7 +11,8 @@ use rmcp::{ErrorData, RoleServer};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{Code, ToolError};
+use super::code::Code;
+use super::error::ToolError;
 use super::front::Front;
 
 /// Which set of tools is served.

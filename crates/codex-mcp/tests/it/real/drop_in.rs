@@ -1,19 +1,19 @@
 //! Ours beside `codex mcp-server` itself, where a release still has it.
 
-use scripted_model::{Reply, Script};
+use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::{Launch, McpClient};
 
 use super::{Stage, VERSION, text};
 
-async fn theirs(stage: &Stage) -> McpClient {
+async fn theirs(stage: &Stage, capabilities: Value) -> McpClient {
     let launch = Launch::new(testkit::codex::native_binary(&stage.release))
         .args(["mcp-server"])
         .envs(stage.home.env())
         .current_dir(stage.home.work());
     let mut client = McpClient::start(&launch);
     client.ignore("codex/event");
-    client.initialize(VERSION, json!({})).await;
+    client.initialize(VERSION, capabilities).await;
     client
 }
 
@@ -28,7 +28,7 @@ fn properties(tools: &Value, name: &str) -> Vec<String> {
 /// result in the members that theirs has.
 async fn what_theirs_takes_and_answers_ours_does_too(release: &str) {
     let stage = Stage::new(release, Script::new().otherwise([Reply::say("hello")])).await;
-    let mut theirs = theirs(&stage).await;
+    let mut theirs = theirs(&stage, json!({})).await;
     let mut ours = stage.client(&[]).await;
     let their_tools = theirs.call("tools/list", json!({})).await;
     let our_tools = ours.call("tools/list", json!({})).await;
@@ -61,6 +61,72 @@ async fn what_theirs_takes_and_answers_ours_does_too(release: &str) {
     }
     theirs.finish().await;
     stage.finish(ours).await;
+}
+
+/// What differs from one thread to the next, and the words of the question.
+const OWN: [&str; 5] = [
+    "threadId",
+    "message",
+    "codex_event_id",
+    "codex_call_id",
+    "codex_mcp_tool_call_id",
+];
+
+/// Every member of their elicitations is one of ours, with the same value.
+async fn what_theirs_asks_ours_asks_too(release: &str) {
+    let script = Script::new()
+        .on(
+            "touch",
+            [
+                Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+                Reply::say("done"),
+            ],
+        )
+        .on(
+            "patch",
+            [
+                Reply::patch(Patch::new().add("made.txt", "hello")),
+                Reply::say("done"),
+            ],
+        );
+    let stage = Stage::new(release, script).await;
+    let mut theirs = theirs(&stage, json!({"elicitation": {}})).await;
+    let mut ours = stage.asking_client(&[]).await;
+    for prompt in ["touch", "patch"] {
+        let arguments =
+            json!({"prompt": prompt, "sandbox": "read-only", "approval-policy": "on-request"});
+        let mut asked = Vec::new();
+        for client in [&mut theirs, &mut ours] {
+            let id = client.request_tool("codex", arguments.clone());
+            let question = client.server_request("elicitation/create").await;
+            client.respond(&question["id"], json!({"decision": "denied"}));
+            client.result(&id).await;
+            asked.push(question["params"].as_object().unwrap().clone());
+        }
+        for (name, value) in &asked[0] {
+            let ours = asked[1].get(name);
+            assert!(
+                ours.is_some(),
+                "{prompt}: {name} is missing: {:#?}",
+                asked[1]
+            );
+            if !OWN.contains(&name.as_str()) {
+                assert_eq!(ours, Some(value), "{prompt}: {name}");
+            }
+        }
+    }
+    theirs.finish().await;
+    stage.finish(ours).await;
+}
+
+#[tokio::test]
+async fn what_mcp_server_asks_ours_asks_too_on_0_104_0() {
+    what_theirs_asks_ours_asks_too("0.104.0").await;
+}
+
+#[tokio::test]
+async fn what_mcp_server_asks_ours_asks_too_on_0_153_4() {
+    what_theirs_asks_ours_asks_too("0.153.4").await;
 }
 
 #[tokio::test]

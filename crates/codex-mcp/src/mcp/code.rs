@@ -1,0 +1,86 @@
+//! The one table of error codes: name, whether to try again, what to do.
+
+/// Whether the same call may well succeed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    Worthwhile,
+    Pointless,
+}
+
+/// What is said about a code.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) retry: Retry,
+    pub(super) hint: &'static str,
+}
+
+macro_rules! codes {
+    ($($code:ident: $name:literal, $retry:ident, $hint:literal;)*) => {
+        /// What kind of error; programs may rely on the names.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Code {
+            $($code,)*
+        }
+
+        impl Code {
+            pub(super) fn row(self) -> Row {
+                match self {
+                    $(Self::$code => Row { name: $name, retry: Retry::$retry, hint: $hint },)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidArgument: "INVALID_ARGUMENT", Pointless,
+        "Correct the argument and call again.";
+    CodexNotFound: "CODEX_NOT_FOUND", Pointless,
+        "Install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or CODEX_MCP_CODEX_BIN.";
+    AppServerStartFailed: "APP_SERVER_START_FAILED", Pointless,
+        "Run `codex-mcp doctor`; it tells what is wrong with this Codex.";
+    CodexDied: "CODEX_DIED", Worthwhile,
+        "Go on with codex-reply and the threadId: Codex is started again and the thread resumed.";
+    CodexSilent: "CODEX_SILENT", Worthwhile,
+        "A slow MCP server in Codex's config can be the cause; run `codex-mcp doctor`.";
+    CodexRefused: "CODEX_REFUSED", Pointless,
+        "Correct what Codex names, then call again.";
+    ThreadNotFound: "THREAD_NOT_FOUND", Pointless,
+        "Check the threadId and CODEX_HOME, or begin a new thread with the codex tool.";
+    ThreadInUse: "THREAD_IN_USE", Worthwhile,
+        "Close the Codex that has it open, or begin a new thread with the codex tool.";
+    SessionNotFound: "SESSION_NOT_FOUND", Pointless,
+        "Go on with codex-reply and the threadId.";
+    SessionBusy: "SESSION_BUSY", Worthwhile,
+        "Wait until the turn has ended, then call again.";
+    RequestNotFound: "REQUEST_NOT_FOUND", Pointless,
+        "Look at the open questions again.";
+    Timeout: "TIMEOUT", Worthwhile,
+        "Go on with codex-reply and the threadId; `--timeout` allows longer turns.";
+    Interrupted: "INTERRUPTED", Worthwhile,
+        "Go on with codex-reply and the threadId.";
+    Cancelled: "CANCELLED", Worthwhile,
+        "Go on with codex-reply and the threadId.";
+    ShuttingDown: "SHUTTING_DOWN", Worthwhile,
+        "Start codex-mcp again and go on with codex-reply and the threadId.";
+    UsageLimit: "USAGE_LIMIT", Worthwhile,
+        "Wait until the limit is reset; the message says when, if Codex knows.";
+    RateLimited: "RATE_LIMITED", Worthwhile,
+        "Wait a minute, then go on with codex-reply.";
+    Overloaded: "OVERLOADED", Worthwhile,
+        "Wait a moment, then call again.";
+    Unauthorized: "UNAUTHORIZED", Pointless,
+        "Log in with `codex login`, or mend the API key of your model provider, then call again.";
+    ContextWindow: "CONTEXT_WINDOW", Pointless,
+        "Begin a new thread with the codex tool and tell it what matters of this one.";
+    ModelNotFound: "MODEL_NOT_FOUND", Pointless,
+        "Name another model, or leave the model to Codex's config.";
+    Sandbox: "SANDBOX", Pointless,
+        "Run `codex-mcp doctor`, or choose another sandbox if you accept the risk.";
+    Connection: "CONNECTION", Worthwhile,
+        "Check the network and the model provider in Codex's config, then go on with codex-reply.";
+    TurnFailed: "TURN_FAILED", Worthwhile,
+        "Go on with codex-reply and the threadId.";
+    Internal: "INTERNAL", Worthwhile,
+        "Call again; the log on stderr tells more.";
+}
