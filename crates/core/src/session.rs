@@ -261,6 +261,11 @@ impl Session {
         self.outcome.as_ref()
     }
 
+    /// Forgets what came of the last turn: nobody will ask for it any more.
+    pub fn forget_outcome(&mut self) {
+        self.outcome = None;
+    }
+
     /// How many prompts were taken: the number of the current turn.
     #[must_use]
     pub fn turns(&self) -> u64 {

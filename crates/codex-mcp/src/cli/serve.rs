@@ -107,6 +107,7 @@ async fn serve_client(
 ) -> Result<(), ServeError> {
     let closing = CancellationToken::new();
     end_on_signals(&closing);
+    engine.keep_tidy();
     let warming = Arc::clone(engine);
     tokio::spawn(async move { warming.warm_up().await });
 

@@ -199,9 +199,9 @@ fn introduction() -> InitializeParams {
 
 async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
     match ended.wait_for(Option::is_some).await {
-        Ok(exit) => (*exit).unwrap_or(Exit::Code(0)),
+        Ok(exit) => (*exit).unwrap_or(Exit::Unknown),
         // The supervising task ends only with the runtime.
-        Err(_) => Exit::Code(0),
+        Err(_) => Exit::Unknown,
     }
 }
 
@@ -217,7 +217,7 @@ async fn supervise(
         .await
         .unwrap_or_else(|error| {
             tracing::error!("can't tell how Codex ended: {error}");
-            Exit::Code(-1)
+            Exit::Unknown
         });
     tracing::info!("Codex {exit}");
     gone(exit);

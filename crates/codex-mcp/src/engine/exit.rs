@@ -15,13 +15,16 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// Nobody can tell.
+    Unknown,
 }
 
 impl Exit {
     pub(crate) fn from_status(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
-            (None, signal) => Self::Signal(signal.unwrap_or_default()),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Unknown,
         }
     }
 }
@@ -30,6 +33,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Unknown => f.write_str("ended, nobody can tell how"),
             Self::Signal(number) => match Signal::try_from(*number) {
                 Ok(signal) => write!(f, "was ended by signal {number} ({signal})"),
                 Err(_) => write!(f, "was ended by signal {number}"),

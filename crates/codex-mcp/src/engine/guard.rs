@@ -160,7 +160,7 @@ impl Guard {
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
                 Ok(WaitStatus::StillAlive) => return None,
                 Ok(_) | Err(Errno::EINTR) => continue,
-                Err(_) => return Some(self.codex_exit.unwrap_or(Exit::Code(0))),
+                Err(_) => return Some(self.codex_exit.unwrap_or(Exit::Unknown)),
             };
             if exit.0 == self.codex {
                 self.codex_exit = Some(exit.1);
@@ -214,6 +214,7 @@ impl Guard {
 fn leave_as(exit: Exit) -> ExitCode {
     match exit {
         Exit::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        Exit::Unknown => ExitCode::FAILURE,
         Exit::Signal(number) => {
             if let Ok(signal) = Signal::try_from(number) {
                 // SAFETY: the default action is no function of ours that could run

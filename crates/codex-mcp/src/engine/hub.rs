@@ -1,7 +1,7 @@
 //! Brings what Codex says to the session machines, and performs what they
 //! decide.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use codex_mcp_core::session::{Effect, Session, State};
@@ -17,6 +17,9 @@ use super::sessions::{Entry, Sessions};
 /// How long an interrupted turn may take to end before something is done about
 /// it. Codex takes some 20 ms.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often sessions that nobody uses are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Where everything that Codex says arrives.
 #[derive(Default)]
@@ -79,6 +82,21 @@ async fn decline_at(entry: Arc<Entry>, deadline: Instant) {
         tracing::warn!("thread {}: nobody answered in time; declined", entry.thread);
     }
     perform(&entry, effects);
+}
+
+/// Puts sessions to rest for as long as there is a hub.
+pub(super) async fn sweep(hub: Weak<Hub>) {
+    loop {
+        sleep(SWEEP_EVERY).await;
+        let Some(hub) = hub.upgrade() else { return };
+        for entry in hub.sessions.put_to_rest() {
+            let params = ThreadParams {
+                thread_id: &entry.thread,
+            };
+            let (server, _) = entry.server();
+            server.connection().cast(Method::ThreadUnsubscribe, &params);
+        }
+    }
 }
 
 /// Interrupts a turn of a session. Should it not end, insists, and gives it up

@@ -91,6 +91,11 @@ impl Engine {
         }
     }
 
+    /// Puts sessions to rest that nobody has used for long, from now on.
+    pub fn keep_tidy(&self) {
+        tokio::spawn(hub::sweep(Arc::downgrade(&self.hub)));
+    }
+
     /// Starts the app-server, so that the first call needn't wait for it. A
     /// failure is only logged: the call that needs it tells.
     pub async fn warm_up(&self) {
@@ -132,7 +137,7 @@ impl Engine {
     pub async fn resume(&self, thread: &ThreadId) -> Result<Opened, EngineError> {
         let running = self.backend.ready(&self.hub).await?;
         if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
-            if entry.server().1 != running.1 {
+            if !entry.is_loaded_in(&running) {
                 load(&entry, running).await?;
             }
             return Ok(opened(&entry));

@@ -2,18 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use codex_mcp_core::session::{Session, State};
 use codex_mcp_protocol::codex::{ThreadId, ThreadSettings};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::backend::Running;
 use super::command::{Open, SessionId, View};
 
-/// A session nobody has used for this long is forgotten (30 min). Its thread is
-/// not: a reply takes it up again.
-const FORGET_AFTER: Duration = Duration::from_secs(30 * 60);
+/// A session that nobody has used for this long is put to rest (30 min): Codex
+/// may unload its thread, and a reply takes it up again with its settings.
+const REST_AFTER: Duration = Duration::from_secs(30 * 60);
+
+/// How many sessions are remembered at most, those at rest included. Of a thread
+/// beyond that Codex's rollout is left.
+const SESSIONS: usize = 10_000;
 
 /// A session and what the shell has to know about it.
 pub(super) struct Entry {
@@ -29,7 +34,15 @@ struct Inner {
     machine: Session,
     /// The app-server that has, or last had, the thread loaded.
     server: Running,
+    rest: Rest,
     used: Instant,
+}
+
+/// Whether Codex tells us of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    AtWork,
+    AtRest,
 }
 
 impl Entry {
@@ -46,6 +59,7 @@ impl Entry {
             inner: Mutex::new(Inner {
                 machine: Session::new(approval_timeout),
                 server,
+                rest: Rest::AtWork,
                 used: Instant::now(),
             }),
             revision: watch::Sender::new(0),
@@ -68,8 +82,17 @@ impl Entry {
         self.lock().server.clone()
     }
 
+    /// Whether the thread can be prompted there as it is.
+    pub(super) fn is_loaded_in(&self, server: &Running) -> bool {
+        let inner = self.lock();
+        inner.rest == Rest::AtWork && inner.server.1 == server.1
+    }
+
     pub(super) fn now_loaded_in(&self, server: Running) {
-        self.lock().server = server;
+        let mut inner = self.lock();
+        inner.server = server;
+        inner.rest = Rest::AtWork;
+        inner.used = Instant::now();
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
@@ -100,10 +123,22 @@ impl Entry {
         }
     }
 
-    fn is_forgotten(&self, now: Instant) -> bool {
-        let inner = self.lock();
-        let at_rest = matches!(inner.machine.state(), State::Idle | State::Lost);
-        at_rest && now.duration_since(inner.used) > FORGET_AFTER
+    /// Puts a session to rest that nobody has used for long; `false` if it is in
+    /// use, or at rest already.
+    fn put_to_rest(&self, now: Instant) -> bool {
+        let mut inner = self.lock();
+        let idle = matches!(inner.machine.state(), State::Idle | State::Lost);
+        let unused = now.duration_since(inner.used) > REST_AFTER;
+        if !idle || !unused || inner.rest == Rest::AtRest {
+            return false;
+        }
+        inner.rest = Rest::AtRest;
+        inner.machine.forget_outcome();
+        true
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.lock().rest == Rest::AtRest
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -125,15 +160,16 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Adds a session, and forgets those that have been at rest for long.
-    /// Returns the one that the thread has got in the meantime, if any.
+    /// Adds a session. Returns the one that the thread has got in the meantime,
+    /// if any.
     pub(super) fn add(&self, entry: Entry) -> Arc<Entry> {
         let mut tables = self.lock();
-        let now = Instant::now();
-        tables.by_id.retain(|_, entry| !entry.is_forgotten(now));
-        tables.by_thread.retain(|_, entry| !entry.is_forgotten(now));
         if let Some(already) = tables.by_thread.get(&entry.thread) {
             return Arc::clone(already);
+        }
+        if tables.by_id.len() >= SESSIONS {
+            tables.by_id.retain(|_, entry| !entry.is_at_rest());
+            tables.by_thread.retain(|_, entry| !entry.is_at_rest());
         }
         let entry = Arc::new(entry);
         tables.by_id.insert(entry.id.clone(), Arc::clone(&entry));
@@ -141,6 +177,14 @@ impl Sessions {
             .by_thread
             .insert(entry.thread.clone(), Arc::clone(&entry));
         entry
+    }
+
+    /// Puts those to rest that nobody has used for long, and returns them.
+    pub(super) fn put_to_rest(&self) -> Vec<Arc<Entry>> {
+        let now = Instant::now();
+        let mut sessions = self.all();
+        sessions.retain(|entry| entry.put_to_rest(now));
+        sessions
     }
 
     pub(super) fn by_id(&self, id: &SessionId) -> Option<Arc<Entry>> {

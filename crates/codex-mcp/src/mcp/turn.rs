@@ -368,18 +368,18 @@ impl<'a> TurnWait<'a> {
     /// what Codex had said, or all of it if the turn has just ended.
     async fn give_up(&mut self, code: Code) -> Result<CallToolResponse, ToolError> {
         self.withdraw_closed(&[]).await;
+        let engine = &self.front.engine;
+        if let Some(outcome) = self.ended(&engine.inspect(&self.turn.session)?) {
+            return self.come_back_with(outcome?);
+        }
         let patience = match code {
             Code::ShuttingDown => SHUTDOWN_PATIENCE,
             _ => INTERRUPT_PATIENCE,
         };
-        let engine = &self.front.engine;
-        let text = engine.partial_text(&self.turn.session).unwrap_or_default();
+        let text = engine.partial_text(&self.turn.session)?;
         engine.interrupt(&self.turn)?;
         let ended = timeout(patience, self.until_ended()).await;
         let text = match ended {
-            Ok(Some(outcome)) if outcome.ending == Ending::Completed => {
-                return self.come_back_with(outcome);
-            }
             Ok(Some(outcome)) => outcome.text.clone(),
             Ok(None) | Err(_) => text,
         };

@@ -92,6 +92,7 @@ impl World {
             .await;
         codex.next_is("initialized").await;
         let engine = Arc::new(introduced.await.unwrap().unwrap());
+        engine.keep_tidy();
 
         let (ours, client) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(ours);
@@ -137,9 +138,13 @@ impl World {
         id
     }
 
-    /// Calls `codex`; Codex takes the prompt as its turn `turn`.
+    /// Calls `codex`; Codex takes the prompt.
     async fn call(&mut self, meta: Value) -> i64 {
-        let params = json!({"name": "codex", "arguments": {"prompt": "work"}, "_meta": meta});
+        self.call_with(json!({"prompt": "work"}), meta).await
+    }
+
+    async fn call_with(&mut self, arguments: Value, meta: Value) -> i64 {
+        let params = json!({"name": "codex", "arguments": arguments, "_meta": meta});
         let id = self.request("tools/call", params).await;
         let start = self.codex.next_is("thread/start").await;
         let thread = json!({"thread": {"id": THREAD}});
@@ -414,5 +419,34 @@ async fn a_thread_whose_turn_cannot_be_interrupted_can_be_used_again() {
     world.tell("turn/completed", ended).await;
     let response = world.client.next().await;
     assert_eq!(response["result"]["structuredContent"]["content"], "back");
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_nobody_uses_is_let_go_and_taken_up_with_its_settings() {
+    let mut world = World::new(json!({})).await;
+    let arguments = json!({"prompt": "work", "sandbox": "read-only"});
+    world.call_with(arguments, json!({})).await;
+    world.start_turn().await;
+    world.done().await;
+    tokio::time::sleep(Duration::from_secs(29 * 60)).await;
+    world.codex.assert_nothing_unread().await;
+    tokio::time::sleep(Duration::from_secs(3 * 60)).await;
+    world.codex.next_is("thread/unsubscribe").await;
+
+    let arguments = json!({"prompt": "work", "threadId": THREAD});
+    let params = json!({"name": "codex-reply", "arguments": arguments});
+    world.request("tools/call", params).await;
+    let resume = world.codex.next_is("thread/resume").await;
+    assert_eq!(resume["params"]["sandbox"], "read-only");
+    let thread = json!({"thread": {"id": THREAD}});
+    let answer = json!({"id": resume["id"], "result": thread});
+    world.codex.send(answer).await;
+    let prompt = world.codex.next_is("turn/start").await;
+    let answer = json!({"id": prompt["id"], "result": {"turn": turn("inProgress")}});
+    world.codex.send(answer).await;
+    world.start_turn().await;
+    let response = world.done().await;
+    assert_eq!(response["result"]["structuredContent"]["content"], "done");
     world.finish().await;
 }

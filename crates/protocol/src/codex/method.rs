@@ -11,6 +11,8 @@ pub enum Method {
     ThreadStart,
     /// Takes up a thread again from its rollout.
     ThreadResume,
+    /// Lets go of a thread, which Codex may unload then; 0.104.0 does not know it.
+    ThreadUnsubscribe,
     /// Gives a thread its next prompt.
     TurnStart,
     /// Ends the running turn of a thread.
@@ -27,6 +29,7 @@ impl Method {
             Self::Initialize => "initialize",
             Self::ThreadStart => "thread/start",
             Self::ThreadResume => "thread/resume",
+            Self::ThreadUnsubscribe => "thread/unsubscribe",
             Self::TurnStart => "turn/start",
             Self::TurnInterrupt => "turn/interrupt",
             Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",
