@@ -29,6 +29,17 @@ pub struct Config {
     pub request_timeout: Duration,
     /// Codex's home folder: `CODEX_HOME`, else `~/.codex`.
     pub codex_home: PathBuf,
+    /// What was not taken, and what to do instead; for the user.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something in a file that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// What.
+    pub message: String,
+    /// What to do instead.
+    pub hint: &'static str,
 }
 
 /// Why the settings can't be used.
@@ -105,6 +116,7 @@ pub fn load(codex_bin: Option<PathBuf>, timeout_secs: Option<u64>) -> Result<Con
         codex_bin: codex_bin.map(|path| (path, Source::FlagOrVariable)),
         request_timeout: DEFAULT_TIMEOUT,
         codex_home,
+        warnings: Vec::new(),
     };
     let mut timeout = timeout_secs.map(Duration::from_secs);
     for (scope, path) in files.into_iter().flatten() {
@@ -112,11 +124,13 @@ pub fn load(codex_bin: Option<PathBuf>, timeout_secs: Option<u64>) -> Result<Con
             continue;
         };
         if scope == Scope::Repository && section.codex_bin.take().is_some() {
-            tracing::warn!(
-                "codex_bin in {} is left aside: a repository may not choose the program. \
-                 Set it in ~/.config/atm/config.toml, or use --codex-bin.",
-                path.display()
-            );
+            config.warnings.push(Warning {
+                message: format!(
+                    "codex_bin in {} is left aside: a repository may not choose the program",
+                    path.display()
+                ),
+                hint: "Set it in ~/.config/atm/config.toml, or use --codex-bin.",
+            });
         }
         if let (None, Some(bin)) = (&config.codex_bin, section.codex_bin) {
             config.codex_bin = Some((beside(&path, bin), Source::File(path.clone())));

@@ -14,7 +14,7 @@ use rmcp::transport::stdio_pipes;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, ConfigError};
+use crate::config::{self, ConfigError, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::mcp::{Api, Front, LineTransport, Patience};
 
@@ -73,6 +73,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn serve(args: &Args) -> Result<(), ServeError> {
     let config = config::load(args.codex_bin.clone(), args.timeout)?;
+    for Warning { message, hint } in &config.warnings {
+        tracing::warn!("{message}. {hint}");
+    }
     let patience = Patience {
         call: config.request_timeout,
         approval: Duration::from_secs(args.approval_timeout),

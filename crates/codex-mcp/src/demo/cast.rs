@@ -72,6 +72,11 @@ pub(super) struct Cast {
 }
 
 impl Cast {
+    /// Whether a demo has installed this Codex.
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self.origin, Origin::Cache)
+    }
+
     /// Finds a Codex: the one that was chosen, else the first on PATH, else one
     /// of our own, which is installed if there is none.
     ///

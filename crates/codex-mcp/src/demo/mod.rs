@@ -94,8 +94,8 @@ pub async fn run<W: Write>(
     show.title(
         "codex-mcp demo",
         "Hands work to Codex over MCP. Everything is real but the model, which is played from a \
-         script: no account is needed and nothing is charged. All of it happens in one \
-         temporary folder; your ~/.codex is not touched.",
+         script: no account is needed and nothing is charged. It happens in one temporary \
+         folder; your ~/.codex is not touched.",
     )?;
     let model = ScriptedModel::start(script::script()).await?;
     let stage = Stage::set(&model.codex_config())?;
@@ -108,7 +108,13 @@ pub async fn run<W: Write>(
             if played.is_ok() {
                 cleared?;
             }
-            "Nothing is left running, and nothing is left behind.".to_owned()
+            match &played {
+                Ok(Played { cast, .. }) if cast.is_ours() => {
+                    "Nothing is left running, and nothing but that Codex is left behind."
+                }
+                _ => "Nothing is left running, and nothing is left behind.",
+            }
+            .to_owned()
         }
         Afterwards::Keep => {
             stage.keep();
@@ -168,6 +174,7 @@ async fn look<W: Write>(stage: &Stage, show: &mut Show<W>) -> Result<(), DemoErr
     show.command("git status --short", &status)?;
     // An untracked file is in no diff.
     stage.git(&["add", "--intent-to-add", "."]).await?;
-    show.command("git diff", &stage.git(&["diff"]).await?)?;
+    let diff = stage.git(&["diff"]).await?;
+    show.command("git add --intent-to-add . && git diff", &diff)?;
     Ok(())
 }

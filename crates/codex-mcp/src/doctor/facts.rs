@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::codex_config::{CodexConfig, Malformed};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
 use crate::engine::run::Finished;
 
@@ -25,6 +25,8 @@ pub struct Place {
     pub program: Result<Codex, NoCodex>,
     /// Its home folder.
     pub home: Home,
+    /// What of our own settings was not taken.
+    pub warnings: Vec<Warning>,
 }
 
 /// What came of running a program.

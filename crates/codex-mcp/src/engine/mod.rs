@@ -99,8 +99,9 @@ impl Engine {
     /// Starts the app-server, so that the first call needn't wait for it. A
     /// failure is only logged: the call that needs it tells.
     pub async fn warm_up(&self) {
-        if let Err(error) = self.backend.ready(&self.hub).await {
-            tracing::warn!("{error}");
+        match self.backend.ready(&self.hub).await.err().as_deref() {
+            None | Some(LaunchError::Ending) => {}
+            Some(error) => tracing::warn!("{error}. `codex-mcp doctor` tells more."),
         }
     }
 

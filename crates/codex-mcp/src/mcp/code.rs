@@ -62,7 +62,7 @@ codes! {
     Cancelled: "CANCELLED", Worthwhile,
         "Go on with codex-reply and the threadId.";
     ShuttingDown: "SHUTTING_DOWN", Worthwhile,
-        "Start codex-mcp again and go on with codex-reply and the threadId.";
+        "Start codex-mcp again; where there is a threadId, go on with codex-reply.";
     UsageLimit: "USAGE_LIMIT", Worthwhile,
         "Wait until the limit is reset; the message says when, if Codex knows.";
     RateLimited: "RATE_LIMITED", Worthwhile,

@@ -37,6 +37,11 @@ impl Progress {
         }
     }
 
+    /// What was told last, in words.
+    pub(super) fn doing(&self) -> &str {
+        &self.doing
+    }
+
     pub(super) fn next_heartbeat(&self) -> Instant {
         self.last + HEARTBEAT
     }

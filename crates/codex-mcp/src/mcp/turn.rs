@@ -389,8 +389,9 @@ impl<'a> TurnWait<'a> {
     fn reason(&self, code: Code) -> String {
         match code {
             Code::Timeout => format!(
-                "the turn took longer than {} s and was interrupted",
-                self.front.patience.call.as_secs()
+                "the turn took longer than {} s and was interrupted; the last that was heard: {}",
+                self.front.patience.call.as_secs(),
+                self.told.doing(),
             ),
             Code::ShuttingDown => "codex-mcp is shutting down; the turn was interrupted".to_owned(),
             _ => "the call was cancelled and the turn interrupted".to_owned(),

@@ -24,10 +24,15 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
 }
 
 async fn place(config: Result<Config, ConfigError>, limit: Duration) -> Result<Place, ConfigError> {
-    let config = config?;
+    let mut config = config?;
+    let warnings = std::mem::take(&mut config.warnings);
     let home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;
-    Ok(Place { program, home })
+    Ok(Place {
+        program,
+        home,
+        warnings,
+    })
 }
 
 async fn tools(limit: Duration) -> Tools {

@@ -17,8 +17,7 @@ const OLDEST: (u64, u64, u64) = (0, 104, 0);
 const INSTALL: &str = "npm install -g @openai/codex";
 
 /// How to name a Codex.
-const NAME_IT: &str =
-    "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of .atm.toml";
+const NAME_IT: &str = "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of ~/.config/atm/config.toml";
 
 pub(super) fn none(error: &NoCodex) -> Finding {
     let hint = match error {

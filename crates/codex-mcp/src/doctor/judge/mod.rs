@@ -11,7 +11,7 @@ pub(super) use codex::codex_version;
 
 use super::facts::{Asked, Codex, Facts, Home, Place, Probes};
 use super::report::{Check, Finding, Report};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Warning};
 use crate::engine::binary::NoCodex;
 
 /// Makes findings of the facts.
@@ -59,7 +59,10 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
 }
 
 fn of_place(place: &Place) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok(Check::Settings, "fine")];
+    let mut findings = vec![match place.warnings.first() {
+        Some(Warning { message, hint }) => Finding::warning(Check::Settings, message, *hint),
+        None => Finding::ok(Check::Settings, "fine"),
+    }];
     findings.extend(match &place.program {
         Ok(codex) => of_codex(codex, &place.home),
         Err(error) => without_codex(error, &place.home),

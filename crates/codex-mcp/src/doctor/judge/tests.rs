@@ -47,6 +47,7 @@ fn healthy() -> Facts {
     Facts {
         codex: Ok(Place {
             program: Ok(codex),
+            warnings: Vec::new(),
             home: Home {
                 path: "/home/you/.codex".into(),
                 chosen_by: HomeSource::Default,

@@ -1,9 +1,13 @@
 //! What a caller sets reaches Codex, and nothing else does.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
+use testkit::{Launch, McpClient};
 
-use super::{Stage, assert_completed, assert_error, on_each_release, structured};
+use super::{Stage, VERSION, assert_completed, assert_error, on_each_release, structured};
 
 on_each_release!(
     instructions_and_model_reach_the_model,
@@ -136,4 +140,45 @@ async fn the_dropped_policy_is_warned_of_once(release: &str) {
     let second = client.call_tool("codex", arguments).await;
     assert_eq!(structured(&second).get("warnings"), None::<&Value>);
     stage.finish(client).await;
+}
+
+/// A stranger's repository must not run what is in it; the user's own file counts.
+#[tokio::test]
+async fn a_repository_does_not_choose_the_program_and_the_user_does() {
+    let stage = Stage::new(
+        testkit::codex::newest(),
+        Script::new().otherwise([Reply::say("ok")]),
+    )
+    .await;
+    let evil = stage.file("evil");
+    std::fs::write(&evil, "#!/bin/sh\ntouch ran\n").unwrap();
+    std::fs::set_permissions(&evil, PermissionsExt::from_mode(0o755)).unwrap();
+    let section = |program: &Path| format!("[plugins.codex-mcp]\ncodex_bin = {program:?}\n");
+    std::fs::write(stage.file(".atm.toml"), section(&evil)).unwrap();
+    let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["serve"])
+        .envs(stage.home.env())
+        .current_dir(stage.home.work());
+    for mine in [None, Some(stage.release.as_str())] {
+        if let Some(release) = mine {
+            let folder = stage.home.home().join(".config/atm");
+            std::fs::create_dir_all(&folder).unwrap();
+            let program = testkit::codex::native_binary(release);
+            std::fs::write(folder.join("config.toml"), section(&program)).unwrap();
+        }
+        let mut client = McpClient::start(&launch);
+        client.initialize(VERSION, json!({})).await;
+        let result = client.call_tool("codex", json!({"prompt": "x"})).await;
+        match mine {
+            None => assert_error(&result, "CODEX_NOT_FOUND"),
+            Some(_) => assert_completed(&result, "ok"),
+        }
+        assert!(
+            client.stderr().contains("is left aside"),
+            "{}",
+            client.stderr()
+        );
+        assert!(!stage.file("ran").exists());
+        stage.finish(client).await;
+    }
 }
