@@ -5,6 +5,7 @@
 //! - [`engine`]: Codex's processes and our sessions in them.
 //! - [`config`]: where settings come from.
 //! - [`demo`]: the program at work, for somebody who has just met it.
+//! - [`picture`]: pictures that Codex is to look at.
 //! - [`doctor`]: whether work can be done here, and if not, why.
 #![cfg_attr(
     test,
@@ -22,3 +23,4 @@ pub mod demo;
 pub mod doctor;
 pub mod engine;
 pub mod mcp;
+pub mod picture;

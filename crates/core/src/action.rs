@@ -6,9 +6,9 @@
 //! cancelling always fit: Codex honours both also where it doesn't offer them.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, CommandApproval};
+use codex_mcp_protocol::codex::{Ask, CommandApproval, LegacyRefusal};
 use codex_mcp_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -27,8 +27,44 @@ pub struct Action {
     pub request: RequestId,
     /// The question.
     pub ask: Ask,
+    /// The question as it came.
+    pub params: Value,
+    /// When it came.
+    pub created: SystemTime,
     /// When it is declined if nobody has answered.
     pub deadline: Instant,
+}
+
+/// What an action is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ActionKind {
+    /// A command wants to run.
+    #[serde(rename = "command")]
+    Command,
+    /// Files are to be changed.
+    #[serde(rename = "fileChange")]
+    FileChange,
+    /// Codex wants more permissions.
+    #[serde(rename = "permissions")]
+    Permissions,
+    /// A tool of an MCP server wants to run, or its server asks something.
+    #[serde(rename = "mcp_tool")]
+    McpTool,
+    /// The model asks the user.
+    #[serde(rename = "user_input")]
+    UserInput,
+}
+
+impl From<&Ask> for ActionKind {
+    fn from(ask: &Ask) -> Self {
+        match ask {
+            Ask::Command(_) | Ask::LegacyCommand(_) => Self::Command,
+            Ask::FileChange(_) | Ask::LegacyPatch(_) => Self::FileChange,
+            Ask::Permissions(_) => Self::Permissions,
+            Ask::McpElicitation(_) => Self::McpTool,
+            Ask::UserInput(_) => Self::UserInput,
+        }
+    }
 }
 
 /// An answer to an [`Action`].
@@ -39,6 +75,10 @@ pub enum Decision {
     Accept,
     /// Yes, and for the like of it until the thread ends.
     AcceptForSession,
+    /// Yes, and from now on for all commands that begin with these words.
+    AcceptWithExecpolicyAmendment(Vec<String>),
+    /// Add this rule for a host to the policy, which may say yes or no.
+    ApplyNetworkPolicyAmendment(Map<String, Value>),
     /// No; Codex goes on without it.
     Decline,
     /// No, and the turn ends.
@@ -95,6 +135,8 @@ pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
             elicitation_answer(wants_form, decision)
         }
         Ask::UserInput(_) => user_input_answer(decision),
+        Ask::LegacyCommand(asked) => legacy_command_answer(asked.refusal, decision),
+        Ask::LegacyPatch(asked) => legacy_answer(asked.refusal, decision),
     }
 }
 
@@ -105,23 +147,71 @@ fn word(decision: &Decision) -> Result<&'static str, WrongDecision> {
         Decision::AcceptForSession => Ok("acceptForSession"),
         Decision::Decline => Ok("decline"),
         Decision::Cancel => Ok("cancel"),
+        Decision::AcceptWithExecpolicyAmendment(_) | Decision::ApplyNetworkPolicyAmendment(_) => {
+            Err(WrongDecision::NotOffered)
+        }
         Decision::Submit(_) => Err(WrongDecision::WantsDecision),
     }
 }
 
 fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer, WrongDecision> {
-    let word = word(decision)?;
+    let (name, value) = match decision {
+        Decision::AcceptWithExecpolicyAmendment(words) => {
+            let name = "acceptWithExecpolicyAmendment";
+            (name, json!({ name: { "execpolicy_amendment": words } }))
+        }
+        Decision::ApplyNetworkPolicyAmendment(rule) => {
+            let name = "applyNetworkPolicyAmendment";
+            (name, json!({ name: { "network_policy_amendment": rule } }))
+        }
+        decision => {
+            let word = word(decision)?;
+            (word, word.into())
+        }
+    };
     let always = matches!(decision, Decision::Decline | Decision::Cancel);
-    // Releases before 0.130 list no decisions and take all of them.
-    let offered = asked
-        .available_decisions
-        .as_ref()
-        .is_none_or(|offered| offered.iter().any(|one| one == word));
-    if always || offered {
-        Ok(Answer::plain(json!({ "decision": word })))
+    if always || offers(asked, name) {
+        Ok(Answer::plain(json!({ "decision": value })))
     } else {
         Err(WrongDecision::NotOffered)
     }
+}
+
+/// Whether Codex offers a decision: a word, or an object with the word as its
+/// only key. Releases before 0.130 list none and take all that they know.
+fn offers(asked: &CommandApproval, name: &str) -> bool {
+    let is_it = |offered: &Value| offered == name || offered.get(name).is_some();
+    match &asked.available_decisions {
+        Some(offered) => offered.iter().any(is_it),
+        None => name != "applyNetworkPolicyAmendment",
+    }
+}
+
+/// Codex's first protocol takes a rule for commands too.
+fn legacy_command_answer(
+    refusal: LegacyRefusal,
+    decision: &Decision,
+) -> Result<Answer, WrongDecision> {
+    let Decision::AcceptWithExecpolicyAmendment(words) = decision else {
+        return legacy_answer(refusal, decision);
+    };
+    let amendment = json!({ "proposed_execpolicy_amendment": words });
+    Ok(Answer::plain(
+        json!({ "decision": { "approved_execpolicy_amendment": amendment } }),
+    ))
+}
+
+fn legacy_answer(refusal: LegacyRefusal, decision: &Decision) -> Result<Answer, WrongDecision> {
+    let value = match (word(decision)?, refusal) {
+        ("accept", _) => json!("approved"),
+        ("acceptForSession", _) => json!("approved_for_session"),
+        ("decline", LegacyRefusal::Word) => json!("denied"),
+        ("decline", LegacyRefusal::Object) => {
+            json!({ "denied": { "rejection": "declined by the user" } })
+        }
+        _ => json!("abort"),
+    };
+    Ok(Answer::plain(json!({ "decision": value })))
 }
 
 fn permissions_answer(wanted: &Value, decision: &Decision) -> Result<Answer, WrongDecision> {
@@ -135,6 +225,9 @@ fn permissions_answer(wanted: &Value, decision: &Decision) -> Result<Answer, Wro
             result: nothing,
             interrupt: true,
         }),
+        Decision::AcceptWithExecpolicyAmendment(_) | Decision::ApplyNetworkPolicyAmendment(_) => {
+            Err(WrongDecision::NotOffered)
+        }
         Decision::Submit(_) => Err(WrongDecision::WantsDecision),
     }
 }
@@ -150,7 +243,9 @@ fn elicitation_answer(wants_form: bool, decision: &Decision) -> Result<Answer, W
     let result = match decision {
         Decision::Accept if wants_form => return Err(WrongDecision::WantsContent),
         Decision::Accept => json!({ "action": "accept", "content": {} }),
-        Decision::AcceptForSession => return Err(WrongDecision::NotOffered),
+        Decision::AcceptForSession
+        | Decision::AcceptWithExecpolicyAmendment(_)
+        | Decision::ApplyNetworkPolicyAmendment(_) => return Err(WrongDecision::NotOffered),
         Decision::Submit(content) => json!({ "action": "accept", "content": content }),
         Decision::Decline => json!({ "action": "decline" }),
         Decision::Cancel => json!({ "action": "cancel" }),
@@ -160,7 +255,10 @@ fn elicitation_answer(wants_form: bool, decision: &Decision) -> Result<Answer, W
 
 fn user_input_answer(decision: &Decision) -> Result<Answer, WrongDecision> {
     let answers: BTreeMap<&str, Value> = match decision {
-        Decision::Accept | Decision::AcceptForSession => return Err(WrongDecision::WantsContent),
+        Decision::Accept
+        | Decision::AcceptForSession
+        | Decision::AcceptWithExecpolicyAmendment(_)
+        | Decision::ApplyNetworkPolicyAmendment(_) => return Err(WrongDecision::WantsContent),
         Decision::Decline | Decision::Cancel => BTreeMap::new(),
         Decision::Submit(content) => content
             .iter()
@@ -178,108 +276,12 @@ fn texts(value: &Value) -> Vec<String> {
         Value::Array(values) => values.iter().flat_map(texts).collect(),
         Value::String(text) => vec![text.clone()],
         Value::Null => Vec::new(),
+        Value::Object(object) if object.contains_key("answers") => {
+            object.get("answers").map(texts).unwrap_or_default()
+        }
         other => vec![other.to_string()],
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use codex_mcp_protocol::codex::{
-        FileChangeApproval, McpElicitation, PermissionsApproval, UserInputRequest,
-    };
-
-    use super::*;
-
-    fn submit() -> Decision {
-        let Value::Object(content) = json!({"q": "yes", "many": ["a", 1]}) else {
-            panic!("an object");
-        };
-        Decision::Submit(content)
-    }
-
-    fn asks() -> Vec<(&'static str, Ask)> {
-        let command = |decisions| {
-            Ask::Command(CommandApproval {
-                available_decisions: decisions,
-                ..CommandApproval::default()
-            })
-        };
-        let elicitation = |schema| {
-            Ask::McpElicitation(McpElicitation {
-                requested_schema: Some(schema),
-                ..McpElicitation::default()
-            })
-        };
-        vec![
-            ("command, nothing listed (0.104)", command(None)),
-            (
-                "command, as listed by 0.169",
-                command(Some(vec![
-                    json!("accept"),
-                    json!({"acceptWithExecpolicyAmendment": {}}),
-                    json!("cancel"),
-                ])),
-            ),
-            (
-                "file change",
-                Ask::FileChange(FileChangeApproval::default()),
-            ),
-            (
-                "permissions",
-                Ask::Permissions(PermissionsApproval {
-                    permissions: json!({"network": {"enabled": true}}),
-                    ..PermissionsApproval::default()
-                }),
-            ),
-            (
-                "tool call",
-                elicitation(json!({"type": "object", "properties": {}})),
-            ),
-            (
-                "form of a server",
-                elicitation(json!({"type": "object", "properties": {"q": {"type": "string"}}})),
-            ),
-            ("user input", Ask::UserInput(UserInputRequest::default())),
-        ]
-    }
-
-    #[test]
-    fn every_question_and_decision() {
-        let decisions = [
-            Decision::Accept,
-            Decision::AcceptForSession,
-            Decision::Decline,
-            Decision::Cancel,
-            submit(),
-        ];
-        let mut table = String::new();
-        for (name, ask) in asks() {
-            table.push_str(&format!("{name}\n"));
-            for decision in &decisions {
-                let cell = match answer(&ask, decision) {
-                    Ok(Answer { result, interrupt }) => {
-                        format!(
-                            "{result}{}",
-                            if interrupt { ", then interrupt" } else { "" }
-                        )
-                    }
-                    Err(refusal) => format!("refused: {refusal:?}"),
-                };
-                let decision = match decision {
-                    Decision::Submit(_) => "Submit".to_owned(),
-                    other => format!("{other:?}"),
-                };
-                table.push_str(&format!("  {decision:<18}{cell}\n"));
-            }
-        }
-        insta::assert_snapshot!(table);
-    }
-
-    #[test]
-    fn declining_and_cancelling_always_fit() {
-        for (name, ask) in asks() {
-            assert!(answer(&ask, &Decision::Decline).is_ok(), "{name}");
-            assert!(answer(&ask, &Decision::Cancel).is_ok(), "{name}");
-        }
-    }
-}
+mod tests;

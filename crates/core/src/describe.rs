@@ -28,7 +28,7 @@ pub(crate) fn item(item: &Item) -> Option<String> {
         Item::McpToolCall { server, tool } => format!("calling {server}.{tool}"),
         Item::WebSearch { query } => format!("searching the web for {query}"),
         Item::Reasoning => "thinking".to_owned(),
-        Item::Other => return None,
+        Item::UserMessage | Item::Other => return None,
     };
     Some(line(&words))
 }
@@ -36,12 +36,19 @@ pub(crate) fn item(item: &Item) -> Option<String> {
 /// A question that waits for an answer.
 pub(crate) fn ask(ask: &Ask) -> String {
     let words = match ask {
-        Ask::Command(asked) => format!(
-            "waiting for approval to run {}",
-            asked.command.as_deref().unwrap_or("a command")
-        ),
+        Ask::Command(asked) => {
+            let command = asked.command.as_deref().unwrap_or("a command");
+            format!("waiting for approval to run {command}")
+        }
+        Ask::LegacyCommand(asked) => {
+            format!("waiting for approval to run {}", asked.command.join(" "))
+        }
         Ask::FileChange(asked) => {
             format!("waiting for approval to change {}", paths(&asked.changes))
+        }
+        Ask::LegacyPatch(asked) => {
+            let paths: Vec<&str> = asked.file_changes.keys().map(String::as_str).collect();
+            format!("waiting for approval to change {}", paths.join(", "))
         }
         Ask::Permissions(_) => "waiting for approval of permissions".to_owned(),
         Ask::McpElicitation(asked) => format!("waiting for an answer to {}", asked.server_name),

@@ -7,12 +7,20 @@
 //! - [`session`]: our live handle on a Codex thread, from prompt to outcome.
 //! - [`action`]: what Codex asks, how it may be answered, and the answer as
 //!   Codex wants it.
+//! - [`events`]: what a session tells those who look in from time to time.
 #![cfg_attr(
     test,
-    expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "a failed test panics"
+    )
 )]
 
 pub mod action;
+pub mod clock;
 mod describe;
+pub mod events;
 pub mod session;
 mod text;

@@ -89,6 +89,18 @@ pub fn tree_pss_kib(pid: u32) -> u64 {
         .sum()
 }
 
+/// How long a process has had a processor, in user and in system mode. `None` if
+/// it is gone. In steps of 10 ms (USER_HZ is 100 on Linux, see proc(5)).
+#[must_use]
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let (_, after) = stat.rsplit_once(')')?;
+    let mut fields = after.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks()? + ticks()?) * 10))
+}
+
 /// Waits until none of these processes runs any more and returns those that still
 /// do at the end of the time: `assert_eq!(wait_until_gone(…).await, [])`.
 ///

@@ -8,10 +8,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use codex_mcp::engine::command::{Start, TurnRef};
+use codex_mcp::engine::command::{Prompt, Settings, Start, TurnRef};
 use codex_mcp::engine::in_memory::engine_over;
 use codex_mcp::engine::{Engine, Launch, Options};
-use codex_mcp_protocol::codex::ThreadSettings;
+use codex_mcp_core::session::Patience;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use scripted_model::Reply;
 use serde_json::{Value, json};
@@ -98,7 +98,12 @@ fn in_memory(sessions: u32) -> f64 {
         let mut turns = Vec::new();
         for _ in 0..sessions {
             let opened = engine.start(start()).await.unwrap();
-            turns.push(engine.prompt(&opened.session, "Say hello.").await.unwrap());
+            turns.push(
+                engine
+                    .prompt(&opened.session, Prompt::text("Say hello."))
+                    .await
+                    .unwrap(),
+            );
         }
         let begin = Instant::now();
         go.send(()).unwrap();
@@ -120,14 +125,17 @@ fn options() -> Options {
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: PathBuf::new(),
-        approval_timeout: Duration::from_secs(60),
+        patience: Patience {
+            approval: Duration::from_secs(60),
+            stall: Duration::from_secs(300),
+        },
     }
 }
 
 fn start() -> Start {
     Start {
-        settings: ThreadSettings::default(),
-        profile: None,
+        settings: Settings::default(),
+        patience: None,
     }
 }
 

@@ -17,6 +17,7 @@ mod dispatch;
 mod hello;
 mod memory;
 mod model;
+mod sessions;
 mod stage;
 mod start;
 mod stats;
@@ -62,6 +63,16 @@ enum Figure {
     Memory,
     /// Notifications taken in
     Dispatch,
+    /// A session that says hello, polled every 5 ms
+    Polled,
+    /// Memory of 12 idle sessions
+    Idle,
+    /// 50 sessions that write at once
+    Torrent,
+    /// A poll that is 1,000 events behind
+    Behind,
+    /// What the tools of the sessions take of a client's context
+    Tools,
 }
 
 impl Figure {
@@ -72,6 +83,10 @@ impl Figure {
             Self::Crowd => 5,
             Self::Memory => 1,
             Self::Dispatch => 15,
+            Self::Polled => 100,
+            Self::Idle | Self::Torrent => 3,
+            Self::Behind => 200,
+            Self::Tools => 1,
         }
     }
 
@@ -82,6 +97,11 @@ impl Figure {
             Self::Crowd => block_on(crowd::measure(rounds)),
             Self::Memory => block_on(memory::measure(rounds)),
             Self::Dispatch => dispatch::measure(rounds),
+            Self::Polled => block_on(sessions::polled::measure(rounds)),
+            Self::Idle => block_on(sessions::idle::measure(rounds)),
+            Self::Torrent => block_on(sessions::torrent::measure(rounds)),
+            Self::Behind => block_on(sessions::behind::measure(rounds)),
+            Self::Tools => block_on(sessions::tools::measure()),
         }
     }
 }

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use testkit::{AppServer, Home, Launch, McpClient, codex};
 
 use crate::model::Model;
+use crate::sessions::Poller;
 
 /// What the model answers to everything.
-const ANSWER: &str = "Hello.";
-const PROMPT: &str = "Say hello.";
+pub(crate) const ANSWER: &str = "Hello.";
+pub(crate) const PROMPT: &str = "Say hello.";
 
 /// The MCP version that most clients speak today.
 const MCP_VERSION: &str = "2025-06-18";
@@ -63,6 +64,15 @@ impl Stage {
             .args(["app-server"])
             .envs(self.direct.env())
             .current_dir(self.work())
+    }
+
+    /// A client of a server of ours with `--api sessions`, whose app-server is up.
+    pub(crate) async fn poller(&self) -> Poller {
+        let launch = self.serve_launch().args(["--api", "sessions"]);
+        let mut client = McpClient::start(&launch);
+        client.set_time_limit(TIME_LIMIT);
+        client.initialize(MCP_VERSION, json!({})).await;
+        Poller::new(client, self.work())
     }
 
     /// A client of a warm server of ours.

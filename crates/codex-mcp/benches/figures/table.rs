@@ -12,6 +12,8 @@ use crate::stats::Summary;
 pub(crate) enum Unit {
     Seconds,
     Bytes,
+    /// Bytes too few for mebibytes.
+    FewBytes,
     PerSecond,
 }
 
@@ -32,9 +34,11 @@ impl Unit {
     /// What to divide by, how many digits to show, and what it then is.
     fn scale(self, value: f64) -> (f64, usize, &'static str) {
         match self {
+            Self::Seconds if value < 0.01 => (1e-3, 2, "ms"),
             Self::Seconds if value < 1.0 => (1e-3, 1, "ms"),
             Self::Seconds => (1.0, 2, "s"),
             Self::Bytes => (1024.0 * 1024.0, 1, "MiB"),
+            Self::FewBytes => (1.0, 0, "B"),
             Self::PerSecond => (1e3, 0, "k/s"),
         }
     }
@@ -42,7 +46,7 @@ impl Unit {
     fn name(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
-            Self::Bytes => "bytes",
+            Self::Bytes | Self::FewBytes => "bytes",
             Self::PerSecond => "per second",
         }
     }

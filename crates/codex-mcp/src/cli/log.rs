@@ -10,6 +10,12 @@ const VARIABLE: &str = "CODEX_MCP_LOG";
 /// rmcp tells about each message at `info`, which is too much for ours.
 const DEFAULT: &str = "warn,codex_mcp=info";
 
+/// Sees to it that nothing is written to stderr, which is stdout: the report of a
+/// panic neither.
+pub(super) fn silence() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
 /// Starts logging.
 pub(super) fn start() {
     let asked = EnvFilter::try_from_env(VARIABLE);

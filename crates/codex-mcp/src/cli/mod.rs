@@ -5,6 +5,7 @@ mod doctor;
 mod guard;
 mod log;
 mod serve;
+mod stdio;
 
 use std::process::ExitCode;
 

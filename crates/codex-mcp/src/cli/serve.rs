@@ -1,6 +1,6 @@
 //! `codex-mcp serve`: MCP on stdin and stdout.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,11 +14,19 @@ use rmcp::transport::stdio_pipes;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::log;
+use super::stdio::{Logging, Preflight, Unfit};
 use crate::config::{self, ConfigError, Warning};
 use crate::engine::{Engine, Launch, Options};
-use crate::mcp::{Api, Front, LineTransport, Patience};
+use crate::mcp::{Api, Decider, Front, LineTransport, Patience};
+
+/// What is set by a variable alone.
+const VARIABLES: &str = "\
+CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is
+stdout (`2>&1`): auto (the default) warns, strict refuses to start, off doesn't look.";
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = VARIABLES)]
 pub(super) struct Args {
     /// Which set of tools to serve.
     #[arg(long, value_enum, default_value = "classic")]
@@ -39,6 +47,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     approval_timeout: u64,
 
+    /// How long a turn may be silent, in seconds, before it is reported as
+    /// stalled.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stall_timeout: u64,
+
+    /// With `--api sessions`, put Codex's questions to the client's user at once,
+    /// where the client can ask (MCP elicitation), instead of leaving them to
+    /// whoever looks in.
+    #[arg(long)]
+    elicit: bool,
+
     /// The longest message that is taken from the client or from Codex, in
     /// bytes, from 1 KiB to 1 GiB.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = RangedU64ValueParser::<usize>::new().range(LINE_LIMITS))]
@@ -53,6 +72,8 @@ const LINE_LIMITS: RangeInclusive<u64> = 1024..=1 << 30;
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
     #[error(transparent)]
+    Stdio(#[from] Unfit),
+    #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("the runtime can't be started: {0}")]
     Runtime(io::Error),
@@ -61,8 +82,12 @@ enum ServeError {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    super::log::start();
-    match serve(args) {
+    let preflight = Preflight::new();
+    match preflight.logging() {
+        Logging::Possible => log::start(),
+        Logging::Impossible => log::silence(),
+    }
+    match serve(args, preflight) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -71,7 +96,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn serve(args: &Args) -> Result<(), ServeError> {
+fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
+    preflight.verdict()?;
     let config = config::load(args.codex_bin.clone(), args.timeout)?;
     for Warning { message, hint } in &config.warnings {
         tracing::warn!("{message}. {hint}");
@@ -79,6 +105,7 @@ fn serve(args: &Args) -> Result<(), ServeError> {
     let patience = Patience {
         call: config.request_timeout,
         approval: Duration::from_secs(args.approval_timeout),
+        stall: Duration::from_secs(args.stall_timeout),
     };
     let engine = Arc::new(Engine::new(Options {
         launch: Launch {
@@ -86,7 +113,7 @@ fn serve(args: &Args) -> Result<(), ServeError> {
             line_limit: args.max_line,
         },
         codex_home: config.codex_home,
-        approval_timeout: patience.approval,
+        patience: patience.session(),
     }));
     // One thread: processes are tied to the thread that starts them.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -94,7 +121,7 @@ fn serve(args: &Args) -> Result<(), ServeError> {
         .build()
         .map_err(ServeError::Runtime)?;
     let served = runtime.block_on(async {
-        let served = serve_client(args, &engine, patience).await;
+        let served = serve_client(args, &engine, patience, preflight).await;
         engine.shut_down().await;
         served
     });
@@ -107,6 +134,7 @@ async fn serve_client(
     args: &Args,
     engine: &Arc<Engine>,
     patience: Patience,
+    preflight: Preflight,
 ) -> Result<(), ServeError> {
     let closing = CancellationToken::new();
     end_on_signals(&closing);
@@ -114,15 +142,21 @@ async fn serve_client(
     let warming = Arc::clone(engine);
     tokio::spawn(async move { warming.warm_up().await });
 
-    if io::stdin().is_terminal() {
-        tracing::info!(
-            "waiting for MCP messages from this terminal. An MCP client is meant to start this; \
-             `codex-mcp --help` tells how. Ctrl-C ends it."
-        );
-    }
+    preflight.report();
     let (stdin, stdout) = stdio_pipes();
     let transport = LineTransport::new(stdin, stdout, args.max_line, closing.clone());
-    let front = Front::new(Arc::clone(engine), args.api, patience, closing.clone());
+    let decider = match args.elicit {
+        true => Decider::User,
+        false => Decider::Poller,
+    };
+    let front = Front::new(
+        Arc::clone(engine),
+        args.api,
+        decider,
+        patience,
+        closing.clone(),
+    )
+    .with_stdio(preflight.into_stdio());
     match front.serve(transport).await {
         Ok(service) => {
             if let Err(error) = service.waiting().await {

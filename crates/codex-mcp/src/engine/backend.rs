@@ -126,6 +126,14 @@ impl Backend {
         }
     }
 
+    /// The app-server, if there is one. One that is being started doesn't count,
+    /// and is not waited for.
+    pub(crate) fn running(&self) -> Option<Running> {
+        let slot = self.slot.try_lock().ok()?;
+        let running = slot.running.clone();
+        running.filter(|(server, _)| server.is_alive())
+    }
+
     /// Takes over an app-server that somebody else has started.
     pub(super) async fn adopt(&self, server: AppServer) {
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));

@@ -2,14 +2,21 @@
 //! the engine could as well live in another process than the one that asks.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
-use codex_mcp_core::session::{Outcome, State};
-use codex_mcp_protocol::codex::{Ask, ThreadId, ThreadSettings, TurnId};
+use codex_mcp_core::events::Shown;
+use codex_mcp_core::session::{self, Outcome, Patience, State};
+use codex_mcp_protocol::codex::{
+    ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadSettings, TurnId, TurnManner,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::profile::ProfileName;
+use crate::picture::Picture;
 
 /// Our name for a session: `sess_` and 12 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,9 +25,7 @@ pub struct SessionId(String);
 
 impl SessionId {
     pub(crate) fn new() -> Self {
-        let mut digits = uuid::Uuid::new_v4().simple().to_string();
-        digits.truncate(12);
-        Self(format!("sess_{digits}"))
+        Self(format!("sess_{}", random_digits(12)))
     }
 
     /// The id in a text that came from outside. It need not exist.
@@ -36,13 +41,173 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// A new name for a question: `req_` and 8 hexadecimal digits.
+pub(super) fn new_action_id() -> ActionId {
+    ActionId(format!("req_{}", random_digits(8)))
+}
+
+fn random_digits(count: usize) -> String {
+    let mut digits = uuid::Uuid::new_v4().simple().to_string();
+    digits.truncate(count);
+    digits
+}
+
 /// Begin a thread.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Its settings. A relative `cwd` is relative to our own.
-    pub settings: ThreadSettings,
+    /// How the thread and its turns are to be.
+    pub settings: Settings,
+    /// How long questions stay open and turns may be silent, if not as usual.
+    pub patience: Option<Patience>,
+}
+
+/// Take up a thread from before.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Resume {
+    /// Which.
+    pub thread: ThreadId,
+    /// What to change. Anything else is as it was, where that is known.
+    pub start: Start,
+}
+
+/// How a thread and its turns are to be. What isn't set is left to Codex's own
+/// configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Those of the thread. A relative `cwd` is relative to our own.
+    pub thread: ThreadSettings,
     /// A profile of Codex's, below the settings.
     pub profile: Option<ProfileName>,
+    /// How the model is to work.
+    pub manner: TurnManner,
+    /// Whether Codex writes the thread down.
+    pub keeping: Keeping,
+}
+
+impl Settings {
+    /// Lays what is set here over what is set below.
+    #[must_use]
+    pub(super) fn over(self, below: Self) -> Self {
+        let Self {
+            thread: above,
+            profile,
+            manner,
+            keeping,
+        } = self;
+        let mut config = below.thread.config;
+        super::profile::lay_over(&mut config, above.config);
+        Self {
+            thread: ThreadSettings {
+                cwd: above.cwd.or(below.thread.cwd),
+                model: above.model.or(below.thread.model),
+                sandbox: above.sandbox.or(below.thread.sandbox),
+                approval_policy: above.approval_policy.or(below.thread.approval_policy),
+                config,
+                base_instructions: above.base_instructions.or(below.thread.base_instructions),
+                developer_instructions: above
+                    .developer_instructions
+                    .or(below.thread.developer_instructions),
+            },
+            profile: profile.or(below.profile),
+            manner: manner_over(manner, below.manner),
+            keeping,
+        }
+    }
+
+    /// What is set, if all of it can be changed while a thread is in use.
+    pub(super) fn changeable(&self) -> Option<Overrides> {
+        let Self {
+            thread,
+            profile,
+            keeping,
+            ..
+        } = self;
+        let nothing_else = thread.config.is_empty()
+            && thread.base_instructions.is_none()
+            && thread.developer_instructions.is_none()
+            && profile.is_none()
+            && *keeping == Keeping::Kept;
+        nothing_else.then(|| Overrides {
+            cwd: thread.cwd.clone(),
+            model: thread.model.clone(),
+            approval_policy: thread.approval_policy,
+            sandbox: thread.sandbox,
+        })
+    }
+
+    /// Takes over what a prompt has changed.
+    pub(super) fn apply(&mut self, prompt: &Prompt) {
+        let Overrides {
+            cwd,
+            model,
+            approval_policy,
+            sandbox,
+        } = prompt.overrides.clone();
+        let thread = &mut self.thread;
+        thread.cwd = cwd.or(thread.cwd.take());
+        thread.model = model.or(thread.model.take());
+        thread.approval_policy = approval_policy.or(thread.approval_policy);
+        thread.sandbox = sandbox.or(thread.sandbox);
+        self.manner = manner_over(prompt.manner, self.manner);
+    }
+}
+
+pub(super) fn manner_over(above: TurnManner, below: TurnManner) -> TurnManner {
+    TurnManner {
+        effort: above.effort.or(below.effort),
+        summary: above.summary.or(below.summary),
+        personality: above.personality.or(below.personality),
+    }
+}
+
+/// Something to say to Codex.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The words.
+    pub text: String,
+    /// What to look at.
+    pub pictures: Vec<Picture>,
+    /// How the model is to work, from now on.
+    pub manner: TurnManner,
+    /// What is to be different from now on.
+    pub overrides: Overrides,
+    /// The form of the final message, as a JSON Schema.
+    pub output_schema: Option<Map<String, Value>>,
+}
+
+impl Prompt {
+    /// Words alone.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Changes of a thread's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overrides {
+    /// Working folder; a relative one is relative to our own.
+    pub cwd: Option<PathBuf>,
+    /// Model name.
+    pub model: Option<String>,
+    /// When to ask.
+    pub approval_policy: Option<ApprovalPolicy>,
+    /// Sandbox for commands.
+    pub sandbox: Option<SandboxMode>,
+}
+
+impl Overrides {
+    pub(super) fn over(self, below: Self) -> Self {
+        Self {
+            cwd: self.cwd.or(below.cwd),
+            model: self.model.or(below.model),
+            approval_policy: self.approval_policy.or(below.approval_policy),
+            sandbox: self.sandbox.or(below.sandbox),
+        }
+    }
 }
 
 /// A thread that can be prompted.
@@ -63,7 +228,7 @@ pub struct TurnRef {
     pub number: u64,
 }
 
-/// How a session stands.
+/// How a session stands, for somebody who waits for one of its turns.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct View {
     /// Counts the changes; see `Engine::changed`.
@@ -89,4 +254,41 @@ pub struct Open {
     pub id: ActionId,
     /// The question.
     pub ask: Ask,
+    /// All about it, for a client that is to decide it.
+    pub shown: Value,
 }
+
+/// A session, for somebody who looks at all of them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Info {
+    /// Its name.
+    pub session: SessionId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its settings.
+    pub settings: Settings,
+    /// How it stands.
+    pub view: session::View,
+}
+
+/// What a look into a session shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Polled {
+    /// How it stands.
+    pub state: State,
+    /// The rest.
+    pub shown: Shown,
+}
+
+/// The first of several sessions that somebody has to see to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attention {
+    /// Which.
+    pub session: SessionId,
+    /// How it stands.
+    pub state: State,
+}
+
+/// How long somebody waits at most (1 day), and so the largest time that is
+/// taken for a wait.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{Ask, Method, Notification};
+use codex_mcp_protocol::codex::{Ask, Heard, Method};
 use codex_mcp_protocol::lines::{Frame, LineDecoder};
 use codex_mcp_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
 use serde::Serialize;
@@ -30,10 +30,11 @@ const LOGGED: usize = 200;
 /// order; must not block.
 pub(crate) trait Listener: Send + Sync {
     /// Something happened in a thread.
-    fn heard(&self, thread: &str, news: Notification<'_>);
+    fn heard(&self, heard: Heard<'_>);
 
-    /// Codex asks something about a thread. `false` if the thread is not ours.
-    fn asked(&self, thread: &str, request: RequestId, ask: Ask) -> bool;
+    /// Codex asks something about a thread; `params` is how. `false` if the thread
+    /// is not ours.
+    fn asked(&self, thread: &str, request: RequestId, ask: Ask, params: &RawValue) -> bool;
 
     /// The end of a thread's turn came and could not be read.
     fn cut_off(&self, thread: &str, why: &str);
@@ -264,8 +265,8 @@ async fn read(
 fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
     match Message::read(line) {
         Ok(Message::Notification { method, params }) => {
-            match Notification::read(&method, params.unwrap_or(RawValue::NULL)) {
-                Ok(Some((thread, news))) => listener.heard(&thread, news),
+            match Heard::read(&method, params.unwrap_or(RawValue::NULL)) {
+                Ok(Some(heard)) => listener.heard(heard),
                 Ok(None) => tracing::trace!("{method}"),
                 Err(error) => log_stray(line, &error),
             }
@@ -275,9 +276,10 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
             RequestId::Text(_) => tracing::debug!("an answer that nobody waits for"),
         },
         Ok(Message::Request { id, method, params }) => {
-            match Ask::read(&method, params.unwrap_or(RawValue::NULL)) {
+            let params = params.unwrap_or(RawValue::NULL);
+            match Ask::read(&method, params) {
                 Ok(Some((thread, ask))) => {
-                    if !listener.asked(&thread, id.clone(), ask) {
+                    if !listener.asked(&thread, id.clone(), ask, params) {
                         shared.refuse(&id, &method, "the thread is not one of ours");
                     }
                 }

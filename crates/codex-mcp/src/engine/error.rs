@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::session::{DecisionRefused, PromptRefused};
+use codex_mcp_core::session::{BeyondTheEnd, DecisionRefused, PromptRefused};
 use codex_mcp_protocol::codex::{Method, ThreadId};
 use codex_mcp_protocol::rpc::ErrorObject;
 
@@ -59,6 +59,48 @@ pub enum EngineError {
     /// There is no such session.
     #[error("there is no session {0}")]
     NoSession(SessionId),
+    /// The session is over.
+    #[error("session {0} was cancelled")]
+    Cancelled(SessionId),
+    /// No turn of the session runs.
+    #[error("no turn of session {0} is running")]
+    NotRunning(SessionId),
+    /// The thread's session was cancelled, and its last turn has not ended yet.
+    #[error("the last turn of thread {0} is still being ended")]
+    StillEnding(ThreadId),
+    /// The thread is in use, and what is wanted can't be changed meanwhile.
+    #[error(
+        "thread {thread} is in use by session {session}: its config, profile, instructions \
+         and `ephemeral` are fixed until that session is cancelled"
+    )]
+    Live {
+        /// The thread.
+        thread: ThreadId,
+        /// Its session.
+        session: SessionId,
+    },
+    /// The thread can't be forked.
+    #[error("thread {thread} can't be forked: {why}")]
+    CantFork {
+        /// The thread.
+        thread: ThreadId,
+        /// Codex's reason.
+        why: String,
+    },
+    /// There are too many sessions.
+    #[error("there are too many sessions")]
+    TooManySessions,
+    /// An override of `config.toml` doesn't have the form that Codex wants.
+    #[error("{key}: {error}")]
+    BadOverride {
+        /// Its key.
+        key: &'static str,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// A look can't be had.
+    #[error(transparent)]
+    BeyondTheEnd(#[from] BeyondTheEnd),
     /// A decision can't be taken.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
@@ -87,6 +129,19 @@ impl EngineError {
             Self::ThreadInUse(thread.clone())
         } else {
             self
+        }
+    }
+
+    /// The same for forking it.
+    pub(super) fn about_fork(self, thread: &ThreadId) -> Self {
+        let why = match self.about(thread) {
+            Self::Refused { refusal, .. } => refusal.message,
+            error @ (Self::NoThread(_) | Self::ThreadInUse(_)) => error.to_string(),
+            error => return error,
+        };
+        Self::CantFork {
+            thread: thread.clone(),
+            why,
         }
     }
 }

@@ -4,12 +4,17 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use codex_mcp_core::session::{Effect, Session, State};
-use codex_mcp_protocol::codex::{Ask, Method, Notification, ThreadParams, TurnInterruptParams};
+use codex_mcp_core::clock::Now;
+use codex_mcp_core::session::{Asked, Effect, Session};
+use codex_mcp_protocol::codex::{
+    Ask, Heard, LegacyRefusal, Method, Notification, ThreadParams, TurnInterruptParams,
+};
 use codex_mcp_protocol::rpc::RequestId;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
+use super::command::new_action_id;
 use super::connection::Listener;
 use super::exit::Exit;
 use super::sessions::{Entry, Sessions};
@@ -28,38 +33,41 @@ pub(super) struct Hub {
 }
 
 impl Listener for Hub {
-    fn heard(&self, thread: &str, news: Notification<'_>) {
+    fn heard(&self, heard: Heard<'_>) {
         // Codex also tells of threads of its own, such as those of subagents.
-        let Some(entry) = self.sessions.by_thread(thread) else {
+        let Some(entry) = self.sessions.by_thread(&heard.thread) else {
             return;
         };
-        if let Notification::AgentMessageDelta(_) = news {
-            entry.change_quietly(|machine| machine.heard(news));
-        } else {
-            let effects = entry.change(|machine| machine.heard(news));
-            perform(&entry, effects);
-        }
+        // Those who wait for the turn need not hear of each piece of text.
+        let effects = match heard.news {
+            Notification::Delta(..) => entry.write(|machine, now| machine.heard(heard, now)),
+            _ => entry.change(|machine, now| machine.heard(heard, now)),
+        };
+        perform(&entry, effects);
     }
 
-    fn asked(&self, thread: &str, request: RequestId, ask: Ask) -> bool {
+    fn asked(&self, thread: &str, request: RequestId, mut ask: Ask, params: &RawValue) -> bool {
         let Some(entry) = self.sessions.by_thread(thread) else {
             return false;
         };
-        let now = Instant::now();
-        let (effects, deadline) = entry.change(|machine| {
-            let effects = machine.asked(request, ask, now.into_std());
-            (effects, machine.actions().last().map(|open| open.deadline))
-        });
+        let (server, _) = entry.server();
+        ask.set_legacy_refusal(LegacyRefusal::of(server.about.codex_version()));
+        let asked = Asked {
+            id: new_action_id(),
+            request,
+            ask,
+            // It was read as JSON before.
+            params: serde_json::from_str(params.get()).unwrap_or_default(),
+        };
+        let effects = entry.change(|machine, now| machine.asked(asked, now));
+        entry.clock.notify_one();
         perform(&entry, effects);
-        if let Some(deadline) = deadline {
-            tokio::spawn(decline_at(entry, deadline.into()));
-        }
         true
     }
 
     fn cut_off(&self, thread: &str, why: &str) {
         if let Some(entry) = self.sessions.by_thread(thread) {
-            let effects = entry.change(|machine| machine.cut_off(why));
+            let effects = entry.change(|machine, now| machine.cut_off(why, now));
             perform(&entry, effects);
         }
     }
@@ -69,32 +77,50 @@ impl Supervisor for Hub {
     fn gone(&self, generation: Generation, exit: Exit) {
         for entry in self.sessions.all() {
             if entry.server().1 == generation {
-                entry.change(|machine| machine.lose(&format!("Codex {exit}")));
+                entry.change(|machine, now| machine.lose(&format!("Codex {exit}"), now));
             }
         }
     }
 }
 
-async fn decline_at(entry: Arc<Entry>, deadline: Instant) {
-    sleep_until(deadline).await;
-    let effects = entry.change(|machine| machine.tick(deadline.into_std()));
-    if !effects.is_empty() {
-        tracing::warn!("thread {}: nobody answered in time; declined", entry.thread);
+/// Tells a machine the time for as long as its turn runs.
+pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64) {
+    loop {
+        let (runs, deadline) = entry.look(|machine, _| {
+            let runs = machine.has_turn() && machine.turns() == turn;
+            (runs, machine.next_deadline())
+        });
+        if !runs {
+            return;
+        }
+        tokio::select! {
+            () = entry.clock.notified() => {}
+            () = until(deadline) => {
+                let effects = entry.change(Session::tick);
+                if !effects.is_empty() {
+                    tracing::warn!("thread {}: nobody answered in time; declined", entry.thread);
+                }
+                perform(&entry, effects);
+            }
+        }
     }
-    perform(&entry, effects);
 }
 
-/// Puts sessions to rest for as long as there is a hub.
+async fn until(deadline: Option<std::time::Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(Instant::from_std(deadline)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Cancels and forgets sessions that nobody uses, for as long as there is a hub.
 pub(super) async fn sweep(hub: Weak<Hub>) {
     loop {
         sleep(SWEEP_EVERY).await;
         let Some(hub) = hub.upgrade() else { return };
-        for entry in hub.sessions.put_to_rest() {
-            let params = ThreadParams {
-                thread_id: &entry.thread,
-            };
-            let (server, _) = entry.server();
-            server.connection().cast(Method::ThreadUnsubscribe, &params);
+        for (entry, effects) in hub.sessions.tidy() {
+            perform(&entry, effects);
+            see_to_its_end(&entry);
         }
     }
 }
@@ -102,33 +128,53 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
 /// Interrupts a turn of a session. Should it not end, insists, and gives it up
 /// in the end, so that its thread can be used again.
 pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
-    let effects = entry.change(|machine| match machine.turns() == turn {
-        true => machine.interrupt(),
+    let effects = entry.change(|machine, now| match machine.turns() == turn {
+        true => machine.interrupt(now),
         false => Vec::new(),
     });
     perform(entry, effects);
-    tokio::spawn(insist(Arc::clone(entry), turn));
+    see_to_its_end(entry);
+}
+
+/// Cancels a session; its turn, if there is one, is interrupted.
+pub(super) fn cancel(entry: &Arc<Entry>, why: &str) {
+    let effects = entry.change(|machine, now| machine.cancel(why, now));
+    perform(entry, effects);
+    see_to_its_end(entry);
+}
+
+/// Insists on the end of the turn that was interrupted.
+fn see_to_its_end(entry: &Arc<Entry>) {
+    let (turn, runs) = entry.look(|machine, _| (machine.turns(), machine.has_turn()));
+    if runs {
+        tokio::spawn(insist(Arc::clone(entry), turn));
+    }
+    // Whoever keeps its time learns that there is nothing more to keep.
+    entry.clock.notify_one();
 }
 
 async fn insist(entry: Arc<Entry>, turn: u64) {
     sleep(INTERRUPT_PATIENCE).await;
-    insist_once(&entry, turn, Session::interrupt_again);
+    insist_once(&entry, turn, |machine, _| machine.interrupt_again());
     sleep(INTERRUPT_PATIENCE).await;
-    insist_once(&entry, turn, |machine| {
+    insist_once(&entry, turn, |machine, now| {
         tracing::warn!("thread {}: the interrupted turn does not end", entry.thread);
-        machine.abandon("Codex did not end the turn that was interrupted")
+        machine.abandon("Codex did not end the turn that was interrupted", now)
     });
 }
 
-fn insist_once(entry: &Entry, turn: u64, insist: impl FnOnce(&mut Session) -> Vec<Effect>) {
-    let runs = |machine: &Session| {
-        let at_work = matches!(machine.state(), State::Running | State::WaitingApproval);
-        at_work && machine.turns() == turn
-    };
-    let effects = entry.change(|machine| match runs(machine) {
-        true => insist(machine),
-        false => Vec::new(),
-    });
+fn insist_once(
+    entry: &Arc<Entry>,
+    turn: u64,
+    insist: impl FnOnce(&mut Session, Now) -> Vec<Effect>,
+) {
+    let effects =
+        entry.change(
+            |machine, now| match machine.has_turn() && machine.turns() == turn {
+                true => insist(machine, now),
+                false => Vec::new(),
+            },
+        );
     perform(entry, effects);
 }
 
@@ -139,6 +185,9 @@ pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
     }
     let (server, _) = entry.server();
     let connection = server.connection();
+    let of_thread = ThreadParams {
+        thread_id: &entry.thread,
+    };
     for effect in effects {
         match effect {
             Effect::Answer { request, result } => connection.answer(&request, &result),
@@ -149,12 +198,8 @@ pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
                 };
                 connection.cast(Method::TurnInterrupt, &params);
             }
-            Effect::StopCommands => {
-                let params = ThreadParams {
-                    thread_id: &entry.thread,
-                };
-                connection.cast(Method::BackgroundTerminalsClean, &params);
-            }
+            Effect::StopCommands => connection.cast(Method::BackgroundTerminalsClean, &of_thread),
+            Effect::LetGo => connection.cast(Method::ThreadUnsubscribe, &of_thread),
         }
     }
 }

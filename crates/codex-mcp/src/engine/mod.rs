@@ -15,6 +15,7 @@
 mod app_server;
 mod backend;
 pub mod binary;
+mod clock;
 pub mod command;
 mod connection;
 mod descendants;
@@ -28,6 +29,9 @@ pub mod profile;
 pub mod run;
 mod sessions;
 pub mod spawn;
+mod threads;
+mod turns;
+mod watching;
 
 pub use app_server::StartError;
 pub use backend::{Launch, LaunchError};
@@ -39,17 +43,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::action::{ActionId, Decision};
-use codex_mcp_core::session::Session;
-use codex_mcp_protocol::codex::{
-    InitializeResponse, Method, ThreadId, ThreadResponse, ThreadResumeParams, ThreadSettings,
-    ThreadStartParams, TurnResponse, TurnStartParams, UserInput,
-};
+use codex_mcp_core::session::{Patience, Session, State};
+use codex_mcp_protocol::codex::{InitializeResponse, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use app_server::AppServer;
-use backend::{Backend, Running};
-use command::{Opened, SessionId, Start, TurnRef, View};
+use backend::Backend;
+use command::{Info, SessionId, TurnRef, View};
 use connection::CallError;
 use hub::{Hub, perform};
 use sessions::Entry;
@@ -68,8 +69,8 @@ pub struct Options {
     pub launch: Launch,
     /// Codex's home folder, where its profiles lie.
     pub codex_home: PathBuf,
-    /// How long a question of Codex's stays open before it is declined.
-    pub approval_timeout: Duration,
+    /// How long a session waits for what, unless it is told otherwise.
+    pub patience: Patience,
 }
 
 /// Owns Codex's processes and our sessions.
@@ -91,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Puts sessions to rest that nobody has used for long, from now on.
+    /// Cancels and forgets sessions that nobody has used for long, from now on.
     pub fn keep_tidy(&self) {
         tokio::spawn(hub::sweep(Arc::downgrade(&self.hub)));
     }
@@ -115,57 +116,23 @@ impl Engine {
         Ok(server.about.clone())
     }
 
-    /// Begins a thread.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError`]; there is no thread then.
-    pub async fn start(&self, start: Start) -> Result<Opened, EngineError> {
-        let settings = self.complete(start.settings, start.profile.as_ref())?;
-        let running = self.backend.ready(&self.hub).await?;
-        let params = ThreadStartParams {
-            settings: &settings,
-        };
-        let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        Ok(opened(&self.enter(begun.thread.id, settings, &running)))
+    /// The version of the app-server that runs; `None` if there is none (yet), or
+    /// it doesn't say.
+    #[must_use]
+    pub fn codex_version(&self) -> Option<String> {
+        let (server, _) = self.backend.running()?;
+        server.about.codex_version().map(str::to_owned)
     }
 
-    /// Takes up a thread: one of ours, or any other that Codex can resume.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError`]; the thread is as it was then.
-    pub async fn resume(&self, thread: &ThreadId) -> Result<Opened, EngineError> {
-        let running = self.backend.ready(&self.hub).await?;
-        if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
-            if !entry.is_loaded_in(&running) {
-                load(&entry, running).await?;
-            }
-            return Ok(opened(&entry));
-        }
-        let settings = ThreadSettings::default();
-        let thread = resume(&running.0, thread, &settings).await?;
-        Ok(opened(&self.enter(thread, settings, &running)))
+    /// How many sessions there are that were not cancelled.
+    #[must_use]
+    pub fn active_sessions(&self) -> usize {
+        let all = self.hub.sessions.all();
+        let active = all.iter().filter(|entry| entry.state() != State::Cancelled);
+        active.count()
     }
 
-    /// Gives a thread its next prompt.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError`]; no turn has been started then.
-    pub async fn prompt(&self, session: &SessionId, text: &str) -> Result<TurnRef, EngineError> {
-        let entry = self.entry(session)?;
-        match prompt(&entry, text).await {
-            // Codex may have unloaded a thread that was at rest for long.
-            Err(EngineError::NoThread(_)) => {
-                load(&entry, self.backend.ready(&self.hub).await?).await?;
-                prompt(&entry, text).await
-            }
-            prompted => prompted,
-        }
-    }
-
-    /// Answers a question of Codex's.
+    /// Answers a question of Codex's; a note is written to the log.
     ///
     /// # Errors
     ///
@@ -175,9 +142,10 @@ impl Engine {
         session: &SessionId,
         action: &ActionId,
         decision: &Decision,
+        note: Option<&str>,
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
-        let effects = entry.change(|machine| machine.decide(action, decision))?;
+        let effects = entry.change(|machine, now| machine.decide(action, decision, note, now))?;
         perform(&entry, effects);
         Ok(())
     }
@@ -193,6 +161,33 @@ impl Engine {
         Ok(())
     }
 
+    /// Ends the turn that a session is at.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NotRunning`] if it is at none.
+    pub fn interrupt_session(&self, session: &SessionId) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
+        match state {
+            State::Running | State::WaitingApproval => hub::interrupt(&entry, turn),
+            State::Cancelled => return Err(EngineError::Cancelled(session.clone())),
+            State::Idle | State::Error => return Err(EngineError::NotRunning(session.clone())),
+        }
+        Ok(())
+    }
+
+    /// Ends a session, and the turn that it is at. Its thread can be resumed
+    /// later. One that was cancelled before stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
+        hub::cancel(&self.entry(session)?, why);
+        Ok(())
+    }
+
     /// How a session stands.
     ///
     /// # Errors
@@ -202,6 +197,24 @@ impl Engine {
         Ok(self.entry(session)?.view())
     }
 
+    /// A session, its settings included.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn get(&self, session: &SessionId) -> Result<Info, EngineError> {
+        let entry = self.entry(session)?;
+        entry.look(Session::used);
+        Ok(entry.info())
+    }
+
+    /// All sessions, in the order in which they began.
+    #[must_use]
+    pub fn list(&self) -> Vec<Info> {
+        let all = self.hub.sessions.all();
+        all.iter().map(|entry| entry.info()).collect()
+    }
+
     /// All that Codex has said in the running turn of a session.
     ///
     /// # Errors
@@ -209,19 +222,7 @@ impl Engine {
     /// [`EngineError::NoSession`].
     pub fn partial_text(&self, session: &SessionId) -> Result<String, EngineError> {
         let entry = self.entry(session)?;
-        Ok(entry.change_quietly(|machine| machine.partial_text()))
-    }
-
-    /// Waits until a session has changed since the revision `seen`.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoSession`].
-    pub async fn changed(&self, session: &SessionId, seen: u64) -> Result<(), EngineError> {
-        let mut revision = self.entry(session)?.watch();
-        // Fails only if the entry is dropped, which is a change as well.
-        let _ = revision.wait_for(|revision| *revision > seen).await;
-        Ok(())
+        Ok(entry.look(|machine, _| machine.partial_text()))
     }
 
     /// Interrupts what runs, ends Codex and waits until it is gone, a few
@@ -239,100 +240,12 @@ impl Engine {
         }
     }
 
-    /// Codex runs happily in a folder that isn't there, and every command in it
-    /// fails; so it is checked here.
-    fn complete(
-        &self,
-        mut settings: ThreadSettings,
-        profile: Option<&profile::ProfileName>,
-    ) -> Result<ThreadSettings, EngineError> {
-        let here = std::env::current_dir().map_err(EngineError::NoCurrentFolder)?;
-        let cwd = here.join(settings.cwd.take().unwrap_or_default());
-        if !cwd.is_dir() {
-            return Err(EngineError::NoFolder(cwd));
-        }
-        settings.cwd = Some(cwd);
-        if let Some(profile) = profile {
-            let mut config = profile::overrides(&self.options.codex_home, profile)?;
-            profile::lay_over(&mut config, std::mem::take(&mut settings.config));
-            settings.config = config;
-        }
-        Ok(settings)
-    }
-
-    fn enter(&self, thread: ThreadId, settings: ThreadSettings, running: &Running) -> Arc<Entry> {
-        let timeout = self.options.approval_timeout;
-        let entry = Entry::new(thread, settings, running.clone(), timeout);
-        self.hub.sessions.add(entry)
-    }
-
     fn entry(&self, session: &SessionId) -> Result<Arc<Entry>, EngineError> {
         self.hub
             .sessions
             .by_id(session)
             .ok_or_else(|| EngineError::NoSession(session.clone()))
     }
-}
-
-fn opened(entry: &Entry) -> Opened {
-    Opened {
-        session: entry.id.clone(),
-        thread: entry.thread.clone(),
-    }
-}
-
-async fn prompt(entry: &Arc<Entry>, text: &str) -> Result<TurnRef, EngineError> {
-    let number = entry.change(|machine| machine.prompt().map(|()| machine.turns()))?;
-    let turn = TurnRef {
-        session: entry.id.clone(),
-        number,
-    };
-    let params = TurnStartParams {
-        thread_id: &entry.thread,
-        input: vec![UserInput::Text { text }],
-    };
-    let (server, _) = entry.server();
-    match call::<TurnResponse>(&server, Method::TurnStart, &params).await {
-        Ok(response) => {
-            perform(
-                entry,
-                entry.change(|machine| machine.accepted(response.turn.id)),
-            );
-            Ok(turn)
-        }
-        Err(error @ (EngineError::Refused { .. } | EngineError::Gone(_))) => {
-            perform(entry, entry.change(Session::refused));
-            Err(error.about(&entry.thread))
-        }
-        // Codex may have taken the prompt all the same.
-        Err(error) => {
-            hub::interrupt(entry, number);
-            Err(error)
-        }
-    }
-}
-
-/// Loads the thread of a session that we know in an app-server.
-async fn load(entry: &Entry, running: Running) -> Result<(), EngineError> {
-    resume(&running.0, &entry.thread, &entry.settings).await?;
-    entry.now_loaded_in(running);
-    Ok(())
-}
-
-async fn resume(
-    server: &AppServer,
-    thread: &ThreadId,
-    settings: &ThreadSettings,
-) -> Result<ThreadId, EngineError> {
-    let params = ThreadResumeParams {
-        thread_id: thread,
-        exclude_turns: true,
-        settings,
-    };
-    let resumed: ThreadResponse = call(server, Method::ThreadResume, &params)
-        .await
-        .map_err(|error| error.about(thread))?;
-    Ok(resumed.thread.id)
 }
 
 async fn call<T: DeserializeOwned>(

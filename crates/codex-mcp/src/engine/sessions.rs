@@ -1,144 +1,183 @@
 //! The sessions, by their own name and by that of their thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use codex_mcp_core::session::{Session, State};
-use codex_mcp_protocol::codex::{ThreadId, ThreadSettings};
-use tokio::sync::watch;
-use tokio::time::Instant;
+use codex_mcp_core::clock::Now;
+use codex_mcp_core::session::{Effect, Fate, Patience, Session, State};
+use codex_mcp_protocol::codex::{ThreadId, TurnManner};
+use tokio::sync::{Notify, watch};
 
 use super::backend::Running;
-use super::command::{Open, SessionId, View};
+use super::clock::now;
+use super::command::{Info, Open, Overrides, Prompt, SessionId, Settings, View, manner_over};
 
-/// A session that nobody has used for this long is put to rest (30 min): Codex
-/// may unload its thread, and a reply takes it up again with its settings.
-const REST_AFTER: Duration = Duration::from_secs(30 * 60);
-
-/// How many sessions are remembered at most, those at rest included. Of a thread
-/// beyond that Codex's rollout is left.
+/// How many sessions there may be at a time.
 const SESSIONS: usize = 10_000;
+
+/// Of how many threads the settings are remembered whose session is over. Of a
+/// thread beyond that Codex's rollout is left.
+const REMEMBERED: usize = 10_000;
 
 /// A session and what the shell has to know about it.
 pub(super) struct Entry {
     pub(super) id: SessionId,
     pub(super) thread: ThreadId,
-    /// What the caller set, to be set again when the thread is taken up anew.
-    pub(super) settings: ThreadSettings,
+    /// Woken when a question comes that may have to be declined earlier than the
+    /// time that is waited for.
+    pub(super) clock: Notify,
     inner: Mutex<Inner>,
     revision: watch::Sender<u64>,
+    /// Counts what is written to the log, and the revisions.
+    news: watch::Sender<u64>,
 }
 
 struct Inner {
     machine: Session,
+    /// What the caller set, to be set again when the thread is taken up anew.
+    settings: Settings,
+    /// Changes of the settings that the next prompt is to bring.
+    pending: Overrides,
     /// The app-server that has, or last had, the thread loaded.
     server: Running,
-    rest: Rest,
-    used: Instant,
+    loading: Loading,
 }
 
-/// Whether Codex tells us of the thread.
+/// Whether the thread is loaded in the app-server that had it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    AtWork,
-    AtRest,
+enum Loading {
+    Loaded,
+    Unloaded,
 }
 
 impl Entry {
     pub(super) fn new(
         thread: ThreadId,
-        settings: ThreadSettings,
+        settings: Settings,
         server: Running,
-        approval_timeout: Duration,
+        patience: Patience,
     ) -> Self {
         Self {
             id: SessionId::new(),
             thread,
-            settings,
+            clock: Notify::new(),
             inner: Mutex::new(Inner {
-                machine: Session::new(approval_timeout),
+                machine: Session::new(patience, now()),
+                settings,
+                pending: Overrides::default(),
                 server,
-                rest: Rest::AtWork,
-                used: Instant::now(),
+                loading: Loading::Loaded,
             }),
             revision: watch::Sender::new(0),
+            news: watch::Sender::new(0),
         }
     }
 
     /// Lets the machine take something in and tells those who watch.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Session) -> T) -> T {
-        let result = self.change_quietly(change);
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Session, Now) -> T) -> T {
+        let result = self.write(change);
         self.revision.send_modify(|revision| *revision += 1);
         result
     }
 
-    /// Lets the machine take in something that nobody waits for.
-    pub(super) fn change_quietly<T>(&self, change: impl FnOnce(&mut Session) -> T) -> T {
-        change(&mut self.lock().machine)
+    /// Lets the machine take in something that changes nothing but the log.
+    pub(super) fn write<T>(&self, change: impl FnOnce(&mut Session, Now) -> T) -> T {
+        let result = self.look(change);
+        self.news.send_modify(|news| *news += 1);
+        result
+    }
+
+    /// Lets somebody look at the machine.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Session, Now) -> T) -> T {
+        look(&mut self.lock().machine, now())
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.lock().machine.state()
     }
 
     pub(super) fn server(&self) -> Running {
         self.lock().server.clone()
     }
 
+    pub(super) fn settings(&self) -> Settings {
+        self.lock().settings.clone()
+    }
+
+    /// Has the next prompt change the settings.
+    pub(super) fn set_pending(&self, overrides: Overrides, manner: TurnManner) {
+        let mut inner = self.lock();
+        inner.pending = overrides.over(std::mem::take(&mut inner.pending));
+        inner.settings.manner = manner_over(manner, inner.settings.manner);
+    }
+
+    /// What a prompt changes, with what was to be changed before.
+    pub(super) fn with_pending(&self, overrides: Overrides) -> Overrides {
+        overrides.over(self.lock().pending.clone())
+    }
+
+    /// Codex has taken a prompt, and with it its changes of the settings.
+    pub(super) fn prompted(&self, prompt: &Prompt) {
+        let mut inner = self.lock();
+        inner.settings.apply(prompt);
+        inner.pending = Overrides::default();
+    }
+
     /// Whether the thread can be prompted there as it is.
     pub(super) fn is_loaded_in(&self, server: &Running) -> bool {
         let inner = self.lock();
-        inner.rest == Rest::AtWork && inner.server.1 == server.1
+        inner.loading == Loading::Loaded && inner.server.1 == server.1
     }
 
     pub(super) fn now_loaded_in(&self, server: Running) {
         let mut inner = self.lock();
         inner.server = server;
-        inner.rest = Rest::AtWork;
-        inner.used = Instant::now();
+        inner.loading = Loading::Loaded;
+    }
+
+    /// Codex turns out to have unloaded the thread.
+    pub(super) fn outdate(&self) {
+        self.lock().loading = Loading::Unloaded;
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
+    pub(super) fn watch_news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
     pub(super) fn view(&self) -> View {
         let revision = *self.revision.borrow();
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.machine.used(now());
         let machine = &inner.machine;
         let (steps, doing) = machine.progress();
+        let open = machine.actions().iter().map(|action| Open {
+            id: action.id.clone(),
+            ask: action.ask.clone(),
+            shown: action.shown(),
+        });
         View {
             revision,
             state: machine.state(),
             turn: machine.turns(),
             turn_id: machine.turn_id().cloned(),
             progress: (steps, doing.to_owned()),
-            actions: machine
-                .actions()
-                .iter()
-                .map(|action| Open {
-                    id: action.id.clone(),
-                    ask: action.ask.clone(),
-                })
-                .collect(),
+            actions: open.collect(),
             outcome: machine.outcome().cloned(),
         }
     }
 
-    /// Puts a session to rest that nobody has used for long; `false` if it is in
-    /// use, or at rest already.
-    fn put_to_rest(&self, now: Instant) -> bool {
-        let mut inner = self.lock();
-        let idle = matches!(inner.machine.state(), State::Idle | State::Lost);
-        let unused = now.duration_since(inner.used) > REST_AFTER;
-        if !idle || !unused || inner.rest == Rest::AtRest {
-            return false;
+    pub(super) fn info(&self) -> Info {
+        let inner = self.lock();
+        Info {
+            session: self.id.clone(),
+            thread: self.thread.clone(),
+            settings: inner.settings.clone(),
+            view: inner.machine.view(now().instant),
         }
-        inner.rest = Rest::AtRest;
-        inner.machine.forget_outcome();
-        true
-    }
-
-    fn is_at_rest(&self) -> bool {
-        self.lock().rest == Rest::AtRest
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -151,7 +190,35 @@ impl Entry {
 struct Tables {
     by_id: HashMap<SessionId, Arc<Entry>>,
     by_thread: HashMap<ThreadId, Arc<Entry>>,
+    /// The ids in the order in which the sessions began.
+    order: VecDeque<SessionId>,
+    remembered: HashMap<ThreadId, Settings>,
+    /// The remembered threads, longest ago first.
+    remembered_order: VecDeque<ThreadId>,
 }
+
+impl Tables {
+    fn remember(&mut self, thread: ThreadId, settings: Settings) {
+        if self.remembered.insert(thread.clone(), settings).is_none() {
+            self.remembered_order.push_back(thread);
+        }
+        while self.remembered_order.len() > REMEMBERED {
+            if let Some(oldest) = self.remembered_order.pop_front() {
+                self.remembered.remove(&oldest);
+            }
+        }
+    }
+
+    fn recall(&mut self, thread: &str) -> Option<Settings> {
+        let settings = self.remembered.remove(thread)?;
+        self.remembered_order.retain(|one| one.as_str() != thread);
+        Some(settings)
+    }
+}
+
+/// There are too many sessions already.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Full;
 
 /// All sessions.
 #[derive(Default)]
@@ -161,30 +228,62 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// Adds a session. Returns the one that the thread has got in the meantime,
-    /// if any.
-    pub(super) fn add(&self, entry: Entry) -> Arc<Entry> {
+    /// if any. One that is cancelled gives way.
+    pub(super) fn add(&self, entry: Entry) -> Result<Arc<Entry>, Full> {
         let mut tables = self.lock();
-        if let Some(already) = tables.by_thread.get(&entry.thread) {
-            return Arc::clone(already);
+        if let Some(already) = tables.by_thread.get(&entry.thread)
+            && already.state() != State::Cancelled
+        {
+            return Ok(Arc::clone(already));
         }
         if tables.by_id.len() >= SESSIONS {
-            tables.by_id.retain(|_, entry| !entry.is_at_rest());
-            tables.by_thread.retain(|_, entry| !entry.is_at_rest());
+            return Err(Full);
         }
         let entry = Arc::new(entry);
         tables.by_id.insert(entry.id.clone(), Arc::clone(&entry));
         tables
             .by_thread
             .insert(entry.thread.clone(), Arc::clone(&entry));
-        entry
+        tables.order.push_back(entry.id.clone());
+        Ok(entry)
     }
 
-    /// Puts those to rest that nobody has used for long, and returns them.
-    pub(super) fn put_to_rest(&self) -> Vec<Arc<Entry>> {
-        let now = Instant::now();
-        let mut sessions = self.all();
-        sessions.retain(|entry| entry.put_to_rest(now));
-        sessions
+    /// Cancels and forgets what nobody has used for long. Returns what is to be
+    /// done about it.
+    pub(super) fn tidy(&self) -> Vec<(Arc<Entry>, Vec<Effect>)> {
+        let mut to_do = Vec::new();
+        for entry in self.all() {
+            let (effects, fate) = entry.look(Session::tidy);
+            if fate == Fate::Forget {
+                self.forget(&entry);
+            }
+            if !effects.is_empty() {
+                // Those who watch it are to know.
+                entry.change(|_, _| ());
+                to_do.push((entry, effects));
+            }
+        }
+        to_do
+    }
+
+    fn forget(&self, entry: &Arc<Entry>) {
+        let mut tables = self.lock();
+        tables.by_id.remove(&entry.id);
+        tables.order.retain(|id| *id != entry.id);
+        let is_it = |one: &Arc<Entry>| Arc::ptr_eq(one, entry);
+        if tables.by_thread.get(&entry.thread).is_some_and(is_it) {
+            tables.by_thread.remove(&entry.thread);
+            tables.remember(entry.thread.clone(), entry.settings());
+        }
+    }
+
+    /// The settings of a thread whose session is over, if they are remembered.
+    pub(super) fn recall(&self, thread: &str) -> Option<Settings> {
+        let mut tables = self.lock();
+        match tables.by_thread.get(thread) {
+            Some(entry) => Some(entry.settings()),
+            None => tables.recall(thread),
+        }
     }
 
     pub(super) fn by_id(&self, id: &SessionId) -> Option<Arc<Entry>> {
@@ -195,12 +294,15 @@ impl Sessions {
         self.lock().by_thread.get(thread).cloned()
     }
 
+    /// All of them, in the order in which they began.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
-        self.lock().by_id.values().cloned().collect()
+        let tables = self.lock();
+        let known = tables.order.iter().filter_map(|id| tables.by_id.get(id));
+        known.cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
-        // Both maps are written together and nothing in between can panic.
+        // The maps are written together and nothing in between can panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,10 +10,13 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
 use super::error::ToolError;
+use crate::engine::command::SessionId;
 
 /// What came of a call that did not fail.
 pub(super) struct Answer {
     pub(super) thread: ThreadId,
+    /// By which `codex_check` knows it.
+    pub(super) session: SessionId,
     /// The final message, or what Codex waits for, in words.
     pub(super) content: String,
     pub(super) status: Status,
@@ -24,6 +27,8 @@ pub(super) struct Answer {
 /// How the turn stands.
 pub(super) enum Status {
     Completed,
+    /// Codex is at work.
+    Running,
     /// Codex waits for these; each is an object that names and describes it.
     WaitingApproval(Vec<Value>),
 }
@@ -32,7 +37,9 @@ impl Answer {
     pub(super) fn into_result(self) -> CallToolResult {
         let mut rest = Map::new();
         rest.insert("threadId".to_owned(), json!(self.thread));
+        rest.insert("sessionId".to_owned(), json!(self.session));
         match self.status {
+            Status::Running => rest.insert("status".to_owned(), "running".into()),
             Status::Completed => rest.insert("status".to_owned(), "completed".into()),
             Status::WaitingApproval(actions) => {
                 rest.insert("status".to_owned(), "waiting_approval".into());

@@ -23,6 +23,9 @@ macro_rules! codes {
         }
 
         impl Code {
+            /// All of them, in the order of the table.
+            pub(super) const ALL: &[Self] = &[$(Self::$code,)*];
+
             pub(super) fn row(self) -> Row {
                 match self {
                     $(Self::$code => Row { name: $name, retry: Retry::$retry, hint: $hint },)*
@@ -50,9 +53,17 @@ codes! {
     ThreadInUse: "THREAD_IN_USE", Worthwhile,
         "Close the Codex that has it open, or begin a new thread with the codex tool.";
     SessionNotFound: "SESSION_NOT_FOUND", Pointless,
-        "Go on with codex-reply and the threadId.";
+        "List the sessions; one that is over is taken up again by its thread.";
+    TooManySessions: "TOO_MANY_SESSIONS", Worthwhile,
+        "Cancel sessions that are of no use any more, then call again.";
     SessionBusy: "SESSION_BUSY", Worthwhile,
         "Wait until the turn has ended, then call again.";
+    SessionNotRunning: "SESSION_NOT_RUNNING", Pointless,
+        "Look at its status; a session that is idle takes a new prompt.";
+    SessionCancelled: "CANCELLED", Pointless,
+        "Take its thread up again with codex_session, action resume and the threadId.";
+    CantFork: "THREAD_FORK_RESUME_FAILED", Pointless,
+        "A thread can be forked once something has been said in it.";
     RequestNotFound: "REQUEST_NOT_FOUND", Pointless,
         "Look at the open questions again.";
     Timeout: "TIMEOUT", Worthwhile,
@@ -81,6 +92,41 @@ codes! {
         "Check the network and the model provider in Codex's config, then go on with codex-reply.";
     TurnFailed: "TURN_FAILED", Worthwhile,
         "Go on with codex-reply and the threadId.";
+    Unreadable: "PROTOCOL_PARSE_ERROR", Pointless,
+        "Codex may be newer than this codex-mcp; `codex-mcp doctor` tells.";
     Internal: "INTERNAL", Worthwhile,
         "Call again; the log on stderr tells more.";
+}
+
+impl Code {
+    /// Its name in the tools of the npm package codex-mcp, which know fewer.
+    pub(super) fn name_for_sessions(self) -> &'static str {
+        match self {
+            Self::CodexNotFound | Self::AppServerStartFailed => "APP_SERVER_START_FAILED",
+            Self::ThreadNotFound | Self::ThreadInUse | Self::CantFork => {
+                "THREAD_FORK_RESUME_FAILED"
+            }
+            Self::CodexSilent | Self::Timeout => "TIMEOUT",
+            Self::Cancelled | Self::SessionCancelled | Self::ShuttingDown => "CANCELLED",
+            Self::SessionBusy | Self::TooManySessions => "SESSION_BUSY",
+            Self::InvalidArgument
+            | Self::SessionNotFound
+            | Self::SessionNotRunning
+            | Self::RequestNotFound
+            | Self::Unreadable => self.row().name,
+            _ => "INTERNAL",
+        }
+    }
+
+    /// What to do about it, in the tools of the npm package codex-mcp.
+    pub(super) fn hint_for_sessions(self) -> &'static str {
+        match self {
+            Self::CodexDied => "Call again: Codex is started anew and the thread resumed.",
+            Self::Cancelled => "The session goes on; look in with codex_check.",
+            Self::ShuttingDown => {
+                "Start codex-mcp again, then take the thread up with codex_session, action resume."
+            }
+            _ => self.row().hint,
+        }
+    }
 }

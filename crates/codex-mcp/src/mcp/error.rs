@@ -50,6 +50,13 @@ impl ToolError {
         format!("Error [{name}]: {message}. {hint}")
     }
 
+    /// The same with the names of the npm package codex-mcp.
+    pub(super) fn text_for_sessions(&self) -> String {
+        let (name, hint) = (self.code.name_for_sessions(), self.code.hint_for_sessions());
+        let message = self.message.trim_end_matches('.');
+        format!("Error [{name}]: {message}. {hint}")
+    }
+
     /// The error for programs, without the partial text.
     pub(super) fn details(&self) -> Value {
         let Row { name, retry, hint } = self.code.row();
@@ -96,15 +103,25 @@ impl From<EngineError> for ToolError {
             EngineError::ThreadInUse(_) => Code::ThreadInUse,
             EngineError::Busy(PromptRefused::Running | PromptRefused::Waiting) => Code::SessionBusy,
             EngineError::NoSession(_) => Code::SessionNotFound,
+            EngineError::Cancelled(_) | EngineError::Busy(PromptRefused::Cancelled) => {
+                Code::SessionCancelled
+            }
+            EngineError::NotRunning(_) => Code::SessionNotRunning,
+            EngineError::StillEnding(_) | EngineError::Live { .. } => Code::SessionBusy,
+            EngineError::TooManySessions => Code::TooManySessions,
+            EngineError::CantFork { .. } => Code::CantFork,
             EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
             EngineError::Decision(DecisionRefused::Wrong(_))
             | EngineError::NoFolder(_)
+            | EngineError::BeyondTheEnd(_)
+            | EngineError::BadOverride { .. }
             | EngineError::Profile(
                 ProfileError::BadName
                 | ProfileError::Unreadable { .. }
                 | ProfileError::Malformed { .. },
             ) => Code::InvalidArgument,
-            EngineError::Unreadable { .. } | EngineError::NoCurrentFolder(_) => Code::Internal,
+            EngineError::Unreadable { .. } => Code::Unreadable,
+            EngineError::NoCurrentFolder(_) => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
-use codex_mcp_core::session::DecisionRefused;
+use codex_mcp_core::session::{self, DecisionRefused};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, Implementation, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -22,23 +23,61 @@ use super::code::Code;
 use super::error::ToolError;
 use super::question;
 use super::request_state::RequestState;
+use super::resources::{self, Stdio};
 use super::tools::{self, Api};
-use super::turn::TurnWait;
-use crate::engine::command::{Opened, SessionId, TurnRef};
+use super::turn::{TurnWait, Until};
+use crate::engine::command::{Opened, Prompt, SessionId, TurnRef};
 use crate::engine::{Engine, EngineError};
 
 /// What a client is told about the server as a whole.
-const INSTRUCTIONS: &str = "Delegates coding tasks to the OpenAI Codex CLI. \
+const CLASSIC_INSTRUCTIONS: &str = "Delegates coding tasks to the OpenAI Codex CLI. \
 `codex` begins a thread with a prompt and waits for the final message; \
-`codex-reply` goes on with a thread, which Codex remembers also after a restart.";
+`codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \
+comes back early is carried on with `codex_check`.";
+
+/// The same for `--api sessions`.
+const SESSIONS_INSTRUCTIONS: &str = "Delegates coding tasks to OpenAI Codex agents that work \
+while you do something else: `codex` starts one, `codex_check` looks in and decides what it asks, \
+`codex_reply` gives it more to do, `codex_session` lists, interrupts, forks and waits.";
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// A tool call, from its arrival to its answer.
+    /// A classic tool call, from its arrival to its answer.
     pub call: Duration,
     /// A question of Codex's, until it is declined.
     pub approval: Duration,
+    /// The silence of a turn, until it is reported as stalled.
+    pub stall: Duration,
+}
+
+impl Patience {
+    /// What of it is the sessions'.
+    #[must_use]
+    pub fn session(self) -> session::Patience {
+        session::Patience {
+            approval: self.approval,
+            stall: self.stall,
+        }
+    }
+}
+
+/// Who decides what Codex asks in a session that nobody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decider {
+    /// Whoever looks in.
+    Poller,
+    /// The client's user, who is asked at once where the client can do that.
+    User,
+}
+
+/// A call that prompts a thread and waits.
+pub(super) struct TurnCall {
+    pub(super) prompt: String,
+    pub(super) warnings: Vec<String>,
+    /// How long to wait before the call comes back and the work goes on; if not
+    /// given, the turn is given up when the call's time is up.
+    pub(super) wait: Option<Duration>,
 }
 
 /// Serves the tools to one client.
@@ -47,7 +86,9 @@ pub struct Front {
     pub(super) patience: Patience,
     /// Cancelled when the client has gone or we are told to end.
     pub(super) closing: CancellationToken,
-    api: Api,
+    pub(super) decider: Decider,
+    pub(super) api: Api,
+    pub(super) stdio: Stdio,
     warned_of_on_failure: AtomicBool,
 }
 
@@ -57,6 +98,7 @@ impl Front {
     pub fn new(
         engine: Arc<Engine>,
         api: Api,
+        decider: Decider,
         patience: Patience,
         closing: CancellationToken,
     ) -> Self {
@@ -64,9 +106,17 @@ impl Front {
             engine,
             patience,
             closing,
+            decider,
             api,
+            stdio: Stdio::default(),
             warned_of_on_failure: AtomicBool::new(false),
         }
+    }
+
+    /// The same front, with what is known about stdin and stdout.
+    #[must_use]
+    pub fn with_stdio(self, stdio: Stdio) -> Self {
+        Self { stdio, ..self }
     }
 
     /// Whether nobody has asked this before.
@@ -79,21 +129,30 @@ impl Front {
     pub(super) async fn run_turn(
         &self,
         context: &RequestContext<RoleServer>,
-        warnings: Vec<String>,
         opening: impl Future<Output = Result<Opened, EngineError>> + Send + 'static,
-        prompt: String,
+        call: TurnCall,
     ) -> Result<CallToolResponse, ToolError> {
-        let deadline = Instant::now() + self.patience.call;
+        let TurnCall {
+            prompt,
+            warnings,
+            wait,
+        } = call;
+        let came = Instant::now();
+        let deadline = came + self.patience.call;
         let opened = self.unless_gone(context, deadline, opening).await?;
         let Opened { session, thread } = match opened {
             Ready::Now(opened) => opened,
             Ready::Later(_, error) => return Err(error),
         };
         let engine = Arc::clone(&self.engine);
-        let prompting = async move { engine.prompt(&session, &prompt).await };
+        let prompting = async move { engine.prompt(&session, Prompt::text(prompt)).await };
         match self.unless_gone(context, deadline, prompting).await {
             Ok(Ready::Now(turn)) => {
-                let wait = TurnWait::new(self, context, turn, thread, deadline, warnings);
+                let until = match wait {
+                    Some(wait) => Until::ComeBack(came + wait),
+                    None => Until::GiveUp(deadline),
+                };
+                let wait = TurnWait::new(self, context, turn, thread, until, warnings);
                 wait.outcome().await
             }
             Ok(Ready::Later(prompting, error)) => {
@@ -137,32 +196,8 @@ impl Front {
         });
     }
 
-    /// Sees to it that a turn whose call has come back early doesn't run longer
-    /// than the call might have.
-    pub(super) fn watch_over(&self, turn: TurnRef, deadline: Instant) {
-        let engine = Arc::clone(&self.engine);
-        tokio::spawn(async move {
-            sleep_until(deadline).await;
-            if let Err(error) = engine.interrupt(&turn) {
-                tracing::debug!("an unattended turn was not interrupted: {error}");
-            }
-        });
-    }
-
-    /// Takes a client's answer to a question. One that doesn't fit counts as the
-    /// nearest that does: the client has answered and won't do so again. A late
-    /// one is no error: the question may have timed out while the answer was
-    /// under way.
     pub(super) fn decide(&self, session: &SessionId, action: &ActionId, answer: &Value) {
-        for decision in question::decisions(answer) {
-            match self.engine.respond(session, action, &decision) {
-                Ok(()) => return,
-                Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {
-                    tracing::warn!("an answer doesn't fit the question: {why}");
-                }
-                Err(error) => return tracing::warn!("an answer was not taken: {error}"),
-            }
-        }
+        decide(&self.engine, session, action, answer);
     }
 
     /// Goes on with a call that came back with questions, now answered.
@@ -183,10 +218,26 @@ impl Front {
         for (action, answer) in answers {
             self.decide(&turn.session, &ActionId(action), &answer);
         }
-        let deadline = Instant::now() + self.patience.call;
-        TurnWait::new(self, context, turn, thread, deadline, Vec::new())
+        let until = Until::GiveUp(Instant::now() + self.patience.call);
+        TurnWait::new(self, context, turn, thread, until, Vec::new())
             .outcome()
             .await
+    }
+}
+
+/// Takes a client's answer to a question. One that doesn't fit counts as the
+/// nearest that does: the client has answered and won't do so again. A late
+/// one is no error: the question may have timed out while the answer was
+/// under way.
+pub(super) fn decide(engine: &Engine, session: &SessionId, action: &ActionId, answer: &Value) {
+    for decision in question::decisions(answer) {
+        match engine.respond(session, action, &decision, None) {
+            Ok(()) => return,
+            Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {
+                tracing::warn!("an answer doesn't fit the question: {why}");
+            }
+            Err(error) => return tracing::warn!("an answer was not taken: {error}"),
+        }
     }
 }
 
@@ -198,12 +249,19 @@ enum Ready<T> {
 
 impl ServerHandler for Front {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .build();
+        let instructions = match self.api {
+            Api::Classic => CLASSIC_INSTRUCTIONS,
+            Api::Sessions => SESSIONS_INSTRUCTIONS,
+        };
         ServerConfig::new(capabilities)
             .with_server_info(
                 Implementation::new("codex-mcp", env!("CARGO_PKG_VERSION")).with_title("codex-mcp"),
             )
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(instructions)
     }
 
     async fn list_tools(
@@ -212,6 +270,22 @@ impl ServerHandler for Front {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(tools::list(self.api)))
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::list()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(self, &request.uri)?.into())
     }
 
     async fn call_tool(
@@ -232,7 +306,7 @@ impl ServerHandler for Front {
         };
         Ok(answered.unwrap_or_else(|error| {
             tracing::info!("{}: {}", call.name, error.text());
-            error.into_result().into()
+            tool.refusal(error).into()
         }))
     }
 }

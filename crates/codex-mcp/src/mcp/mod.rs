@@ -9,16 +9,20 @@
 
 mod answer;
 mod code;
+mod dialogs;
 mod error;
 mod front;
 mod incoming;
 mod progress;
 mod question;
 mod request_state;
+mod resources;
 mod tools;
 mod transport;
 mod turn;
+mod waiting;
 
-pub use front::{Front, Patience};
+pub use front::{Decider, Front, Patience};
+pub use resources::{Stdio, StdioMode};
 pub use tools::Api;
 pub use transport::LineTransport;

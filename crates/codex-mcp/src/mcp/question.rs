@@ -6,8 +6,8 @@
 
 use codex_mcp_core::action::Decision;
 use codex_mcp_protocol::codex::{
-    Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, Question, ThreadId,
-    TurnId, UserInputRequest,
+    Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
+    Question, ThreadId, TurnId, UserInputRequest,
 };
 use serde_json::{Map, Value, json};
 
@@ -25,21 +25,32 @@ pub(super) struct Elicitation {
 pub(super) struct Origin<'a> {
     pub(super) thread: &'a ThreadId,
     pub(super) turn: Option<&'a TurnId>,
-    /// The id of the tool call in which Codex asks.
-    pub(super) call: &'a str,
+    /// The id of the tool call in which Codex asks, if one waits for it.
+    pub(super) call: Option<&'a str>,
 }
 
 impl Elicitation {
     pub(super) fn new(origin: &Origin<'_>, open: &Open) -> Self {
         let mut extra = Map::new();
         extra.insert("threadId".to_owned(), json!(origin.thread));
-        extra.insert("codex_mcp_tool_call_id".to_owned(), origin.call.into());
+        if let Some(call) = origin.call {
+            extra.insert("codex_mcp_tool_call_id".to_owned(), call.into());
+        }
         if let Some(turn) = origin.turn {
             extra.insert("codex_event_id".to_owned(), json!(turn));
         }
         let (requested_schema, particulars) = match &open.ask {
             Ask::Command(asked) => (no_fields(), command_members(asked)),
+            Ask::LegacyCommand(asked) => (no_fields(), legacy_command_members(asked)),
             Ask::FileChange(asked) => (no_fields(), patch_members(asked)),
+            Ask::LegacyPatch(asked) => (
+                no_fields(),
+                json!({
+                    "codex_elicitation": "patch-approval",
+                    "codex_call_id": asked.call_id,
+                    "codex_changes": asked.file_changes,
+                }),
+            ),
             Ask::Permissions(asked) => (
                 no_fields(),
                 json!({
@@ -87,50 +98,36 @@ pub(super) fn in_words(ask: &Ask) -> String {
     let (question, reason) = match ask {
         Ask::Command(asked) => {
             let command = asked.command.as_deref().unwrap_or("a command");
-            let place = match &asked.cwd {
-                Some(cwd) => format!(" in {cwd}"),
-                None => String::new(),
-            };
-            (
-                format!("Codex wants to run `{command}`{place}."),
-                asked.reason.as_deref(),
-            )
+            (wants_to_run(command, asked.cwd.as_deref()), &asked.reason)
+        }
+        Ask::LegacyCommand(asked) => {
+            let command = asked.command.join(" ");
+            (wants_to_run(&command, asked.cwd.as_deref()), &asked.reason)
         }
         Ask::FileChange(asked) => {
-            let paths: Vec<&str> = asked
-                .changes
-                .iter()
-                .map(|change| change.path.as_str())
-                .collect();
-            let files = match paths.as_slice() {
-                [] => "files".to_owned(),
-                paths => paths.join(", "),
-            };
-            let scope = match &asked.grant_root {
-                Some(root) => format!(", and whatever else is below {root} from now on"),
-                None => String::new(),
-            };
-            (
-                format!("Codex wants to change {files}{scope}."),
-                asked.reason.as_deref(),
-            )
+            let paths = asked.changes.iter().map(|change| change.path.as_str());
+            (wants_to_change(paths, &asked.grant_root), &asked.reason)
+        }
+        Ask::LegacyPatch(asked) => {
+            let paths = asked.file_changes.keys().map(String::as_str);
+            (wants_to_change(paths, &asked.grant_root), &asked.reason)
         }
         Ask::Permissions(asked) => (
             format!("Codex wants more permissions: {}.", asked.permissions),
-            asked.reason.as_deref(),
+            &asked.reason,
         ),
         Ask::McpElicitation(asked) if asked.message.is_empty() => (
             format!("The MCP server {} asks something.", asked.server_name),
-            None,
+            &None,
         ),
-        Ask::McpElicitation(asked) => (asked.message.clone(), None),
+        Ask::McpElicitation(asked) => (asked.message.clone(), &None),
         Ask::UserInput(asked) => {
             let questions: Vec<&str> = asked
                 .questions
                 .iter()
                 .map(|question| question.question.as_str())
                 .collect();
-            (questions.join("\n"), None)
+            (questions.join("\n"), &None)
         }
     };
     match reason {
@@ -139,58 +136,36 @@ pub(super) fn in_words(ask: &Ask) -> String {
     }
 }
 
-/// The question for a client that can't show one: what it is about.
-pub(super) fn as_action(open: &Open) -> Value {
-    let mut action = json!({
-        "requestId": open.id,
-        "type": if matches!(open.ask, Ask::UserInput(_)) { "user_input" } else { "approval" },
-        "kind": kind(&open.ask),
-        "message": in_words(&open.ask),
-    });
-    let particulars = match &open.ask {
-        Ask::Command(asked) => json!({
-            "itemId": asked.item_id,
-            "command": asked.command,
-            "cwd": asked.cwd,
-            "reason": asked.reason,
-            "availableDecisions": asked.available_decisions,
-            "proposedExecpolicyAmendment": asked.proposed_execpolicy_amendment,
-        }),
-        Ask::FileChange(asked) => json!({
-            "itemId": asked.item_id,
-            "reason": asked.reason,
-            "grantRoot": asked.grant_root,
-            "changes": asked.changes,
-        }),
-        Ask::Permissions(asked) => json!({
-            "itemId": asked.item_id,
-            "reason": asked.reason,
-            "permissions": asked.permissions,
-        }),
-        Ask::McpElicitation(asked) => json!({ "serverName": asked.server_name }),
-        Ask::UserInput(asked) => json!({
-            "itemId": asked.item_id,
-            "questions": asked.questions,
-        }),
-    };
-    if let (Some(action), Value::Object(particulars)) = (action.as_object_mut(), particulars) {
-        action.extend(
-            particulars
-                .into_iter()
-                .filter(|(_, value)| !value.is_null()),
-        );
+fn wants_to_run(command: &str, cwd: Option<&str>) -> String {
+    match cwd {
+        Some(cwd) => format!("Codex wants to run `{command}` in {cwd}."),
+        None => format!("Codex wants to run `{command}`."),
     }
-    action
 }
 
-fn kind(ask: &Ask) -> &'static str {
-    match ask {
-        Ask::Command(_) => "command",
-        Ask::FileChange(_) => "fileChange",
-        Ask::Permissions(_) => "permissions",
-        Ask::McpElicitation(_) => "mcp_tool",
-        Ask::UserInput(_) => "user_input",
+fn wants_to_change<'a>(paths: impl Iterator<Item = &'a str>, root: &Option<String>) -> String {
+    let paths: Vec<&str> = paths.collect();
+    let files = match paths.as_slice() {
+        [] => "files".to_owned(),
+        paths => paths.join(", "),
+    };
+    match root {
+        Some(root) => {
+            format!("Codex wants to change {files}, and whatever else is below {root} from now on.")
+        }
+        None => format!("Codex wants to change {files}."),
     }
+}
+
+/// The question for a client that can't show one: what it is about, in words too.
+pub(super) fn as_action(open: &Open) -> Value {
+    let mut action = open.shown.clone();
+    if let Some(action) = action.as_object_mut() {
+        // It says the same in Codex's own words.
+        action.remove("params");
+        action.insert("message".to_owned(), in_words(&open.ask).into());
+    }
+    action
 }
 
 /// What the client answered, and after it what that counts as where it doesn't fit
@@ -203,7 +178,7 @@ pub(super) fn decisions(answer: &Value) -> Vec<Decision> {
             vec![decision, Decision::Accept, Decision::Decline]
         }
         Decision::Accept => vec![decision, Decision::Decline],
-        Decision::Decline | Decision::Cancel => vec![decision],
+        _ => vec![decision],
     }
 }
 
@@ -262,6 +237,15 @@ fn command_members(asked: &CommandApproval) -> Value {
         "codex_command": words,
         "codex_cwd": asked.cwd,
         "codex_parsed_cmd": actions,
+    })
+}
+
+fn legacy_command_members(asked: &LegacyCommandApproval) -> Value {
+    json!({
+        "codex_elicitation": "exec-approval",
+        "codex_call_id": asked.call_id,
+        "codex_command": asked.command,
+        "codex_cwd": asked.cwd,
     })
 }
 
@@ -400,12 +384,13 @@ mod tests {
                 .unwrap(),
                 ..CommandApproval::default()
             }),
+            shown: Value::Null,
         };
         let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
         let origin = Origin {
             thread: &thread,
             turn: Some(&TurnId("turn".into())),
-            call: "50",
+            call: Some("50"),
         };
         assert_eq!(
             Elicitation::new(&origin, &open).into_params(),

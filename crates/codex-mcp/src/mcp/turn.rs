@@ -7,6 +7,7 @@
 //!                 │ ├──── Codex asks, client can elicit ──► ask it, wait on
 //!                 │ ├──── Codex asks, 2026-07-28 client ──► input_required
 //!                 │ ├──── Codex asks, else ───────────────► waiting_approval
+//!                 │ ├──── wait-ms is over ────────────────► running
 //!                 │ └──── timeout ── interrupt ── ended ──► TIMEOUT, partial text
 //!                 └────── cancelled, shutting down ─ interrupt
 //! ```
@@ -14,26 +15,21 @@
 //! The engine declines what nobody answers in time, so that nothing hangs,
 //! whichever way a question went.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::action::ActionId;
 use codex_mcp_core::session::{Ending, Outcome};
 use codex_mcp_protocol::codex::ThreadId;
-use futures::future::{BoxFuture, join_all};
-use futures::stream::{FuturesUnordered, StreamExt};
 use rmcp::RoleServer;
-use rmcp::model::{
-    CallToolResponse, CancelledNotificationParam, ClientResult, CustomRequest, InputRequest,
-    InputRequests, InputRequiredResult, ProtocolVersion, RequestId, ServerRequest,
-};
-use rmcp::service::{PeerRequestOptions, RequestContext, RequestHandle};
-use serde_json::{Value, json};
+use rmcp::model::{CallToolResponse, InputRequest, InputRequests, InputRequiredResult};
+use rmcp::service::RequestContext;
+use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{Answer, Status};
 use super::code::Code;
+use super::dialogs::{Answered, Dialogs, Manner};
 use super::error::ToolError;
 use super::front::Front;
 use super::progress::Progress;
@@ -53,42 +49,14 @@ const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a notification may wait for a client that doesn't read.
 pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What can be done with a question in the middle of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    /// The client answers a request of ours.
-    Elicit,
-    /// The call ends with the question, and comes again with the answer.
-    InputRequired,
-    /// The call ends and tells that Codex waits.
-    ComeBack,
+/// What happens to a turn that takes longer than its call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Until {
+    /// It is interrupted then.
+    GiveUp(Instant),
+    /// The call comes back then, and the turn goes on.
+    ComeBack(Instant),
 }
-
-impl Manner {
-    fn of(context: &RequestContext<RoleServer>) -> Self {
-        let elicits = context
-            .client_capabilities()
-            .and_then(|capabilities| capabilities.elicitation)
-            // An empty capability means forms, as it did before there were others.
-            .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none());
-        let stateless = context
-            .protocol_version()
-            .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        match (elicits, stateless) {
-            (false, _) => Self::ComeBack,
-            (true, false) => Self::Elicit,
-            (true, true) => Self::InputRequired,
-        }
-    }
-}
-
-/// A question put to the client, until it answers.
-struct Put {
-    request: RequestId,
-    answered: bool,
-}
-
-type Answered = (ActionId, Option<Value>);
 
 /// A tool call that waits for a turn.
 pub(super) struct TurnWait<'a> {
@@ -96,12 +64,11 @@ pub(super) struct TurnWait<'a> {
     context: &'a RequestContext<RoleServer>,
     turn: TurnRef,
     thread: ThreadId,
-    deadline: Instant,
+    until: Until,
     manner: Manner,
     warnings: Vec<String>,
     told: Progress,
-    put: HashMap<ActionId, Put>,
-    answers: FuturesUnordered<BoxFuture<'static, Answered>>,
+    dialogs: Dialogs,
 }
 
 /// What woke the wait.
@@ -109,6 +76,7 @@ enum Event {
     Changed(Result<(), EngineError>),
     Answered(Answered),
     Heartbeat,
+    ComeBack,
     TimedOut,
     Cancelled,
     Closing,
@@ -120,7 +88,7 @@ impl<'a> TurnWait<'a> {
         context: &'a RequestContext<RoleServer>,
         turn: TurnRef,
         thread: ThreadId,
-        deadline: Instant,
+        until: Until,
         warnings: Vec<String>,
     ) -> Self {
         Self {
@@ -128,12 +96,11 @@ impl<'a> TurnWait<'a> {
             context,
             turn,
             thread,
-            deadline,
+            until,
             manner: Manner::of(context),
             warnings,
             told: Progress::new(context),
-            put: HashMap::new(),
-            answers: FuturesUnordered::new(),
+            dialogs: Dialogs::new(context.peer.clone()),
         }
     }
 
@@ -147,19 +114,22 @@ impl<'a> TurnWait<'a> {
         loop {
             let view = self.front.engine.inspect(&self.turn.session)?;
             if let Some(outcome) = self.ended(&view) {
-                self.withdraw_closed(&[]).await;
+                self.withdraw_all().await;
                 return self.come_back_with(outcome?);
             }
             self.told.tell(self.context, &view).await;
             if let Some(response) = self.attend(&view).await {
-                self.withdraw_closed(&[]).await;
-                self.front.watch_over(self.turn.clone(), self.deadline);
+                self.withdraw_all().await;
                 return Ok(response);
             }
             match self.next(view.revision).await {
                 Event::Changed(changed) => changed?,
                 Event::Answered(answered) => self.take(answered),
                 Event::Heartbeat => self.told.heartbeat(self.context).await,
+                Event::ComeBack => {
+                    self.withdraw_all().await;
+                    return Ok(self.still_running());
+                }
                 Event::TimedOut => return self.give_up(Code::Timeout).await,
                 Event::Cancelled => return self.give_up(Code::Cancelled).await,
                 Event::Closing => return self.give_up(Code::ShuttingDown).await,
@@ -169,13 +139,17 @@ impl<'a> TurnWait<'a> {
 
     async fn next(&mut self, revision: u64) -> Event {
         let session = &self.turn.session;
+        let (end, late) = match self.until {
+            Until::GiveUp(end) => (end, Event::TimedOut),
+            Until::ComeBack(end) => (end, Event::ComeBack),
+        };
         tokio::select! {
             biased;
             () = self.context.ct.cancelled() => Event::Cancelled,
             () = self.front.closing.cancelled() => Event::Closing,
             changed = self.front.engine.changed(session, revision) => Event::Changed(changed),
-            Some(answered) = self.answers.next() => Event::Answered(answered),
-            () = sleep_until(self.deadline) => Event::TimedOut,
+            Some(answered) = self.dialogs.next() => Event::Answered(answered),
+            () = sleep_until(end) => late,
             () = sleep_until(self.told.next_heartbeat()) => Event::Heartbeat,
         }
     }
@@ -193,7 +167,7 @@ impl<'a> TurnWait<'a> {
     }
 
     fn come_back_with(&mut self, outcome: Arc<Outcome>) -> Result<CallToolResponse, ToolError> {
-        let Outcome { ending, text } = Arc::unwrap_or_clone(outcome);
+        let Outcome { ending, text, .. } = Arc::unwrap_or_clone(outcome);
         let error = match ending {
             Ending::Completed => return Ok(self.answer(text, Status::Completed)),
             Ending::Interrupted => ToolError::new(Code::Interrupted, "the turn was interrupted"),
@@ -206,6 +180,7 @@ impl<'a> TurnWait<'a> {
     fn answer(&mut self, content: String, status: Status) -> CallToolResponse {
         let answer = Answer {
             thread: self.thread.clone(),
+            session: self.turn.session.clone(),
             content,
             status,
             warnings: std::mem::take(&mut self.warnings),
@@ -216,11 +191,10 @@ impl<'a> TurnWait<'a> {
     /// Sees to the open questions; some end the call.
     async fn attend(&mut self, view: &View) -> Option<CallToolResponse> {
         let open = &view.actions;
-        self.withdraw_closed(open).await;
+        self.dialogs.withdraw_closed(open).await;
         if self.manner == Manner::Elicit {
             for question in open {
-                if !self.put.contains_key(&question.id) && !self.put_to_client(view, question).await
-                {
+                if !self.dialogs.has(question) && !self.put_to_client(view, question).await {
                     self.manner = Manner::ComeBack;
                     break;
                 }
@@ -237,54 +211,29 @@ impl<'a> TurnWait<'a> {
         Some(self.waiting_approval(open))
     }
 
-    fn elicitation(&self, view: &View, question: &Open) -> Elicitation {
-        let origin = Origin {
-            thread: &self.thread,
-            turn: view.turn_id.as_ref(),
-            call: &self.context.id.to_string(),
-        };
-        Elicitation::new(&origin, question)
+    fn still_running(&mut self) -> CallToolResponse {
+        let content = format!(
+            "Codex is still at work: {}. Look in with codex_check and sessionId {}.",
+            self.told.doing(),
+            self.turn.session,
+        );
+        self.answer(content, Status::Running)
     }
 
     /// Asks the client; `false` if it can't be asked.
     async fn put_to_client(&mut self, view: &View, question: &Open) -> bool {
-        let params = self.elicitation(view, question).into_params();
-        let request = CustomRequest::new("elicitation/create", Some(params));
-        let sent = self
-            .context
-            .peer
-            .send_cancellable_request(
-                ServerRequest::CustomRequest(request),
-                PeerRequestOptions::no_options(),
-            )
-            .await;
-        let Ok(RequestHandle { rx, id, .. }) = sent else {
-            return false;
+        let call = self.context.id.to_string();
+        let origin = Origin {
+            thread: &self.thread,
+            turn: view.turn_id.as_ref(),
+            call: Some(&call),
         };
-        let action = question.id.clone();
-        self.put.insert(
-            action.clone(),
-            Put {
-                request: id,
-                answered: false,
-            },
-        );
-        self.answers.push(Box::pin(async move {
-            match rx.await {
-                Ok(Ok(ClientResult::CustomResult(answer))) => (action, Some(answer.0)),
-                _ => (action, None),
-            }
-        }));
-        true
+        self.dialogs.put(&origin, question).await
     }
 
     /// The client has answered a question, or can't.
     fn take(&mut self, (action, answer): Answered) {
-        let Some(put) = self.put.get_mut(&action) else {
-            return;
-        };
-        // One that was withdrawn ends with an error, which says nothing.
-        if std::mem::replace(&mut put.answered, true) {
+        if !self.dialogs.is_first_answer(&action) {
             return;
         }
         match answer {
@@ -293,41 +242,28 @@ impl<'a> TurnWait<'a> {
         }
     }
 
-    /// Tells the client which of its open dialogs are of no use any more.
-    async fn withdraw_closed(&mut self, open: &[Open]) {
-        let closed: Vec<RequestId> = self
-            .put
-            .iter_mut()
-            .filter(|(action, put)| !put.answered && !open.iter().any(|one| one.id == **action))
-            .map(|(_, put)| {
-                put.answered = true;
-                put.request.clone()
-            })
-            .collect();
-        let withdrawals = closed.into_iter().map(|request| {
-            let why = "no answer is needed any more".to_owned();
-            let params = CancelledNotificationParam::new(Some(request), Some(why));
-            self.context.peer.notify_cancelled(params)
-        });
-        // At the end nobody is left to send them.
-        if !self.front.closing.is_cancelled()
-            && timeout(CLIENT_PATIENCE, join_all(withdrawals))
-                .await
-                .is_err()
-        {
-            tracing::debug!("elicitations were not withdrawn: the client does not read");
+    /// At the end nobody is left to send withdrawals.
+    async fn withdraw_all(&mut self) {
+        if !self.front.closing.is_cancelled() {
+            self.dialogs.withdraw_closed(&[]).await;
         }
     }
 
     /// The questions as part of a result; `None` if one doesn't fit the form.
     fn input_required(&self, view: &View) -> Option<CallToolResponse> {
         let mut requests: InputRequests = BTreeMap::new();
+        let call = self.context.id.to_string();
+        let origin = Origin {
+            thread: &self.thread,
+            turn: view.turn_id.as_ref(),
+            call: Some(&call),
+        };
         for question in &view.actions {
             let Elicitation {
                 message,
                 requested_schema,
                 extra,
-            } = self.elicitation(view, question);
+            } = Elicitation::new(&origin, question);
             let request: InputRequest = serde_json::from_value(json!({
                 "method": "elicitation/create",
                 "params": {
@@ -355,9 +291,12 @@ impl<'a> TurnWait<'a> {
             .collect();
         let content = format!(
             "Codex waits for an answer:\n{}\n\
-             This client can't be asked, so it is declined after {} s and the turn goes on. \
-             Codex asks less under another approval-policy or sandbox.",
+             This client can't be asked. Decide with codex_check (action respond_permission or \
+             respond_user_input, sessionId {}, and the requestId of each of `actions`) within {} s, \
+             or it is declined; either way the turn goes on. Codex asks less under another \
+             approval-policy or sandbox.",
             questions.join("\n"),
+            self.turn.session,
             self.front.patience.approval.as_secs(),
         );
         let actions = open.iter().map(question::as_action).collect();
@@ -367,7 +306,7 @@ impl<'a> TurnWait<'a> {
     /// Interrupts the turn, so that the thread can be used again, and tells
     /// what Codex had said, or all of it if the turn has just ended.
     async fn give_up(&mut self, code: Code) -> Result<CallToolResponse, ToolError> {
-        self.withdraw_closed(&[]).await;
+        self.withdraw_all().await;
         let engine = &self.front.engine;
         if let Some(outcome) = self.ended(&engine.inspect(&self.turn.session)?) {
             return self.come_back_with(outcome?);

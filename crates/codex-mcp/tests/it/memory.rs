@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use codex_mcp::engine::in_memory::engine_over;
 use codex_mcp::engine::{Launch, Options};
-use codex_mcp::mcp::{Api, Front, LineTransport, Patience};
+use codex_mcp::mcp::{Api, Decider, Front, LineTransport, Patience};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -73,6 +73,15 @@ struct World {
 
 impl World {
     async fn new(capabilities: Value) -> Self {
+        Self::with_api(Api::Classic, capabilities).await
+    }
+
+    async fn with_api(api: Api, capabilities: Value) -> Self {
+        let patience = Patience {
+            call: Duration::from_secs(300),
+            approval: Duration::from_secs(60),
+            stall: Duration::from_secs(300),
+        };
         let (ours, codex) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(ours);
         let mut codex = End::new("codex", codex);
@@ -82,7 +91,7 @@ impl World {
                 line_limit: 1 << 20,
             },
             codex_home: "/nonexistent".into(),
-            approval_timeout: Duration::from_secs(60),
+            patience: patience.session(),
         };
         let introduced = tokio::spawn(engine_over(options, reader, writer));
         let hello = codex.next_is("initialize").await;
@@ -98,11 +107,7 @@ impl World {
         let (reader, writer) = tokio::io::split(ours);
         let closing = CancellationToken::new();
         let transport = LineTransport::new(reader, writer, 1 << 20, closing.clone());
-        let patience = Patience {
-            call: Duration::from_secs(300),
-            approval: Duration::from_secs(60),
-        };
-        let front = Front::new(engine, Api::Classic, patience, closing);
+        let front = Front::new(engine, api, Decider::Poller, patience, closing);
         let served = tokio::spawn(async move {
             front
                 .serve(transport)
@@ -381,12 +386,13 @@ async fn a_turn_whose_call_came_back_early_does_not_run_for_ever() {
     world.client.next().await;
     assert_eq!(world.codex.next().await["result"]["decision"], "decline");
     world.codex.next_is("turn/interrupt").await;
-    assert_eq!(began.elapsed().as_secs(), 300);
+    assert_eq!(began.elapsed().as_secs(), 4 * 60 * 60);
     world.end_turn("interrupted").await;
     world
         .codex
         .next_is("thread/backgroundTerminals/clean")
         .await;
+    world.codex.next_is("thread/unsubscribe").await;
     world.finish().await;
 }
 

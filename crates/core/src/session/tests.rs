@@ -1,45 +1,21 @@
-use std::borrow::Cow;
-
-use codex_mcp_protocol::codex::{
-    AgentMessageDelta, CommandApproval, FileChangeApproval, FileChangeKind,
-};
-use proptest::prelude::*;
+use codex_mcp_protocol::codex::{Ask, CommandApproval, Heard};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::*;
+use crate::action::{ActionId, Decision};
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+mod outcomes;
+mod properties;
+mod time;
 
-fn turn(id: &str, status: TurnStatus) -> Turn {
-    Turn {
-        id: TurnId(id.into()),
-        status,
-        error: None,
-    }
-}
+const PATIENCE: Patience = Patience {
+    approval: Duration::from_secs(60),
+    stall: Duration::from_secs(300),
+};
 
-fn delta<'a>(item: &'a str, text: &'a str) -> Notification<'a> {
-    Notification::AgentMessageDelta(AgentMessageDelta {
-        item_id: Cow::Borrowed(item),
-        delta: Cow::Borrowed(text),
-    })
-}
-
-fn message(item: &str, text: &str) -> Notification<'static> {
-    Notification::ItemCompleted(Item::AgentMessage {
-        id: item.into(),
-        text: text.into(),
-    })
-}
-
-fn command() -> Ask {
-    Ask::Command(CommandApproval {
-        command: Some("touch x".into()),
-        ..CommandApproval::default()
-    })
-}
-
-/// What can happen to a session; time is counted in seconds.
-#[derive(Debug, Clone, Copy)]
+/// What can happen to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Prompt,
     Accepted,
@@ -52,6 +28,8 @@ enum Event {
     Accept,
     WrongDecision,
     TimePasses,
+    Stall,
+    Tidy,
     Interrupt,
     InterruptAgain,
     Abandon,
@@ -60,10 +38,11 @@ enum Event {
     InterruptedByCodex,
     Failed,
     OtherTurnCompleted,
+    Cancel,
     Lost,
 }
 
-const EVENTS: [Event; 20] = [
+const EVENTS: [Event; 23] = [
     Event::Prompt,
     Event::Accepted,
     Event::Refused,
@@ -75,6 +54,8 @@ const EVENTS: [Event; 20] = [
     Event::Accept,
     Event::WrongDecision,
     Event::TimePasses,
+    Event::Stall,
+    Event::Tidy,
     Event::Interrupt,
     Event::InterruptAgain,
     Event::Abandon,
@@ -83,20 +64,26 @@ const EVENTS: [Event; 20] = [
     Event::InterruptedByCodex,
     Event::Failed,
     Event::OtherTurnCompleted,
+    Event::Cancel,
     Event::Lost,
 ];
 
+/// A session, the time, and how often Codex has asked something.
 struct World {
     session: Session,
-    now: Instant,
+    now: Now,
     asked: i64,
 }
 
 impl World {
     fn new() -> Self {
+        let now = Now {
+            instant: Instant::now(),
+            wall: std::time::SystemTime::UNIX_EPOCH,
+        };
         Self {
-            session: Session::new(TIMEOUT),
-            now: Instant::now(),
+            session: Session::new(PATIENCE, now),
+            now,
             asked: 0,
         }
     }
@@ -109,77 +96,149 @@ impl World {
         world
     }
 
+    fn running() -> Self {
+        Self::after(&[Event::Prompt, Event::Accepted, Event::Started])
+    }
+
     fn current(&self) -> String {
         format!("turn-{}", self.session.turns())
     }
 
+    fn wait(&mut self, duration: Duration) {
+        self.now.instant += duration;
+        self.now.wall += duration;
+    }
+
+    /// Codex tells something, as it does on the wire.
+    fn hear(&mut self, method: &str, params: Value) -> Vec<Effect> {
+        let params = RawValue::from_string(params.to_string()).unwrap();
+        let heard = Heard::read(method, &params).unwrap().unwrap();
+        self.session.heard(heard, self.now)
+    }
+
+    fn hear_delta(&mut self, item: &str, text: &str) -> Vec<Effect> {
+        let params = json!({"threadId": "t", "turnId": self.current(), "itemId": item,
+            "delta": text});
+        self.hear("item/agentMessage/delta", params)
+    }
+
+    fn hear_item(&mut self, method: &str, item: &Value) -> Vec<Effect> {
+        let params = json!({"threadId": "t", "turnId": self.current(), "item": item});
+        self.hear(method, params)
+    }
+
+    fn hear_message(&mut self, item: &str, text: &str) -> Vec<Effect> {
+        let item = json!({"type": "agentMessage", "id": item, "text": text});
+        self.hear_item("item/completed", &item)
+    }
+
+    fn hear_end(&mut self, turn: &str, status: &str) -> Vec<Effect> {
+        let turn = json!({"id": turn, "status": status, "items": []});
+        self.hear("turn/completed", json!({"threadId": "t", "turn": turn}))
+    }
+
+    fn ask(&mut self, ask: Ask) -> Vec<Effect> {
+        self.asked += 1;
+        let asked = Asked {
+            id: ActionId(format!("req_{}", self.asked)),
+            request: RequestId::Number(self.asked),
+            ask,
+            params: json!({"threadId": "t"}),
+        };
+        self.session.asked(asked, self.now)
+    }
+
+    fn events(&self) -> Vec<Value> {
+        let events = self.session.log().page(0, usize::MAX).events;
+        let shown = events
+            .iter()
+            .map(|event| event.shown(crate::events::ResponseMode::Full));
+        shown.collect()
+    }
+
+    /// The data of all events of one type.
+    fn told(&self, kind: &str) -> Vec<Value> {
+        let events = self.events().into_iter();
+        let of_kind = events.filter(|event| event["type"] == kind);
+        of_kind.map(|event| event["data"].clone()).collect()
+    }
+
+    /// What the session does about an event, and what else there is to say.
     fn apply(&mut self, event: Event) -> (Vec<Effect>, String) {
+        let now = self.now;
         let id = self.current();
-        let session = &mut self.session;
         let mut note = String::new();
         let effects = match event {
             Event::Prompt => {
-                if let Err(refusal) = session.prompt() {
+                if let Err(refusal) = self.session.prompt(Form::Text, now) {
                     note = format!("refused: {refusal:?}");
                 }
                 Vec::new()
             }
-            Event::Accepted => session.accepted(TurnId(id)),
-            Event::Refused => session.refused(),
+            Event::Accepted => self.session.accepted(TurnId(id), now),
+            Event::Refused => self.session.refused(now),
             Event::Started => {
-                session.heard(Notification::TurnStarted(turn(&id, TurnStatus::InProgress)))
+                let turn = json!({"id": id, "status": "inProgress", "items": []});
+                self.hear("turn/started", json!({"threadId": "t", "turn": turn}))
             }
-            Event::Delta => session.heard(delta("m", "par")),
-            Event::Message => session.heard(message("m", "whole")),
-            Event::Asked => {
-                self.asked += 1;
-                session.asked(RequestId::Number(self.asked), command(), self.now)
-            }
+            Event::Delta => self.hear_delta("m", "par"),
+            Event::Message => self.hear_message("m", "whole"),
+            Event::Asked => self.ask(command()),
             Event::Resolved => {
-                session.heard(Notification::RequestResolved(RequestId::Number(self.asked)))
+                let params = json!({"threadId": "t", "requestId": self.asked});
+                self.hear("serverRequest/resolved", params)
             }
-            Event::Accept | Event::WrongDecision => {
-                let decision = match event {
-                    Event::Accept => Decision::Accept,
-                    _ => Decision::Submit(serde_json::Map::new()),
-                };
-                let open = session.actions().first().map(|action| action.id.clone());
-                let id = open.unwrap_or(ActionId("req_0".into()));
-                session.decide(&id, &decision).unwrap_or_else(|refusal| {
-                    note = format!("refused: {refusal:?}");
-                    Vec::new()
-                })
+            Event::Accept => self.decide(&Decision::Accept, &mut note),
+            Event::WrongDecision => {
+                self.decide(&Decision::Submit(serde_json::Map::new()), &mut note)
             }
-            Event::TimePasses => {
-                self.now += TIMEOUT;
-                session.tick(self.now)
+            Event::TimePasses => self.tick_after(PATIENCE.approval),
+            Event::Stall => self.tick_after(PATIENCE.stall),
+            Event::Tidy => {
+                self.wait(IDLE_LIMIT);
+                let (effects, fate) = self.session.tidy(self.now);
+                note = format!("{fate:?}");
+                effects
             }
-            Event::Interrupt => session.interrupt(),
-            Event::InterruptAgain => session.interrupt_again(),
-            Event::Abandon => session.abandon("does not end"),
-            Event::CutOff => session.cut_off("too long"),
-            Event::Completed => session.heard(Notification::TurnCompleted(turn(
-                &id,
-                TurnStatus::Completed,
-            ))),
-            Event::InterruptedByCodex => session.heard(Notification::TurnCompleted(turn(
-                &id,
-                TurnStatus::Interrupted,
-            ))),
-            Event::Failed => {
-                session.heard(Notification::TurnCompleted(turn(&id, TurnStatus::Failed)))
-            }
-            Event::OtherTurnCompleted => session.heard(Notification::TurnCompleted(turn(
-                "another",
-                TurnStatus::Completed,
-            ))),
+            Event::Interrupt => self.session.interrupt(now),
+            Event::InterruptAgain => self.session.interrupt_again(),
+            Event::Abandon => self.session.abandon("does not end", now),
+            Event::CutOff => self.session.cut_off("too long", now),
+            Event::Completed => self.hear_end(&id, "completed"),
+            Event::InterruptedByCodex => self.hear_end(&id, "interrupted"),
+            Event::Failed => self.hear_end(&id, "failed"),
+            Event::OtherTurnCompleted => self.hear_end("another", "completed"),
+            Event::Cancel => self.session.cancel("not wanted", now),
             Event::Lost => {
-                session.lose("killed");
+                self.session.lose("killed", now);
                 Vec::new()
             }
         };
         (effects, note)
     }
+
+    fn tick_after(&mut self, duration: Duration) -> Vec<Effect> {
+        self.wait(duration);
+        self.session.tick(self.now)
+    }
+
+    /// Answers the oldest open question.
+    fn decide(&mut self, decision: &Decision, note: &mut String) -> Vec<Effect> {
+        let open = self.session.actions().first();
+        let id = open.map_or(ActionId("req_0".into()), |action| action.id.clone());
+        let effects = self.session.decide(&id, decision, None, self.now);
+        effects.unwrap_or_else(|refusal| {
+            *note = format!("refused: {refusal:?}");
+            Vec::new()
+        })
+    }
+}
+
+fn command() -> Ask {
+    Ask::Command(CommandApproval {
+        command: Some("touch x".into()),
+        ..CommandApproval::default()
+    })
 }
 
 fn effect_words(effect: &Effect) -> String {
@@ -187,6 +246,7 @@ fn effect_words(effect: &Effect) -> String {
         Effect::Answer { request, result } => format!("answer {request} with {result}"),
         Effect::Interrupt(turn) => format!("interrupt {}", turn.0),
         Effect::StopCommands => "stop its commands".to_owned(),
+        Effect::LetGo => "let go".to_owned(),
     }
 }
 
@@ -199,10 +259,20 @@ fn ending_word(ending: &Ending) -> &'static str {
     }
 }
 
+/// The types of the events that came after the first `before`.
+fn written(world: &World, before: usize) -> Vec<String> {
+    let events = world.events().into_iter().skip(before);
+    let words = events.map(|event| match &event["data"]["method"] {
+        Value::String(method) if method.starts_with("codex-mcp/") => method.clone(),
+        _ => event["type"].as_str().unwrap().to_owned(),
+    });
+    words.collect()
+}
+
 #[test]
 fn every_state_and_event() {
-    use Event::{Accepted, Asked, Interrupt, Lost, Prompt, Started};
-    let states: [(&str, &[Event]); 7] = [
+    use Event::{Accepted, Asked, Cancel, Completed, Interrupt, Lost, Prompt, Started};
+    let states: [(&str, &[Event]); 10] = [
         ("idle", &[]),
         ("prompted", &[Prompt]),
         ("accepted", &[Prompt, Accepted]),
@@ -212,162 +282,47 @@ fn every_state_and_event() {
         ),
         ("running", &[Prompt, Accepted, Started]),
         ("waiting", &[Prompt, Accepted, Started, Asked]),
-        ("lost", &[Prompt, Started, Lost]),
+        ("idle again", &[Prompt, Accepted, Started, Completed]),
+        ("error", &[Prompt, Started, Lost]),
+        (
+            "cancelled, turn running",
+            &[Prompt, Accepted, Started, Cancel],
+        ),
+        ("cancelled", &[Cancel]),
     ];
     let mut table = String::new();
     for (name, way) in states {
         table.push_str(&format!("{name}\n"));
         for event in EVENTS {
-            let mut world = World::after(way);
-            let (effects, note) = world.apply(event);
-            let mut cell = vec![format!("{:?}", world.session.state())];
-            cell.extend(effects.iter().map(effect_words));
-            cell.extend((!note.is_empty()).then_some(note));
-            cell.extend(world.session.outcome().map(|(turn, outcome)| {
-                format!("outcome of {turn}: {}", ending_word(&outcome.ending))
-            }));
             table.push_str(&format!(
                 "  {:<20}{}\n",
                 format!("{event:?}"),
-                cell.join("; ")
+                cell(way, event)
             ));
         }
     }
     insta::assert_snapshot!(table);
 }
 
-#[test]
-fn the_outcome_of_a_completed_turn_is_its_last_whole_message() {
-    let mut world = World::after(&[Event::Prompt, Event::Started]);
-    world.session.heard(message("a", "first"));
-    world.session.heard(delta("b", "sec"));
-    assert_eq!(world.session.partial_text(), "first\n\nsec");
-    world.session.heard(message("b", "second"));
-    world.apply(Event::Completed);
-    let outcome = Outcome {
-        ending: Ending::Completed,
-        text: "second".into(),
-    };
-    assert_eq!(world.session.outcome(), Some(&(1, Arc::new(outcome))));
-}
-
-#[test]
-fn the_outcome_of_an_interrupted_turn_is_all_that_was_said() {
-    let mut world = World::after(&[Event::Prompt, Event::Started]);
-    world.session.heard(message("a", "first"));
-    world.session.heard(delta("b", "sec"));
-    world.apply(Event::InterruptedByCodex);
-    assert_eq!(world.session.outcome().unwrap().1.text, "first\n\nsec");
-}
-
-#[test]
-fn a_turn_that_ends_before_its_prompt_is_answered_stays_ended() {
-    let mut world = World::after(&[Event::Prompt, Event::Started, Event::Completed]);
-    world.apply(Event::Accepted);
-    assert_eq!(world.session.state(), State::Idle);
-    assert!(world.session.outcome().is_some());
-}
-
-#[test]
-fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_only() {
-    let mut world = World::after(&[
-        Event::Prompt,
-        Event::Message,
-        Event::Completed,
-        Event::Accepted,
-    ]);
-    assert_eq!(world.session.outcome().unwrap().1.text, "whole");
-    for event in [Event::Prompt, Event::OtherTurnCompleted, Event::Accepted] {
-        world.apply(event);
+/// What comes of an event, in words: the state, what is to be done, what is
+/// written to the log, and the outcome of a turn that ends with it.
+fn cell(way: &[Event], event: Event) -> String {
+    let mut world = World::after(way);
+    let number = |world: &World| world.session.outcome().map(|(turn, _)| *turn);
+    let (ended, events) = (number(&world), world.events().len());
+    let (effects, note) = world.apply(event);
+    let mut cell = vec![format!("{:?}", world.session.state())];
+    cell.extend((!note.is_empty()).then_some(note));
+    cell.extend(effects.iter().map(effect_words));
+    let written = written(&world, events);
+    cell.extend((!written.is_empty()).then(|| format!("tell {}", written.join(", "))));
+    if number(&world) != ended {
+        let outcome = world.session.outcome();
+        cell.extend(
+            outcome.map(|(turn, outcome)| {
+                format!("outcome of {turn}: {}", ending_word(&outcome.ending))
+            }),
+        );
     }
-    assert_eq!(world.session.state(), State::Running);
-}
-
-#[test]
-fn a_question_about_files_says_which() {
-    let mut world = World::after(&[Event::Prompt, Event::Started]);
-    let change = FileChange {
-        path: "a.txt".into(),
-        kind: FileChangeKind::Add,
-        diff: "hello".into(),
-    };
-    world
-        .session
-        .heard(Notification::ItemStarted(Item::FileChange {
-            id: "c".into(),
-            changes: vec![change.clone()],
-        }));
-    let ask = |item: &str| {
-        Ask::FileChange(FileChangeApproval {
-            item_id: item.into(),
-            ..FileChangeApproval::default()
-        })
-    };
-    for (item, expected) in [("c", vec![change]), ("another", Vec::new())] {
-        world
-            .session
-            .asked(RequestId::Text(item.into()), ask(item), world.now);
-        let Ask::FileChange(asked) = &world.session.actions().last().unwrap().ask else {
-            panic!("about files");
-        };
-        assert_eq!(asked.changes, expected);
-    }
-}
-
-#[test]
-fn partial_text_is_bounded() {
-    let mut world = World::after(&[Event::Prompt, Event::Started]);
-    let chunk = "x".repeat(100_000);
-    for _ in 0..20 {
-        world.session.heard(delta("m", &chunk));
-    }
-    let partial = world.session.partial_text();
-    assert!(partial.len() < PARTIAL_TEXT_LIMIT + 100);
-    assert!(partial.ends_with("[… cut here]"));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Whatever happens in whatever order: a question is answered at most once,
-    /// an open one is never forgotten while its turn runs, and a turn is
-    /// interrupted at most once unless that is asked for.
-    #[test]
-    fn questions_and_interrupts_are_never_doubled_or_lost(
-        events in proptest::collection::vec(proptest::sample::select(EVENTS.to_vec()), 0..60),
-    ) {
-        let mut world = World::new();
-        let mut answered = Vec::new();
-        let mut interrupted = Vec::new();
-        let mut insisted = false;
-        for event in events {
-            let open_before: Vec<_> =
-                world.session.actions().iter().map(|action| action.request.clone()).collect();
-            let (effects, _) = world.apply(event);
-            for effect in effects {
-                match effect {
-                    Effect::Answer { request, .. } => {
-                        prop_assert!(!answered.contains(&request));
-                        answered.push(request);
-                    }
-                    Effect::StopCommands => {}
-                    Effect::Interrupt(turn) => {
-                        insisted |= matches!(event, Event::InterruptAgain);
-                        prop_assert!(insisted || !interrupted.contains(&turn));
-                        interrupted.push(turn);
-                    }
-                }
-            }
-            let open: Vec<_> =
-                world.session.actions().iter().map(|action| action.request.clone()).collect();
-            for request in open_before {
-                let resolved = matches!(event, Event::Resolved);
-                let gone = open.contains(&request) || answered.contains(&request) || resolved;
-                let turn_over = matches!(world.session.state(), State::Idle | State::Lost);
-                prop_assert!(gone || turn_over);
-            }
-            let waiting = world.session.state() == State::WaitingApproval;
-            prop_assert_eq!(waiting, !open.is_empty());
-        }
-    }
+    cell.join("; ")
 }

@@ -23,6 +23,10 @@ pub enum Ask {
     McpElicitation(McpElicitation),
     /// Questions of the model to the user.
     UserInput(UserInputRequest),
+    /// May this command run? As clients of the first protocol are asked.
+    LegacyCommand(LegacyCommandApproval),
+    /// May these files be changed? As clients of the first protocol are asked.
+    LegacyPatch(LegacyPatchApproval),
 }
 
 /// `item/commandExecution/requestApproval`.
@@ -50,6 +54,18 @@ pub struct CommandApproval {
     /// The decisions that Codex offers. It honours `decline` besides.
     #[serde(default)]
     pub available_decisions: Option<Vec<Value>>,
+    /// Tells several questions about one step apart.
+    #[serde(default)]
+    pub approval_id: Option<String>,
+    /// The rules that `applyNetworkPolicyAmendment` could add.
+    #[serde(default)]
+    pub proposed_network_policy_amendments: Option<Vec<Value>>,
+    /// What the command would be allowed besides.
+    #[serde(default)]
+    pub additional_permissions: Option<Value>,
+    /// The host that the command wants to talk to.
+    #[serde(default)]
+    pub network_approval_context: Option<Value>,
 }
 
 /// `item/fileChange/requestApproval`.
@@ -154,14 +170,88 @@ pub struct QuestionOption {
     pub description: String,
 }
 
+/// `execCommandApproval`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LegacyCommandApproval {
+    /// The step that waits.
+    #[serde(default)]
+    pub call_id: String,
+    /// The program and its arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Where it would run.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Why Codex wants it.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// How to say no.
+    #[serde(skip)]
+    pub refusal: LegacyRefusal,
+}
+
+/// `applyPatchApproval`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LegacyPatchApproval {
+    /// The step that waits.
+    #[serde(default)]
+    pub call_id: String,
+    /// What would be changed, by path.
+    #[serde(default)]
+    pub file_changes: Map<String, Value>,
+    /// Why Codex wants it.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// A folder that would become writable for the rest of the thread.
+    #[serde(default)]
+    pub grant_root: Option<String>,
+    /// How to say no.
+    #[serde(skip)]
+    pub refusal: LegacyRefusal,
+}
+
+/// How Codex wants to read the no to a question of the first protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LegacyRefusal {
+    /// `"denied"`: up to 0.144.
+    #[default]
+    Word,
+    /// `{"denied":{"rejection":…}}`: from 0.145.0 on.
+    Object,
+}
+
+impl LegacyRefusal {
+    /// What a release wants; one whose version isn't known counts as new.
+    #[must_use]
+    pub fn of(version: Option<&str>) -> Self {
+        let mut numbers = version.unwrap_or_default().split('.');
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        match (number(), number()) {
+            (Some(0), Some(minor)) if minor < 145 => Self::Word,
+            _ => Self::Object,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OfThread<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, alias = "conversationId")]
     thread_id: Cow<'a, str>,
 }
 
 impl Ask {
+    /// Sets how the release of Codex that asks wants to read a no.
+    pub fn set_legacy_refusal(&mut self, wanted: LegacyRefusal) {
+        match self {
+            Self::LegacyCommand(asked) => asked.refusal = wanted,
+            Self::LegacyPatch(asked) => asked.refusal = wanted,
+            _ => {}
+        }
+    }
+
     /// Reads a request of the app-server and the thread that it is about.
     /// `Ok(None)` for a method that codex-mcp can't answer.
     ///
@@ -179,9 +269,42 @@ impl Ask {
             "item/permissions/requestApproval" => Self::Permissions(serde_json::from_str(json)?),
             "mcpServer/elicitation/request" => Self::McpElicitation(serde_json::from_str(json)?),
             "item/tool/requestUserInput" => Self::UserInput(serde_json::from_str(json)?),
+            "execCommandApproval" => Self::LegacyCommand(serde_json::from_str(json)?),
+            "applyPatchApproval" => Self::LegacyPatch(serde_json::from_str(json)?),
             _ => return Ok(None),
         };
         let OfThread { thread_id } = serde_json::from_str(json)?;
         Ok(Some((thread_id, ask)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_no_of_the_first_protocol_changed_with_0_145() {
+        for (version, refusal) in [
+            (Some("0.104.0"), LegacyRefusal::Word),
+            (Some("0.144.9"), LegacyRefusal::Word),
+            (Some("0.145.0"), LegacyRefusal::Object),
+            (Some("0.169.0"), LegacyRefusal::Object),
+            (Some("1.2.0"), LegacyRefusal::Object),
+            (None, LegacyRefusal::Object),
+        ] {
+            assert_eq!(LegacyRefusal::of(version), refusal, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_protocol_names_the_thread_a_conversation() {
+        let params = RawValue::from_string(
+            r#"{"conversationId":"t","callId":"c","command":["ls"],"cwd":"/","parsedCmd":[]}"#
+                .into(),
+        )
+        .unwrap();
+        let (thread, ask) = Ask::read("execCommandApproval", &params).unwrap().unwrap();
+        assert_eq!(thread, "t");
+        assert!(matches!(ask, Ask::LegacyCommand(asked) if asked.command == ["ls"]));
     }
 }

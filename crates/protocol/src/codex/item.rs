@@ -28,6 +28,9 @@ pub enum Item {
         /// Which ones.
         #[serde(default)]
         changes: Vec<FileChange>,
+        /// How far it has come.
+        #[serde(default)]
+        status: StepStatus,
     },
     /// Codex calls a tool of an MCP server.
     McpToolCall {
@@ -46,9 +49,27 @@ pub enum Item {
     },
     /// Codex thinks.
     Reasoning,
+    /// What the user has said.
+    UserMessage,
     /// Anything else.
     #[serde(other)]
     Other,
+}
+
+/// How far a step has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepStatus {
+    /// It is done.
+    Completed,
+    /// It went wrong.
+    Failed,
+    /// It was not allowed.
+    Declined,
+    /// It is under way, or a value of a newer Codex.
+    #[default]
+    #[serde(other)]
+    InProgress,
 }
 
 /// A file that Codex changes.

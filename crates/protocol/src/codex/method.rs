@@ -11,14 +11,20 @@ pub enum Method {
     ThreadStart,
     /// Takes up a thread again from its rollout.
     ThreadResume,
+    /// Begins a thread that goes on from where another one stands.
+    ThreadFork,
     /// Lets go of a thread, which Codex may unload then; 0.104.0 does not know it.
     ThreadUnsubscribe,
     /// Gives a thread its next prompt.
     TurnStart,
+    /// Adds to the prompt of the running turn.
+    TurnSteer,
     /// Ends the running turn of a thread.
     TurnInterrupt,
     /// Ends the commands of a thread that run on after their turn.
     BackgroundTerminalsClean,
+    /// Tells Codex's configuration as it is in effect.
+    ConfigRead,
 }
 
 impl Method {
@@ -29,10 +35,13 @@ impl Method {
             Self::Initialize => "initialize",
             Self::ThreadStart => "thread/start",
             Self::ThreadResume => "thread/resume",
+            Self::ThreadFork => "thread/fork",
             Self::ThreadUnsubscribe => "thread/unsubscribe",
             Self::TurnStart => "turn/start",
+            Self::TurnSteer => "turn/steer",
             Self::TurnInterrupt => "turn/interrupt",
             Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",
+            Self::ConfigRead => "config/read",
         }
     }
 }

@@ -13,19 +13,23 @@ mod thread;
 mod turn;
 
 pub use ask::{
-    Ask, CommandApproval, FileChangeApproval, McpElicitation, PermissionsApproval, Question,
-    QuestionOption, UserInputRequest,
+    Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
+    LegacyRefusal, McpElicitation, PermissionsApproval, Question, QuestionOption, UserInputRequest,
 };
-pub use item::{FileChange, FileChangeKind, Item};
+pub use item::{FileChange, FileChangeKind, Item, StepStatus};
 pub use method::Method;
-pub use notification::{AgentMessageDelta, Notification};
+pub use notification::{
+    Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,
+};
 pub use thread::{
-    ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Thread,
-    ThreadResponse, ThreadResumeParams, ThreadSettings, ThreadStartParams,
+    ClientInfo, ConfigReadParams, ConfigReadResponse, EffectiveConfig, InitializeCapabilities,
+    InitializeParams, InitializeResponse, Keeping, Thread, ThreadForkParams, ThreadResponse,
+    ThreadResumeParams, ThreadSettings, ThreadStartParams, WorkspaceWrite,
 };
 pub use turn::{
-    ErrorInfo, ErrorKind, ThreadParams, Turn, TurnError, TurnInterruptParams, TurnResponse,
-    TurnStartParams, TurnStatus, UserInput,
+    Effort, ErrorInfo, ErrorKind, Personality, ReasoningSummary, SandboxPolicy, ThreadParams, Turn,
+    TurnError, TurnInterruptParams, TurnManner, TurnOverrides, TurnResponse, TurnStartParams,
+    TurnStatus, TurnSteerParams, UserInput,
 };
 
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Introduction, and beginning and resuming threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ApprovalPolicy, SandboxMode, ThreadId};
@@ -81,12 +81,38 @@ pub struct ThreadSettings {
     pub developer_instructions: Option<String>,
 }
 
+/// Whether Codex writes a thread to its rollout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Keeping {
+    /// It does, so that the thread can be resumed later.
+    #[default]
+    Kept,
+    /// It doesn't; the thread is gone with its app-server.
+    Ephemeral,
+}
+
 /// Parameters of `thread/start`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ThreadStartParams<'a> {
     /// The caller's settings.
     #[serde(flatten)]
     pub settings: &'a ThreadSettings,
+    /// Whether the thread is written down.
+    #[serde(
+        rename = "ephemeral",
+        serialize_with = "is_ephemeral",
+        skip_serializing_if = "is_kept"
+    )]
+    pub keeping: Keeping,
+}
+
+fn is_kept(keeping: &Keeping) -> bool {
+    *keeping == Keeping::Kept
+}
+
+fn is_ephemeral<S: Serializer>(keeping: &Keeping, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(*keeping == Keeping::Ephemeral)
 }
 
 /// Parameters of `thread/resume`.
@@ -104,7 +130,60 @@ pub struct ThreadResumeParams<'a> {
     pub settings: &'a ThreadSettings,
 }
 
-/// The answer to `thread/start` and `thread/resume`.
+/// Parameters of `thread/fork`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadForkParams<'a> {
+    /// The thread to go on from.
+    pub thread_id: &'a ThreadId,
+    /// As in [`ThreadResumeParams`].
+    pub exclude_turns: bool,
+    /// The settings of the new thread.
+    #[serde(flatten)]
+    pub settings: &'a ThreadSettings,
+}
+
+/// Parameters of `config/read`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigReadParams<'a> {
+    /// The folder whose configuration counts.
+    pub cwd: Option<&'a Path>,
+    /// Whether each layer is wanted by itself.
+    pub include_layers: bool,
+}
+
+/// The answer to `config/read`, as far as it is used.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ConfigReadResponse {
+    /// The configuration in effect.
+    pub config: EffectiveConfig,
+}
+
+/// Codex's configuration, by the keys of `config.toml`, as far as it is used.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct EffectiveConfig {
+    /// What `workspace-write` allows besides the working folder, as
+    /// [`WorkspaceWrite`] reads it.
+    #[serde(default)]
+    pub sandbox_workspace_write: Option<Map<String, Value>>,
+}
+
+/// The table `sandbox_workspace_write` of `config.toml`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct WorkspaceWrite {
+    /// Folders that may be written besides the working folder.
+    pub writable_roots: Vec<PathBuf>,
+    /// Whether commands may use the network.
+    pub network_access: bool,
+    /// Whether the folder that TMPDIR names is not writable.
+    pub exclude_tmpdir_env_var: bool,
+    /// Whether `/tmp` is not writable.
+    pub exclude_slash_tmp: bool,
+}
+
+/// The answer to `thread/start`, `thread/resume` and `thread/fork`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ThreadResponse {
     /// The thread.
@@ -135,6 +214,7 @@ mod tests {
         let settings = ThreadSettings::default();
         let params = ThreadStartParams {
             settings: &settings,
+            keeping: Keeping::Kept,
         };
         assert_eq!(serde_json::to_string(&params).unwrap(), "{}");
     }
@@ -150,11 +230,12 @@ mod tests {
         };
         let params = ThreadStartParams {
             settings: &settings,
+            keeping: Keeping::Ephemeral,
         };
         assert_eq!(
             serde_json::to_value(&params).unwrap(),
             serde_json::json!({"cwd": "/w", "sandbox": "workspace-write",
-                "approvalPolicy": "on-request", "developerInstructions": "d"})
+                "approvalPolicy": "on-request", "developerInstructions": "d", "ephemeral": true})
         );
     }
 }

@@ -1,9 +1,11 @@
 //! Turns: starting, interrupting, how they end.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::path::{Path, PathBuf};
 
-use super::{ThreadId, TurnId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ApprovalPolicy, SandboxMode, ThreadId, TurnId, WorkspaceWrite};
 
 /// Parameters of `turn/start`.
 #[derive(Debug, Clone, Serialize)]
@@ -13,6 +15,123 @@ pub struct TurnStartParams<'a> {
     pub thread_id: &'a ThreadId,
     /// The prompt.
     pub input: Vec<UserInput<'a>>,
+    /// How the model is to work, from this turn on.
+    #[serde(flatten)]
+    pub manner: TurnManner,
+    /// Changes of the thread's settings, from this turn on.
+    #[serde(flatten)]
+    pub overrides: TurnOverrides,
+    /// The form of this turn's final message, as a JSON Schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<&'a Map<String, Value>>,
+}
+
+/// How the model is to work. What is `None` is left as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnManner {
+    /// How hard it thinks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    /// How its thoughts are summed up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<ReasoningSummary>,
+    /// Its tone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub personality: Option<Personality>,
+}
+
+/// Changes of a thread's settings. What is `None` is left as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnOverrides {
+    /// Working folder, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Model name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// When to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_policy: Option<ApprovalPolicy>,
+    /// Sandbox for commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox_policy: Option<SandboxPolicy>,
+}
+
+/// How far Codex's commands may reach, with particulars: what `turn/start`
+/// wants where `thread/start` takes a [`SandboxMode`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum SandboxPolicy {
+    /// Commands may read everything and write nothing.
+    ReadOnly,
+    /// Commands may write in the working folder and in a few more.
+    #[serde(rename_all = "camelCase")]
+    WorkspaceWrite {
+        /// Folders that may be written besides.
+        writable_roots: Vec<PathBuf>,
+        /// Whether commands may use the network.
+        network_access: bool,
+        /// Whether the folder that TMPDIR names is not writable.
+        exclude_tmpdir_env_var: bool,
+        /// Whether `/tmp` is not writable.
+        exclude_slash_tmp: bool,
+    },
+    /// No sandbox at all.
+    DangerFullAccess,
+}
+
+impl SandboxPolicy {
+    /// The policy for a mode; `workspace` is what is configured for
+    /// `workspace-write`.
+    #[must_use]
+    pub fn new(mode: SandboxMode, workspace: WorkspaceWrite) -> Self {
+        match mode {
+            SandboxMode::ReadOnly => Self::ReadOnly,
+            SandboxMode::DangerFullAccess => Self::DangerFullAccess,
+            SandboxMode::WorkspaceWrite => Self::WorkspaceWrite {
+                writable_roots: workspace.writable_roots,
+                network_access: workspace.network_access,
+                exclude_tmpdir_env_var: workspace.exclude_tmpdir_env_var,
+                exclude_slash_tmp: workspace.exclude_slash_tmp,
+            },
+        }
+    }
+}
+
+/// How hard the model thinks. Not every model takes every value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "Codex's own words, from least to most")]
+pub enum Effort {
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+}
+
+/// How the model's thoughts are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "Codex's own words")]
+pub enum ReasoningSummary {
+    Auto,
+    Concise,
+    Detailed,
+    None,
+}
+
+/// The model's tone; 0.169.0 takes the words and heeds none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "Codex's own words")]
+pub enum Personality {
+    None,
+    Friendly,
+    Pragmatic,
 }
 
 /// A part of a prompt.
@@ -24,6 +143,28 @@ pub enum UserInput<'a> {
         /// The words.
         text: &'a str,
     },
+    /// A picture in a file that Codex reads.
+    LocalImage {
+        /// The file, absolute.
+        path: &'a Path,
+    },
+    /// A picture in the message itself.
+    Image {
+        /// A data URL.
+        url: &'a str,
+    },
+}
+
+/// Parameters of `turn/steer`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnSteerParams<'a> {
+    /// The thread.
+    pub thread_id: &'a ThreadId,
+    /// Its running turn; Codex refuses if another one runs.
+    pub expected_turn_id: &'a TurnId,
+    /// What is added.
+    pub input: Vec<UserInput<'a>>,
 }
 
 /// Parameters of `turn/interrupt`.

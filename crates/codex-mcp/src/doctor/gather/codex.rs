@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use codex_mcp_core::session::Patience;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 
 use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
@@ -72,7 +73,10 @@ async fn introduce(config: Config, limit: Duration) -> Introduction {
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: config.codex_home,
-        approval_timeout: limit,
+        patience: Patience {
+            approval: limit,
+            stall: limit,
+        },
     });
     let start = Instant::now();
     let introduced = match tokio::time::timeout(limit, engine.introduce()).await {

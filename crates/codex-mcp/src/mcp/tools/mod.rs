@@ -1,17 +1,17 @@
-//! The tools, one module each.
+//! The tools, one module each, by the program whose tools they are.
 
-mod codex;
-mod codex_reply;
+mod classic;
+mod output_schema;
+mod parameters;
+mod sessions;
 
 use std::sync::Arc;
 
-use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::code::Code;
 use super::error::ToolError;
 use super::front::Front;
 
@@ -21,6 +21,9 @@ pub enum Api {
     /// `codex` and `codex-reply`, as `codex mcp-server` had them: a call waits
     /// for Codex's final message.
     Classic,
+    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call
+    /// returns at once, and the work is looked into.
+    Sessions,
 }
 
 /// A tool.
@@ -28,13 +31,24 @@ pub enum Api {
 pub(super) enum Name {
     Codex,
     CodexReply,
+    StartSession,
+    ReplyToSession,
+    Session,
+    Check,
 }
 
-const CLASSIC: [Name; 2] = [Name::Codex, Name::CodexReply];
+const CLASSIC: [Name; 4] = [Name::Codex, Name::CodexReply, Name::Session, Name::Check];
+const SESSIONS: [Name; 4] = [
+    Name::StartSession,
+    Name::ReplyToSession,
+    Name::Session,
+    Name::Check,
+];
 
 fn names(api: Api) -> &'static [Name] {
     match api {
         Api::Classic => &CLASSIC,
+        Api::Sessions => &SESSIONS,
     }
 }
 
@@ -63,15 +77,23 @@ pub(super) fn named(api: Api, text: &str) -> Result<Name, ErrorData> {
 impl Name {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Codex => codex::NAME,
-            Self::CodexReply => codex_reply::NAME,
+            Self::Codex => classic::codex::NAME,
+            Self::CodexReply => classic::codex_reply::NAME,
+            Self::StartSession => sessions::codex::NAME,
+            Self::ReplyToSession => sessions::codex_reply::NAME,
+            Self::Session => sessions::codex_session::NAME,
+            Self::Check => sessions::codex_check::NAME,
         }
     }
 
     fn describe(self) -> Tool {
         match self {
-            Self::Codex => codex::describe(),
-            Self::CodexReply => codex_reply::describe(),
+            Self::Codex => classic::codex::describe(),
+            Self::CodexReply => classic::codex_reply::describe(),
+            Self::StartSession => sessions::codex::describe(),
+            Self::ReplyToSession => sessions::codex_reply::describe(),
+            Self::Session => sessions::codex_session::describe(),
+            Self::Check => sessions::codex_check::describe(),
         }
     }
 
@@ -82,23 +104,29 @@ impl Name {
         arguments: JsonObject,
     ) -> Result<CallToolResponse, ToolError> {
         match self {
-            Self::Codex => codex::call(front, context, arguments).await,
-            Self::CodexReply => codex_reply::call(front, context, arguments).await,
+            Self::Codex => classic::codex::call(front, context, arguments).await,
+            Self::CodexReply => classic::codex_reply::call(front, context, arguments).await,
+            Self::StartSession => sessions::codex::call(front, context, arguments).await,
+            Self::ReplyToSession => sessions::codex_reply::call(front, context, arguments).await,
+            Self::Session => sessions::codex_session::call(front, context, arguments).await,
+            Self::Check => sessions::codex_check::call(front, context, arguments).await,
+        }
+    }
+
+    /// An error in the form that the tool's clients know.
+    pub(super) fn refusal(self, error: ToolError) -> CallToolResult {
+        match self {
+            Self::Codex | Self::CodexReply => error.into_result(),
+            Self::StartSession | Self::ReplyToSession | Self::Session | Self::Check => {
+                sessions::refusal(&error)
+            }
         }
     }
 }
 
-/// A tool whose schemas are written as JSON.
-fn tool(
-    name: &'static str,
-    title: &'static str,
-    description: &'static str,
-    input: Value,
-    output: Value,
-) -> Tool {
-    Tool::new(name, description, object(input))
-        .with_title(title)
-        .with_raw_output_schema(object(output))
+/// A tool whose schema is written as JSON.
+fn tool(name: &'static str, title: &'static str, description: &'static str, input: Value) -> Tool {
+    Tool::new(name, description, object(input)).with_title(title)
 }
 
 fn object(value: Value) -> Arc<JsonObject> {
@@ -108,46 +136,20 @@ fn object(value: Value) -> Arc<JsonObject> {
     }
 }
 
-/// What both classic tools answer. Clients check errors against it too, and an
-/// error may come before there is a thread.
-fn classic_output() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "threadId": { "type": "string" },
-            "content": { "type": "string" },
-            "status": { "type": "string" },
-            "actions": { "type": "array", "items": { "type": "object" } },
-            "warnings": { "type": "array", "items": { "type": "string" } },
-        },
-        "required": ["content"],
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Reads the arguments of a tool; says which one is wrong and how.
-fn arguments<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
-    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-        let place = error.path().to_string();
-        let message = match place.as_str() {
-            "." => error.inner().to_string(),
-            place => format!("{place}: {}", error.inner()),
-        };
-        ToolError::new(Code::InvalidArgument, message)
-    })
-}
+    /// Context is what users run out of.
+    const GROUP_LIMIT: usize = 5000;
 
-/// Something to say to Codex: any text that isn't blank.
-#[derive(Debug, serde::Deserialize)]
-#[serde(try_from = "String")]
-struct Prompt(String);
-
-impl TryFrom<String> for Prompt {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        if text.trim().is_empty() {
-            return Err("must not be empty");
+    #[test]
+    fn a_group_of_tools_takes_little_room() {
+        let classic = [Name::Codex, Name::CodexReply];
+        for group in [classic.as_slice(), &SESSIONS] {
+            let tools: Vec<Tool> = group.iter().map(|name| name.describe()).collect();
+            let length = serde_json::to_string(&tools).unwrap().len();
+            assert!(length <= GROUP_LIMIT, "{group:?}: {length} bytes");
         }
-        Ok(Self(text))
     }
 }

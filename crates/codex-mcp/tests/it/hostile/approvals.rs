@@ -185,7 +185,7 @@ async fn a_client_that_cant_be_asked_gets_the_call_back_at_once_and_codex_a_no()
     assert_eq!(structured["actions"][0]["command"], "rm -rf x");
     let text = structured["content"].as_str().unwrap();
     assert!(
-        text.contains("rm -rf x") && text.contains("after 1 s"),
+        text.contains("rm -rf x") && text.contains("within 1 s"),
         "{text}"
     );
     assert_eq!(serve.answers(), Vec::<Value>::new());

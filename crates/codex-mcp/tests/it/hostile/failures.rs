@@ -145,7 +145,11 @@ async fn an_answer_of_another_shape_is_an_error_at_once() {
         };
         let mut serve = Serve::plain(&Plan::new().on(method, [write])).await;
         let result = serve.codex().await;
-        assert_eq!(code(&result), "INTERNAL", "{answer}: {result:#}");
+        assert_eq!(
+            code(&result),
+            "PROTOCOL_PARSE_ERROR",
+            "{answer}: {result:#}"
+        );
         assert!(message(&result).contains(method), "{result:#}");
         serve.finish().await;
     }

@@ -17,4 +17,6 @@ mod lifecycle;
 mod noise;
 mod output;
 mod processes;
+mod resources;
 mod serve;
+mod stdio_mode;

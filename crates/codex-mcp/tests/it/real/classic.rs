@@ -33,7 +33,14 @@ async fn a_thread_is_begun_and_gone_on_with(release: &str) {
     assert_eq!(text(&begun, 0), "one");
     let rest: Value = serde_json::from_str(text(&begun, 1)).unwrap();
     let thread = thread_of(&begun);
-    assert_eq!(rest, json!({"threadId": thread, "status": "completed"}));
+    assert_eq!(
+        rest,
+        json!({
+            "threadId": thread,
+            "sessionId": structured(&begun)["sessionId"],
+            "status": "completed",
+        })
+    );
 
     for name in ["threadId", "conversationId"] {
         let arguments = json!({"prompt": "second", name: thread});

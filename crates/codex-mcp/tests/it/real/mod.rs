@@ -6,6 +6,7 @@ mod drop_in;
 mod library;
 mod processes;
 mod recovery;
+mod sessions;
 mod settings;
 
 use scripted_model::{Script, ScriptedModel};

@@ -10,20 +10,21 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Prompt, arguments, classic_output, tool};
-use crate::engine::command::Start;
+use super::super::parameters::{Policy, Wait, Words, arguments};
+use super::tool;
+use crate::engine::command::{Settings, Start};
 use crate::engine::profile::ProfileName;
 use crate::mcp::error::ToolError;
-use crate::mcp::front::Front;
+use crate::mcp::front::{Front, TurnCall};
 
-pub(super) const NAME: &str = "codex";
+pub(in crate::mcp::tools) const NAME: &str = "codex";
 
 /// The parameters of `codex mcp-server`'s tool, `profile` of its older
 /// releases included.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arguments {
-    prompt: Prompt,
+    prompt: Words,
     model: Option<String>,
     cwd: Option<PathBuf>,
     approval_policy: Option<Policy>,
@@ -34,19 +35,10 @@ struct Arguments {
     developer_instructions: Option<String>,
     compact_prompt: Option<String>,
     profile: Option<ProfileName>,
+    wait_ms: Option<Wait>,
 }
 
-/// Approval policies by their old names, one more than Codex has today.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Policy {
-    Untrusted,
-    OnFailure,
-    OnRequest,
-    Never,
-}
-
-pub(super) fn describe() -> Tool {
+pub(in crate::mcp::tools) fn describe() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -59,6 +51,7 @@ pub(super) fn describe() -> Tool {
             "config": { "type": "object", "additionalProperties": true, "description": "Overrides of config.toml, by its keys." },
             "base-instructions": { "type": "string", "description": "Replaces Codex's own instructions." },
             "developer-instructions": { "type": "string", "description": "Added as a developer message." },
+            "wait-ms": { "type": "integer", "minimum": 0, "description": "Come back after this time at the latest, with a sessionId to look in with codex_check; the work goes on." },
             "compact-prompt": { "type": "string", "description": "Used when the conversation is compacted." },
         },
         "required": ["prompt"],
@@ -66,44 +59,41 @@ pub(super) fn describe() -> Tool {
     });
     let description = "Begins a thread with Codex, a coding agent that reads, writes and runs code \
 in a folder, and waits for its final message. Answers the message and a threadId; go on with \
-codex-reply. With status waiting_approval Codex wants to do what `actions` lists and nobody \
-could be asked.";
-    tool(NAME, "Codex", description, input, classic_output())
+codex-reply. With status waiting_approval Codex wants to do what `actions` lists: decide with \
+codex_check. With status running it is still at work: look in with codex_check.";
+    tool(NAME, "Codex", description, input)
 }
 
-pub(super) async fn call(
+pub(in crate::mcp::tools) async fn call(
     front: &Front,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
     let mut warnings = Vec::new();
-    if given.approval_policy == Some(Policy::OnFailure) && front.first_on_failure() {
-        let warning =
-            "Codex no longer has the approval policy on-failure; on-request is used instead.";
-        tracing::warn!("{warning}");
-        warnings.push(warning.to_owned());
-    }
-    let (start, prompt) = given.into_start();
+    let policy = given.approval_policy;
+    let policy = policy.map(|policy| policy.today(front, &mut warnings));
+    let wait = given.wait_ms;
+    let (start, prompt) = given.into_start(policy);
     let engine = Arc::clone(&front.engine);
     let opening = async move { engine.start(start).await };
-    front.run_turn(context, warnings, opening, prompt).await
+    let call = TurnCall {
+        prompt,
+        warnings,
+        wait: wait.map(|Wait(wait)| wait),
+    };
+    front.run_turn(context, opening, call).await
 }
 
 impl Arguments {
     /// What to begin the thread with, and the first prompt.
-    fn into_start(self) -> (Start, String) {
+    fn into_start(self, approval_policy: Option<ApprovalPolicy>) -> (Start, String) {
         let mut config = self.config;
         if let Some(prompt) = self.compact_prompt {
             config.insert("compact_prompt".to_owned(), prompt.into());
         }
-        let approval_policy = self.approval_policy.map(|policy| match policy {
-            Policy::Untrusted => ApprovalPolicy::Untrusted,
-            Policy::OnFailure | Policy::OnRequest => ApprovalPolicy::OnRequest,
-            Policy::Never => ApprovalPolicy::Never,
-        });
-        let start = Start {
-            settings: ThreadSettings {
+        let settings = Settings {
+            thread: ThreadSettings {
                 cwd: self.cwd,
                 model: self.model,
                 sandbox: self.sandbox,
@@ -113,6 +103,11 @@ impl Arguments {
                 developer_instructions: self.developer_instructions,
             },
             profile: self.profile,
+            ..Settings::default()
+        };
+        let start = Start {
+            settings,
+            patience: None,
         };
         (start, self.prompt.0)
     }
@@ -142,6 +137,7 @@ mod tests {
                 let value = match (schema.get("enum"), schema["type"].as_str()) {
                     (Some(values), _) => values[0].clone(),
                     (None, Some("object")) => json!({ "k": 1 }),
+                    (None, Some("integer")) => 1.into(),
                     _ => "text".into(),
                 };
                 (name, value)
@@ -178,18 +174,7 @@ mod tests {
 
     #[test]
     fn nothing_is_set_that_was_not_given() {
-        let (start, _) = read(json!({"prompt": "x"})).unwrap().into_start();
-        assert_eq!(start.settings, ThreadSettings::default());
-    }
-
-    #[test]
-    fn the_policy_codex_dropped_is_mapped() {
-        let (start, _) = read(json!({"prompt": "x", "approval-policy": "on-failure"}))
-            .unwrap()
-            .into_start();
-        assert_eq!(
-            start.settings.approval_policy,
-            Some(ApprovalPolicy::OnRequest)
-        );
+        let (start, _) = read(json!({"prompt": "x"})).unwrap().into_start(None);
+        assert_eq!(start, Start::default());
     }
 }

@@ -9,28 +9,33 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Prompt, arguments, classic_output, tool};
+use super::super::parameters::{Wait, Words, arguments};
+use super::tool;
+use crate::engine::command::{Resume, Start};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
-use crate::mcp::front::Front;
+use crate::mcp::front::{Front, TurnCall};
 
-pub(super) const NAME: &str = "codex-reply";
+pub(in crate::mcp::tools) const NAME: &str = "codex-reply";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
-    prompt: Prompt,
+    prompt: Words,
     thread_id: Option<String>,
     /// The older name of the same.
     conversation_id: Option<String>,
+    #[serde(rename = "wait-ms")]
+    wait: Option<Wait>,
 }
 
-pub(super) fn describe() -> Tool {
+pub(in crate::mcp::tools) fn describe() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
             "prompt": { "type": "string", "description": "What to say next." },
             "threadId": { "type": "string", "description": "The thread, as codex answered it." },
+            "wait-ms": { "type": "integer", "minimum": 0, "description": "As in codex." },
             "conversationId": { "type": "string", "description": "Older name of threadId." },
         },
         "required": ["prompt"],
@@ -39,10 +44,10 @@ pub(super) fn describe() -> Tool {
     let description = "Goes on with a thread of Codex's, also one from before a restart, \
 and waits for the final message. Codex remembers all that was said and done in the thread. \
 Answers like codex.";
-    tool(NAME, "Codex Reply", description, input, classic_output())
+    tool(NAME, "Codex Reply", description, input)
 }
 
-pub(super) async fn call(
+pub(in crate::mcp::tools) async fn call(
     front: &Front,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
@@ -50,10 +55,18 @@ pub(super) async fn call(
     let given: Arguments = arguments(given)?;
     let thread = given.thread()?;
     let engine = Arc::clone(&front.engine);
-    let resumed = thread.clone();
-    let opening = async move { engine.resume(&resumed).await };
+    let resume = Resume {
+        thread: thread.clone(),
+        start: Start::default(),
+    };
+    let opening = async move { engine.resume(resume).await };
+    let call = TurnCall {
+        prompt: given.prompt.0,
+        warnings: Vec::new(),
+        wait: given.wait.map(|Wait(wait)| wait),
+    };
     front
-        .run_turn(context, Vec::new(), opening, given.prompt.0)
+        .run_turn(context, opening, call)
         .await
         .map_err(|error| error.in_thread(&thread))
 }

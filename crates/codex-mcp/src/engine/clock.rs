@@ -1,0 +1,15 @@
+//! The time, for the machines that read no clock.
+
+use std::time::SystemTime;
+
+use codex_mcp_core::clock::Now;
+use tokio::time::Instant;
+
+/// Now.
+pub(super) fn now() -> Now {
+    Now {
+        // Tokio's clock, so that tests can turn it.
+        instant: Instant::now().into_std(),
+        wall: SystemTime::now(),
+    }
+}

@@ -1,0 +1,181 @@
+//! Beginning, taking up and forking threads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use codex_mcp_core::session::{PromptRefused, State};
+use codex_mcp_protocol::codex::{
+    Method, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams, ThreadSettings,
+    ThreadStartParams,
+};
+
+use super::app_server::AppServer;
+use super::backend::Running;
+use super::command::{Opened, Resume, SessionId, Settings, Start};
+use super::sessions::{Entry, Full};
+use super::{Engine, EngineError, call, profile};
+
+impl Engine {
+    /// Begins a thread.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; there is no thread then.
+    pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
+        let cwd = start.settings.thread.cwd.take();
+        start.settings.thread.cwd = Some(self.folder(cwd)?);
+        let settings = self.with_profile(&start.settings)?;
+        let running = self.backend.ready(&self.hub).await?;
+        let params = ThreadStartParams {
+            settings: &settings,
+            keeping: start.settings.keeping,
+        };
+        let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
+        Ok(opened(&*self.enter(begun.thread.id, start, running)?))
+    }
+
+    /// Takes up a thread: one of ours, or any other that Codex can resume. What
+    /// was set for it before is set again.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; the thread is as it was then.
+    pub async fn resume(&self, resume: Resume) -> Result<Opened, EngineError> {
+        let Resume { thread, mut start } = resume;
+        if let Some(cwd) = start.settings.thread.cwd.take() {
+            start.settings.thread.cwd = Some(self.folder(Some(cwd))?);
+        }
+        if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
+            match entry.state() {
+                State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
+                    return Err(EngineError::StillEnding(thread));
+                }
+                State::Cancelled => {}
+                _ => return self.resume_live(&entry, start).await,
+            }
+        }
+        let before = self.hub.sessions.recall(thread.as_str());
+        start.settings = start.settings.over(before.unwrap_or_default());
+        let settings = self.with_profile(&start.settings)?;
+        let running = self.backend.ready(&self.hub).await?;
+        let thread = resume_in(&running.0, &thread, &settings).await?;
+        Ok(opened(&*self.enter(thread, start, running)?))
+    }
+
+    /// A thread whose session we have: what is new of the settings holds from its
+    /// next turn on.
+    async fn resume_live(&self, entry: &Arc<Entry>, start: Start) -> Result<Opened, EngineError> {
+        if entry.look(|machine, _| machine.has_turn()) && start != Start::default() {
+            return Err(EngineError::Busy(PromptRefused::Running));
+        }
+        let pending = start.settings.changeable();
+        let pending = pending.ok_or_else(|| EngineError::Live {
+            thread: entry.thread.clone(),
+            session: entry.id.clone(),
+        })?;
+        entry.set_pending(pending, start.settings.manner);
+        if let Some(patience) = start.patience {
+            entry.look(|machine, _| machine.set_patience(patience));
+        }
+        self.load(entry).await?;
+        Ok(opened(entry))
+    }
+
+    /// Begins a thread that goes on from where a session's thread stands now. The
+    /// session itself stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; there is no new thread then.
+    pub async fn fork(&self, session: &SessionId) -> Result<Opened, EngineError> {
+        let entry = self.entry(session)?;
+        if entry.state() == State::Cancelled {
+            return Err(EngineError::Cancelled(session.clone()));
+        }
+        let running = self.backend.ready(&self.hub).await?;
+        let settings = entry.settings();
+        let params = ThreadForkParams {
+            thread_id: &entry.thread,
+            exclude_turns: true,
+            settings: &self.with_profile(&settings)?,
+        };
+        let forked: Result<ThreadResponse, EngineError> =
+            call(&running.0, Method::ThreadFork, &params).await;
+        let forked = forked.map_err(|error| error.about_fork(&entry.thread))?;
+        let start = Start {
+            settings,
+            patience: Some(entry.look(|machine, _| machine.patience())),
+        };
+        Ok(opened(&*self.enter(forked.thread.id, start, running)?))
+    }
+
+    /// Sees to it that the thread of a session is loaded in the app-server that
+    /// runs now, with its settings.
+    pub(super) async fn load(&self, entry: &Arc<Entry>) -> Result<(), EngineError> {
+        let running = self.backend.ready(&self.hub).await?;
+        if entry.is_loaded_in(&running) {
+            return Ok(());
+        }
+        let settings = self.with_profile(&entry.settings())?;
+        resume_in(&running.0, &entry.thread, &settings).await?;
+        entry.now_loaded_in(running);
+        Ok(())
+    }
+
+    fn enter(
+        &self,
+        thread: ThreadId,
+        start: Start,
+        running: Running,
+    ) -> Result<Arc<Entry>, EngineError> {
+        let patience = start.patience.unwrap_or(self.options.patience);
+        let entry = Entry::new(thread, start.settings, running, patience);
+        let entry = self.hub.sessions.add(entry);
+        entry.map_err(|Full| EngineError::TooManySessions)
+    }
+
+    /// A working folder, absolute. Codex runs happily in a folder that isn't
+    /// there, and every command in it fails; so it is checked here.
+    pub(super) fn folder(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
+        let here = std::env::current_dir().map_err(EngineError::NoCurrentFolder)?;
+        let cwd = here.join(cwd.unwrap_or_default());
+        match cwd.is_dir() {
+            true => Ok(cwd),
+            false => Err(EngineError::NoFolder(cwd)),
+        }
+    }
+
+    /// The thread's settings with the profile's below them.
+    fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
+        let mut thread = settings.thread.clone();
+        if let Some(profile) = &settings.profile {
+            let mut config = profile::overrides(&self.options.codex_home, profile)?;
+            profile::lay_over(&mut config, std::mem::take(&mut thread.config));
+            thread.config = config;
+        }
+        Ok(thread)
+    }
+}
+
+fn opened(entry: &Entry) -> Opened {
+    Opened {
+        session: entry.id.clone(),
+        thread: entry.thread.clone(),
+    }
+}
+
+async fn resume_in(
+    server: &AppServer,
+    thread: &ThreadId,
+    settings: &ThreadSettings,
+) -> Result<ThreadId, EngineError> {
+    let params = ThreadResumeParams {
+        thread_id: thread,
+        exclude_turns: true,
+        settings,
+    };
+    let resumed: ThreadResponse = call(server, Method::ThreadResume, &params)
+        .await
+        .map_err(|error| error.about(thread))?;
+    Ok(resumed.thread.id)
+}

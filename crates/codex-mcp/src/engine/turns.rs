@@ -1,0 +1,198 @@
+//! Prompting, and adding to a prompt.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use codex_mcp_core::session::{Form, PromptRefused, Session, State};
+use codex_mcp_protocol::codex::{
+    ConfigReadParams, ConfigReadResponse, Method, SandboxMode, SandboxPolicy, ThreadSettings,
+    TurnOverrides, TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
+};
+use serde_json::Value;
+
+use super::command::{Overrides, Prompt, SessionId, TurnRef, manner_over};
+use super::hub::{self, perform};
+use super::sessions::Entry;
+use super::{Engine, EngineError, call};
+use crate::picture::Picture;
+
+impl Engine {
+    /// Gives a thread its next prompt.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; no turn has been started then.
+    pub async fn prompt(
+        &self,
+        session: &SessionId,
+        mut prompt: Prompt,
+    ) -> Result<TurnRef, EngineError> {
+        let entry = self.entry(session)?;
+        if let Some(cwd) = prompt.overrides.cwd.take() {
+            let below = entry.settings().thread.cwd.unwrap_or_default();
+            prompt.overrides.cwd = Some(self.folder(Some(below.join(cwd)))?);
+        }
+        prompt.overrides = entry.with_pending(prompt.overrides);
+        match self.begin(&entry, &prompt).await {
+            // Codex may have unloaded a thread that was not used for long.
+            Err(EngineError::NoThread(_)) => {
+                entry.outdate();
+                self.begin(&entry, &prompt).await
+            }
+            begun => begun,
+        }
+    }
+
+    async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
+        let number = take(entry, prompt)?;
+        tokio::spawn(hub::keep_time(Arc::clone(entry), number));
+        match self.send(entry, prompt).await {
+            Ok(response) => {
+                entry.prompted(prompt);
+                let id = response.turn.id;
+                perform(
+                    entry,
+                    entry.change(|machine, now| machine.accepted(id, now)),
+                );
+                Ok(TurnRef {
+                    session: entry.id.clone(),
+                    number,
+                })
+            }
+            // Codex may have taken the prompt all the same.
+            Err(error @ (EngineError::Silent { .. } | EngineError::Unreadable { .. })) => {
+                hub::interrupt(entry, number);
+                Err(error)
+            }
+            Err(error) => {
+                let effects = entry.change(Session::refused);
+                perform(entry, effects);
+                Err(error.about(&entry.thread))
+            }
+        }
+    }
+
+    async fn send(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnResponse, EngineError> {
+        self.load(entry).await?;
+        let settings = entry.settings();
+        let params = TurnStartParams {
+            thread_id: &entry.thread,
+            input: input(prompt),
+            manner: manner_over(prompt.manner, settings.manner),
+            overrides: self
+                .overrides(entry, &settings.thread, &prompt.overrides)
+                .await?,
+            output_schema: prompt.output_schema.as_ref(),
+        };
+        let (server, _) = entry.server();
+        call(&server, Method::TurnStart, &params).await
+    }
+
+    /// Adds to the prompt of the turn that runs.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; Codex goes on with what it has then.
+    pub async fn steer(&self, session: &SessionId, text: &str) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        let (state, turn) = entry.look(|machine, now| {
+            machine.used(now);
+            (machine.state(), machine.turn_id().cloned())
+        });
+        let turn = match (state, turn) {
+            (State::Running | State::WaitingApproval, Some(turn)) => turn,
+            (State::Cancelled, _) => return Err(EngineError::Cancelled(session.clone())),
+            _ => return Err(EngineError::NotRunning(session.clone())),
+        };
+        let params = TurnSteerParams {
+            thread_id: &entry.thread,
+            expected_turn_id: &turn,
+            input: vec![UserInput::Text { text }],
+        };
+        let (server, _) = entry.server();
+        let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
+        match steered {
+            Ok(_) => Ok(()),
+            // The turn has ended while this was under way.
+            Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => {
+                Err(EngineError::NotRunning(session.clone()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn overrides(
+        &self,
+        entry: &Entry,
+        settings: &ThreadSettings,
+        overrides: &Overrides,
+    ) -> Result<TurnOverrides, EngineError> {
+        let sandbox_policy = match overrides.sandbox {
+            Some(SandboxMode::WorkspaceWrite) => {
+                let cwd = overrides.cwd.as_deref().or(settings.cwd.as_deref());
+                let workspace = workspace_write(entry, settings, cwd).await?;
+                Some(SandboxPolicy::new(SandboxMode::WorkspaceWrite, workspace))
+            }
+            Some(mode) => Some(SandboxPolicy::new(mode, WorkspaceWrite::default())),
+            None => None,
+        };
+        Ok(TurnOverrides {
+            cwd: overrides.cwd.clone(),
+            model: overrides.model.clone(),
+            approval_policy: overrides.approval_policy,
+            sandbox_policy,
+        })
+    }
+}
+
+fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
+    let form = match prompt.output_schema {
+        Some(_) => Form::Structured,
+        None => Form::Text,
+    };
+    let taken = entry.change(|machine, now| {
+        machine.prompt(form, now)?;
+        Ok::<u64, PromptRefused>(machine.turns())
+    });
+    taken.map_err(|refused| match refused {
+        PromptRefused::Cancelled => EngineError::Cancelled(entry.id.clone()),
+        refused => EngineError::Busy(refused),
+    })
+}
+
+fn input(prompt: &Prompt) -> Vec<UserInput<'_>> {
+    let words = UserInput::Text { text: &prompt.text };
+    let pictures = prompt.pictures.iter().map(|picture| match picture {
+        Picture::File(path) => UserInput::LocalImage { path },
+        Picture::Inline(url) => UserInput::Image { url },
+    });
+    std::iter::once(words).chain(pictures).collect()
+}
+
+/// What `workspace-write` allows besides the working folder: `turn/start` wants
+/// it said, where `thread/start` takes it from the configuration by itself.
+async fn workspace_write(
+    entry: &Entry,
+    settings: &ThreadSettings,
+    cwd: Option<&Path>,
+) -> Result<WorkspaceWrite, EngineError> {
+    const TABLE: &str = "sandbox_workspace_write";
+    let (server, _) = entry.server();
+    let params = ConfigReadParams {
+        cwd,
+        include_layers: false,
+    };
+    let read: ConfigReadResponse = call(&server, Method::ConfigRead, &params).await?;
+    let mut table = read.config.sandbox_workspace_write.unwrap_or_default();
+    for (key, value) in &settings.config {
+        match (key.as_str(), key.split_once('.'), value) {
+            (TABLE, _, Value::Object(over)) => table.extend(over.clone()),
+            (_, Some((TABLE, key)), value) => {
+                table.insert(key.to_owned(), value.clone());
+            }
+            _ => {}
+        }
+    }
+    serde_json::from_value(Value::Object(table))
+        .map_err(|error| EngineError::BadOverride { key: TABLE, error })
+}

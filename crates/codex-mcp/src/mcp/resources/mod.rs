@@ -1,0 +1,182 @@
+//! What a client can read: about this server, and how to use it.
+//!
+//! The addresses, names and titles are those of the npm package codex-mcp. The
+//! texts speak of this program, and tests hold them to it.
+
+mod compat_report;
+mod errors;
+mod server_info;
+
+use std::borrow::Cow;
+
+use rmcp::ErrorData;
+use rmcp::model::{ReadResourceResult, Resource, ResourceContents};
+use serde::Serialize;
+use serde_json::json;
+
+use super::front::Front;
+
+/// Ours.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What to do where stdin and stdout can't carry the protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StdioMode {
+    /// Say so, and go on.
+    #[default]
+    Auto,
+    /// Refuse to start.
+    Strict,
+    /// Don't look.
+    Off,
+}
+
+/// What is known about stdin and stdout.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stdio {
+    /// What to do about them.
+    pub mode: StdioMode,
+    /// What is wrong with them, in words.
+    pub warnings: Vec<String>,
+}
+
+/// A resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    ServerInfo,
+    CompatReport,
+    Config,
+    Gotchas,
+    Quickstart,
+    Errors,
+}
+
+const ALL: [Name; 6] = [
+    Name::ServerInfo,
+    Name::CompatReport,
+    Name::Config,
+    Name::Gotchas,
+    Name::Quickstart,
+    Name::Errors,
+];
+
+/// What is said about a resource.
+struct Row {
+    uri: &'static str,
+    name: &'static str,
+    title: &'static str,
+    mime: &'static str,
+    description: &'static str,
+}
+
+const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown";
+
+/// What `resources/list` answers.
+pub(super) fn list() -> Vec<Resource> {
+    ALL.iter().map(|name| name.describe()).collect()
+}
+
+/// What `resources/read` answers.
+///
+/// # Errors
+///
+/// That there is no such resource, as MCP wants it said.
+pub(super) fn read(front: &Front, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let found = ALL.into_iter().find(|name| name.row().uri == uri);
+    let name = found.ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|name| name.row().uri).collect();
+        let message = format!(
+            "there is no resource {uri:?}; there are {}",
+            known.join(", ")
+        );
+        ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
+    })?;
+    let contents = ResourceContents::text(name.text(front), uri).with_mime_type(name.row().mime);
+    Ok(ReadResourceResult::new(vec![contents]))
+}
+
+impl Name {
+    fn row(self) -> Row {
+        let (uri, name, title, mime, description) = match self {
+            Self::ServerInfo => (
+                "codex-mcp:///server-info",
+                "server_info",
+                "Server Info",
+                JSON,
+                "This server as it is now: versions, tools, what parameters may be",
+            ),
+            Self::CompatReport => (
+                "codex-mcp:///compat-report",
+                "compat_report",
+                "Compat Report",
+                JSON,
+                "For programs: which features of the session tools can be counted on",
+            ),
+            Self::Config => (
+                "codex-mcp:///config",
+                "config",
+                "Config Guide",
+                MARKDOWN,
+                "Every parameter, its default, and its key in config.toml",
+            ),
+            Self::Gotchas => (
+                "codex-mcp:///gotchas",
+                "gotchas",
+                "Gotchas",
+                MARKDOWN,
+                "What is easily overlooked: cursors, approvals, limits, clean-up",
+            ),
+            Self::Quickstart => (
+                "codex-mcp:///quickstart",
+                "quickstart",
+                "Quickstart",
+                MARKDOWN,
+                "From the first call to the result, with calls to copy",
+            ),
+            Self::Errors => (
+                "codex-mcp:///errors",
+                "errors",
+                "Errors",
+                MARKDOWN,
+                "Every error code, and what to do about it",
+            ),
+        };
+        Row {
+            uri,
+            name,
+            title,
+            mime,
+            description,
+        }
+    }
+
+    fn describe(self) -> Resource {
+        let Row {
+            uri,
+            name,
+            title,
+            mime,
+            description,
+        } = self.row();
+        Resource::new(uri, name)
+            .with_title(title)
+            .with_description(description)
+            .with_mime_type(mime)
+    }
+
+    fn text(self, front: &Front) -> Cow<'static, str> {
+        match self {
+            Self::ServerInfo => format!("{:#}", server_info::show(front)).into(),
+            Self::CompatReport => format!("{:#}", compat_report::show(front)).into(),
+            Self::Config => include_str!("config.md").into(),
+            Self::Gotchas => include_str!("gotchas.md").into(),
+            Self::Quickstart => include_str!("quickstart.md").into(),
+            Self::Errors => errors::text().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use codex_mcp_core::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
+use codex_mcp_core::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
+use serde_json::Value;
+
+use super::*;
+use crate::engine::command::LONGEST_WAIT;
+use crate::mcp::tools::{self, Api};
+use crate::picture;
+
+const CONFIG: &str = include_str!("config.md");
+const GOTCHAS: &str = include_str!("gotchas.md");
+const QUICKSTART: &str = include_str!("quickstart.md");
+
+/// A number as the texts write it: `1,000`.
+fn number(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().ok().unwrap().to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap())
+        .collect();
+    groups.join(",")
+}
+
+/// The calls in a part of the quickstart.
+fn calls(part: &str) -> Vec<Value> {
+    let blocks = part.split("```json\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap());
+    blocks
+        .map(|block| serde_json::from_str(block).unwrap_or_else(|error| panic!("{block}: {error}")))
+        .collect()
+}
+
+#[test]
+fn the_numbers_are_the_programs() {
+    let minutes = |time: Duration| format!("{} minutes", time.as_secs() / 60);
+    let mebibytes = |bytes: usize| format!("{} MiB", bytes >> 20);
+    for said in [
+        format!(
+            "{} events or {}",
+            number(SOFT.events),
+            mebibytes(SOFT.bytes)
+        ),
+        format!("{} or {}", number(HARD.events), mebibytes(HARD.bytes)),
+        format!("up to {} characters", number(GROWTH_LIMIT)),
+        format!("{} KiB at most", EVENT_LIMIT >> 10),
+        format!("below {FLOOR} counts as {FLOOR}"),
+        format!("{} ms running", number(IDLE_POLL_INTERVAL.as_millis())),
+        format!("up to {}", number(LONGEST_WAIT.as_millis())),
+        format!("at for {}: cancelled", minutes(IDLE_LIMIT)),
+        format!("for {} hours: cancelled", TURN_LIMIT.as_secs() / 3600),
+        format!("for {}: forgotten", minutes(TERMINAL_LIMIT)),
+        format!("at most {} bytes", number(picture::SIZE_LIMIT)),
+    ] {
+        let text = GOTCHAS.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&said), "gotchas.md doesn't say {said:?}");
+    }
+}
+
+#[test]
+fn every_parameter_is_in_the_guide_and_every_call_can_be_made() {
+    let (sessions, classic) = QUICKSTART.split_once("## `--api classic`").unwrap();
+    for (api, part) in [(Api::Sessions, sessions), (Api::Classic, classic)] {
+        let tools = tools::list(api);
+        let guided = |name: &String| CONFIG.contains(&format!("`{name}`"));
+        for tool in &tools {
+            let properties = tool.input_schema["properties"].as_object().unwrap();
+            let missing: Vec<_> = properties.keys().filter(|name| !guided(name)).collect();
+            assert!(missing.is_empty(), "{}: {missing:?}", tool.name);
+        }
+        for call in calls(part) {
+            let tool = tools
+                .iter()
+                .find(|tool| *tool.name == call["name"])
+                .unwrap();
+            let given: BTreeSet<&String> = call["arguments"].as_object().unwrap().keys().collect();
+            let properties = tool.input_schema["properties"].as_object().unwrap();
+            assert!(
+                given.iter().all(|name| properties.contains_key(*name)),
+                "{call}"
+            );
+            for required in tool.input_schema["required"].as_array().unwrap() {
+                assert!(given.iter().any(|name| *name == required), "{call}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_advanced_is_in_the_guide() {
+    let tools = tools::list(Api::Sessions);
+    let codex = tools.iter().find(|tool| tool.name == "codex").unwrap();
+    let advanced = &codex.input_schema["properties"]["advanced"]["properties"];
+    for name in advanced.as_object().unwrap().keys() {
+        assert!(CONFIG.contains(&format!("| `{name}` |")), "{name}");
+    }
+}
+
+#[test]
+fn every_resource_is_listed_with_all_about_it() {
+    let names: Vec<String> = list().into_iter().map(|resource| resource.uri).collect();
+    let expected = [
+        "server-info",
+        "compat-report",
+        "config",
+        "gotchas",
+        "quickstart",
+        "errors",
+    ];
+    assert_eq!(names, expected.map(|name| format!("codex-mcp:///{name}")));
+    for resource in list() {
+        assert!(resource.title.is_some() && resource.description.is_some());
+    }
+}

@@ -1,0 +1,153 @@
+//! The form of a final message: a JSON Schema.
+//!
+//! Codex takes anything for one and passes it to the model, which then fails. So
+//! the keywords are checked for their shape, those of the drafts 7 and 2020-12
+//! that models heed; what is unknown passes. A full validator would bring forty
+//! more libraries and answer no other question.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// A JSON Schema that is an object.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub(super) struct OutputSchema(pub(super) Map<String, Value>);
+
+impl TryFrom<Map<String, Value>> for OutputSchema {
+    type Error = String;
+
+    fn try_from(schema: Map<String, Value>) -> Result<Self, Self::Error> {
+        let schema = Value::Object(schema);
+        serde_path_to_error::deserialize::<_, Keywords>(&schema).map_err(|error| {
+            let inner = error.inner();
+            format!("is not a JSON Schema: {}: {inner}", error.path())
+        })?;
+        match schema {
+            Value::Object(schema) => Ok(Self(schema)),
+            _ => Err("is not a JSON Schema".to_owned()),
+        }
+    }
+}
+
+/// The keywords whose values have a shape of their own.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "reading it is the check")]
+struct Keywords {
+    r#type: Option<Types>,
+    r#enum: Option<Vec<Value>>,
+    required: Option<Vec<String>>,
+    title: Option<String>,
+    description: Option<String>,
+    pattern: Option<String>,
+    format: Option<String>,
+    #[serde(rename = "$ref")]
+    reference: Option<String>,
+    minimum: Option<f64>,
+    maximum: Option<f64>,
+    multiple_of: Option<f64>,
+    min_length: Option<u64>,
+    max_length: Option<u64>,
+    min_items: Option<u64>,
+    max_items: Option<u64>,
+    properties: Option<BTreeMap<String, Schema>>,
+    pattern_properties: Option<BTreeMap<String, Schema>>,
+    definitions: Option<BTreeMap<String, Schema>>,
+    #[serde(rename = "$defs")]
+    defs: Option<BTreeMap<String, Schema>>,
+    additional_properties: Option<Box<Schema>>,
+    items: Option<Box<Items>>,
+    prefix_items: Option<Vec<Schema>>,
+    any_of: Option<Vec<Schema>>,
+    all_of: Option<Vec<Schema>>,
+    one_of: Option<Vec<Schema>>,
+    not: Option<Box<Schema>>,
+}
+
+/// A schema within another: one that says yes or no to everything, or keywords.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a schema is an object or a boolean")]
+#[expect(dead_code, reason = "reading it is the check")]
+enum Schema {
+    All(bool),
+    Some(Box<Keywords>),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "items are described by a schema, or a list of them"
+)]
+#[expect(dead_code, reason = "reading it is the check")]
+enum Items {
+    Alike(Schema),
+    Each(Vec<Schema>),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a type is one of null, boolean, object, array, number, integer and string, or a list of them"
+)]
+#[expect(dead_code, reason = "reading it is the check")]
+enum Types {
+    One(Type),
+    Several(Vec<Type>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Type {
+    Null,
+    Boolean,
+    Object,
+    Array,
+    Number,
+    Integer,
+    String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Result<OutputSchema, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_models_are_given_passes() {
+        for schema in [
+            json!({}),
+            json!({"type": "object", "properties": {"a": {"type": ["string", "null"]}},
+                "required": ["a"], "additionalProperties": false}),
+            json!({"anyOf": [{"$ref": "#/$defs/x"}, true], "$defs": {"x": {"enum": [1, "a"]}}}),
+            json!({"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": 3}),
+            json!({"x-unknown": 5, "const": null}),
+        ] {
+            assert!(read(schema.clone()).is_ok(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_the_place() {
+        for (schema, named) in [
+            (json!({"type": 5}), "type: a type is one of"),
+            (json!({"type": "text"}), "type: a type is one of"),
+            (json!({"properties": {"a": 1}}), "properties.a: a schema is"),
+            (json!({"properties": ["a"]}), "properties: invalid type"),
+            (json!({"required": "a"}), "required: invalid type"),
+            (json!({"items": "a"}), "items: items are described"),
+            (json!({"anyOf": {}}), "anyOf: invalid type"),
+            (json!({"maxItems": -1}), "maxItems: invalid value"),
+            (json!([]), "invalid type: sequence"),
+        ] {
+            let error = read(schema).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What several tools are given, each checked where it is read.
+
+use std::time::Duration;
+
+use codex_mcp_protocol::codex::ApprovalPolicy;
+use rmcp::model::JsonObject;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::engine::command::LONGEST_WAIT;
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+use crate::mcp::front::Front;
+
+/// Reads the arguments of a tool; says which one is wrong and how.
+pub(super) fn arguments<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let place = error.path().to_string();
+        let message = match place.as_str() {
+            "." => error.inner().to_string(),
+            place => format!("{place}: {}", error.inner()),
+        };
+        ToolError::new(Code::InvalidArgument, message)
+    })
+}
+
+/// Something to say to Codex: any text that isn't blank.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Words(pub(super) String);
+
+impl TryFrom<String> for Words {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.trim().is_empty() {
+            return Err("must not be empty");
+        }
+        Ok(Self(text))
+    }
+}
+
+/// Approval policies by their old names, one more than Codex has today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Policy {
+    Untrusted,
+    OnFailure,
+    OnRequest,
+    Never,
+}
+
+impl Policy {
+    /// The policy by the name that Codex has for it today; the first time that
+    /// this is another one, a warning is added.
+    pub(super) fn today(self, front: &Front, warnings: &mut Vec<String>) -> ApprovalPolicy {
+        match self {
+            Self::Untrusted => ApprovalPolicy::Untrusted,
+            Self::OnRequest => ApprovalPolicy::OnRequest,
+            Self::Never => ApprovalPolicy::Never,
+            Self::OnFailure => {
+                if front.first_on_failure() {
+                    let warning = "Codex no longer has the approval policy on-failure; \
+                                   on-request is used instead.";
+                    tracing::warn!("{warning}");
+                    warnings.push(warning.to_owned());
+                }
+                ApprovalPolicy::OnRequest
+            }
+        }
+    }
+}
+
+/// A number of events, of bytes, or of an event. Some clients write all numbers
+/// with a fraction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "serde_json::Number")]
+pub(super) struct Count(pub(super) u64);
+
+/// The largest whole number that every client can write exactly (2^53 - 1).
+const LARGEST: u64 = (1 << 53) - 1;
+
+impl TryFrom<serde_json::Number> for Count {
+    type Error = String;
+
+    fn try_from(number: serde_json::Number) -> Result<Self, Self::Error> {
+        let whole = match number.as_u64() {
+            Some(whole) => Some(whole),
+            // `{:.0}` of a float without a fraction is the number itself.
+            None => number
+                .as_f64()
+                .filter(|float| float.fract() == 0.0)
+                .and_then(|float| format!("{float:.0}").parse().ok()),
+        };
+        whole
+            .filter(|whole| *whole <= LARGEST)
+            .map(Self)
+            .ok_or_else(|| format!("must be a whole number from 0 to {LARGEST}, not {number}"))
+    }
+}
+
+/// A time to wait, at most [`LONGEST_WAIT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Count")]
+pub(super) struct Wait(pub(super) Duration);
+
+impl TryFrom<Count> for Wait {
+    type Error = String;
+
+    fn try_from(Count(milliseconds): Count) -> Result<Self, Self::Error> {
+        let wait = Duration::from_millis(milliseconds);
+        match wait <= LONGEST_WAIT {
+            true => Ok(Self(wait)),
+            false => Err(format!(
+                "must be at most {} milliseconds, not {milliseconds}",
+                LONGEST_WAIT.as_millis()
+            )),
+        }
+    }
+}
+
+/// A limit of time: a [`Wait`] that isn't nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Wait")]
+pub(super) struct Limit(pub(super) Duration);
+
+impl TryFrom<Wait> for Limit {
+    type Error = &'static str;
+
+    fn try_from(Wait(limit): Wait) -> Result<Self, Self::Error> {
+        match limit.is_zero() {
+            true => Err("must be at least 1 millisecond"),
+            false => Ok(Self(limit)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn counts_are_whole_and_not_negative() {
+        for (given, count) in [
+            (json!(0), 0),
+            (json!(7), 7),
+            (json!(7.0), 7),
+            (json!(1e3), 1000),
+        ] {
+            assert_eq!(read::<Count>(given).unwrap(), Count(count));
+        }
+        for bad in [
+            json!(-1),
+            json!(0.5),
+            json!(1e300),
+            json!(u64::MAX),
+            json!("1"),
+            json!(-0.5),
+        ] {
+            assert!(read::<Count>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn waits_are_bounded() {
+        assert_eq!(read::<Wait>(json!(0)).unwrap().0, Duration::ZERO);
+        assert!(read::<Wait>(json!(86_400_000)).is_ok());
+        assert!(
+            read::<Wait>(json!(86_400_001))
+                .unwrap_err()
+                .contains("at most 86400000")
+        );
+        assert!(read::<Limit>(json!(0)).unwrap_err().contains("at least 1"));
+    }
+}

@@ -1,0 +1,273 @@
+//! `codex_check`: look into a session, and answer what Codex asks.
+
+use std::time::Duration;
+
+use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::events::{Poll, PollOptions, ResponseMode};
+use codex_mcp_core::session::State;
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::parameters::{Count, Wait, arguments};
+use super::{answer, insert_poll_interval, session, tool};
+use crate::engine::EngineError;
+use crate::engine::command::{Polled, SessionId};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+use crate::mcp::front::Front;
+
+pub(in crate::mcp::tools) const NAME: &str = "codex_check";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Poll,
+    #[serde(alias = "respond_approval")]
+    RespondPermission,
+    RespondUserInput,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    action: Action,
+    session_id: Option<String>,
+    cursor: Option<Count>,
+    max_events: Option<Count>,
+    response_mode: Option<ResponseMode>,
+    poll_options: Option<Options>,
+    wait_ms: Option<Wait>,
+    request_id: Option<String>,
+    decision: Option<DecisionName>,
+    #[serde(alias = "execpolicy_amendment")]
+    execpolicy_amendment: Option<Vec<String>>,
+    #[serde(alias = "network_policy_amendment")]
+    network_policy_amendment: Option<NetworkRule>,
+    deny_message: Option<String>,
+    answers: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Options {
+    include_events: Option<bool>,
+    include_actions: Option<bool>,
+    include_result: Option<bool>,
+    max_bytes: Option<Count>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum DecisionName {
+    Accept,
+    AcceptForSession,
+    AcceptWithExecpolicyAmendment,
+    ApplyNetworkPolicyAmendment,
+    Decline,
+    Cancel,
+}
+
+/// A rule for a host, as Codex takes it.
+#[derive(Debug, Clone, Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+struct NetworkRule {
+    action: NetworkAction,
+    host: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum NetworkAction {
+    Allow,
+    Deny,
+}
+
+pub(in crate::mcp::tools) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "action": { "enum": ["poll", "respond_permission", "respond_user_input"] },
+            "sessionId": { "type": "string" },
+            "cursor": { "type": "integer", "description": "Default: go on after what was read." },
+            "maxEvents": { "type": "integer", "description": "Default 1, respond_*: 0." },
+            "responseMode": { "enum": ["minimal", "delta_compact", "full"] },
+            "waitMs": { "type": "integer", "description": "poll: wait this long for something new." },
+            "pollOptions": {
+                "type": "object",
+                "properties": {
+                    "includeEvents": { "type": "boolean" },
+                    "includeActions": { "type": "boolean" },
+                    "includeResult": { "type": "boolean" },
+                    "maxBytes": { "type": "integer" },
+                },
+            },
+            "requestId": { "type": "string", "description": "From actions[]." },
+            "decision": { "enum": ["accept", "acceptForSession", "acceptWithExecpolicyAmendment", "applyNetworkPolicyAmendment", "decline", "cancel"] },
+            "execpolicyAmendment": { "type": "array", "items": { "type": "string" } },
+            "networkPolicyAmendment": { "type": "object", "properties": { "action": { "enum": ["allow", "deny"] }, "host": { "type": "string" } } },
+            "denyMessage": { "type": "string" },
+            "answers": { "type": "object", "description": "respond_user_input: {questionId: {answers: [text]}}" },
+        },
+        "required": ["action", "sessionId"],
+    });
+    let description = "Looks into a session: {status, events, nextCursor, actions, result}. With \
+status waiting_approval decide each of actions[] with respond_permission, or answer its questions \
+with respond_user_input, before it times out and is declined. decline and cancel (also ends the \
+turn) are always allowed, others where availableDecisions has them. result.output is the whole \
+final message. waitMs saves polling.";
+    tool(NAME, "Check Codex session", description, input)
+}
+
+pub(in crate::mcp::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let mut given: Arguments = arguments(given)?;
+    let session = session(given.session_id.take())?;
+    let mut poll = given.poll();
+    if given.action == Action::Poll {
+        given.nothing_to_decide()?;
+        let wait = given.wait_ms.map_or(Duration::ZERO, |Wait(wait)| wait);
+        if !wait.is_zero() {
+            front
+                .wait_for(context, front.engine.news(&session, &poll, wait))
+                .await??;
+        }
+    } else {
+        poll.cursor = respond_cursor(front, &session, poll.cursor)?;
+        let decision = given.decision()?;
+        let request = given.request_id.take();
+        let request = request.ok_or_else(|| missing("requestId", given.action))?;
+        let note = given.deny_message.as_deref();
+        let engine = &front.engine;
+        engine.respond(&session, &ActionId(request), &decision, note)?;
+    }
+    let polled = front.engine.poll(&session, &poll)?;
+    Ok(answer(shown(&session, polled)?).into())
+}
+
+/// The status, and a hint when to look again, before the rest.
+fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
+    let Polled { state, shown } = polled;
+    let shown = serde_json::to_value(shown)
+        .map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+    let mut all = Map::new();
+    all.insert("sessionId".to_owned(), json!(session));
+    all.insert("status".to_owned(), json!(state));
+    insert_poll_interval(&mut all, state.poll_interval());
+    if let Value::Object(shown) = shown {
+        all.extend(shown);
+    }
+    if state == State::WaitingApproval && !all.contains_key("actions") {
+        all.insert("actions".to_owned(), json!([]));
+    }
+    Ok(Value::Object(all))
+}
+
+/// Somebody who answers a question may have an old cursor: nothing is shown twice.
+fn respond_cursor(
+    front: &Front,
+    session: &SessionId,
+    cursor: Option<u64>,
+) -> Result<Option<u64>, ToolError> {
+    let Some(cursor) = cursor else {
+        return Ok(None);
+    };
+    let (next, read_to) = front.engine.get(session)?.view.events;
+    if cursor > next {
+        return Err(
+            EngineError::BeyondTheEnd(codex_mcp_core::session::BeyondTheEnd { cursor, next })
+                .into(),
+        );
+    }
+    Ok(Some(cursor.max(read_to)))
+}
+
+fn missing(what: &str, action: Action) -> ToolError {
+    let action = match action {
+        Action::Poll => "poll",
+        Action::RespondPermission => "respond_permission",
+        Action::RespondUserInput => "respond_user_input",
+    };
+    ToolError::new(
+        Code::InvalidArgument,
+        format!("{what} is missing, which {action} needs"),
+    )
+}
+
+impl Arguments {
+    fn poll(&self) -> Poll {
+        let usual = PollOptions::default();
+        let given = self.poll_options.as_ref();
+        let most = self.max_events.map(|Count(most)| most);
+        let most = match self.action {
+            // A poll that takes nothing would go round in circles.
+            Action::Poll => most.unwrap_or(1).max(1),
+            Action::RespondPermission | Action::RespondUserInput => most.unwrap_or(0),
+        };
+        let or = |given: Option<bool>, usual| given.unwrap_or(usual);
+        Poll {
+            cursor: self.cursor.map(|Count(cursor)| cursor),
+            max_events: usize::try_from(most).unwrap_or(usize::MAX),
+            mode: self.response_mode.unwrap_or_default(),
+            options: PollOptions {
+                include_events: or(given.and_then(|o| o.include_events), usual.include_events),
+                include_actions: or(given.and_then(|o| o.include_actions), usual.include_actions),
+                include_result: or(given.and_then(|o| o.include_result), usual.include_result),
+                max_bytes: given.and_then(|o| o.max_bytes).map(|Count(bytes)| bytes),
+            },
+        }
+    }
+
+    /// A decision in a poll is a slip that must not pass for an answer.
+    fn nothing_to_decide(&self) -> Result<(), ToolError> {
+        let slip = match (&self.request_id, &self.decision, &self.answers) {
+            (_, Some(_), _) => "decision",
+            (_, _, Some(_)) => "answers",
+            (Some(_), ..) => "requestId",
+            (None, None, None) => return Ok(()),
+        };
+        Err(ToolError::new(
+            Code::InvalidArgument,
+            format!("{slip} goes with respond_permission or respond_user_input, not with poll"),
+        ))
+    }
+
+    fn decision(&mut self) -> Result<Decision, ToolError> {
+        let action = self.action;
+        if action == Action::RespondUserInput {
+            let answers = self.answers.take();
+            return answers
+                .map(Decision::Submit)
+                .ok_or_else(|| missing("answers", action));
+        }
+        let name = self.decision.ok_or_else(|| missing("decision", action))?;
+        match name {
+            DecisionName::Accept => Ok(match self.answers.take() {
+                Some(answers) => Decision::Submit(answers),
+                None => Decision::Accept,
+            }),
+            DecisionName::AcceptForSession => Ok(Decision::AcceptForSession),
+            DecisionName::Decline => Ok(Decision::Decline),
+            DecisionName::Cancel => Ok(Decision::Cancel),
+            DecisionName::AcceptWithExecpolicyAmendment => self
+                .execpolicy_amendment
+                .take()
+                .filter(|words| !words.is_empty())
+                .map(Decision::AcceptWithExecpolicyAmendment)
+                .ok_or_else(|| missing("execpolicyAmendment", action)),
+            DecisionName::ApplyNetworkPolicyAmendment => self
+                .network_policy_amendment
+                .take()
+                .and_then(|rule| match json!(rule) {
+                    Value::Object(rule) => Some(Decision::ApplyNetworkPolicyAmendment(rule)),
+                    _ => None,
+                })
+                .ok_or_else(|| missing("networkPolicyAmendment", action)),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `codex_session`: look at all sessions, and do something with one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::events::ResponseMode;
+use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::parameters::{Policy, Wait, Words, arguments};
+use super::settings::{Advanced, Beginning, Wanted};
+use super::{answer, elicit, forked, milliseconds, opened, session, tool};
+use crate::engine::command::{Attention, Info, Prompt, Resume, SessionId};
+use crate::engine::profile::ProfileName;
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+use crate::mcp::front::Front;
+
+pub(in crate::mcp::tools) const NAME: &str = "codex_session";
+
+/// How long `wait_any` waits unless it is told: below the minute after which many
+/// clients give up.
+const WAIT: Duration = Duration::from_secs(50);
+
+/// Why a session was cancelled that its client has cancelled.
+const CANCELLED: &str = "Cancelled by user";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    List,
+    Get,
+    Cancel,
+    Interrupt,
+    Fork,
+    Steer,
+    Resume,
+    WaitAny,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    action: Action,
+    session_id: Option<String>,
+    include_sensitive: Option<bool>,
+    session_ids: Option<Vec<String>>,
+    wait_ms: Option<Wait>,
+    prompt: Option<Words>,
+    thread_id: Option<String>,
+    approval_policy: Option<Policy>,
+    sandbox: Option<SandboxMode>,
+    effort: Option<Effort>,
+    cwd: Option<PathBuf>,
+    model: Option<String>,
+    profile: Option<ProfileName>,
+    advanced: Option<Advanced>,
+}
+
+pub(in crate::mcp::tools) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "action": { "enum": ["list", "get", "cancel", "interrupt", "fork", "steer", "resume", "wait_any"] },
+            "sessionId": { "type": "string", "description": "Not for list, resume, wait_any." },
+            "includeSensitive": { "type": "boolean", "description": "get: cwd, profile, config, threadId too." },
+            "prompt": { "type": "string", "description": "For steer; for resume if wanted." },
+            "sessionIds": { "type": "array", "items": { "type": "string" } },
+            "waitMs": { "type": "integer", "description": "wait_any: default 50000." },
+            "threadId": { "type": "string", "description": "resume: also of plain Codex; takes codex's parameters." },
+            "approvalPolicy": { "type": "string" },
+            "sandbox": { "type": "string" },
+            "effort": { "type": "string" },
+            "cwd": { "type": "string" },
+            "model": { "type": "string" },
+            "profile": { "type": "string" },
+            "advanced": { "type": "object" },
+        },
+        "required": ["action"],
+    });
+    let description = "list; get (usage, plan, diff, changedFiles, …); interrupt the turn; cancel \
+the session; fork: go on in a new session; steer: add to the running turn; resume a thread from \
+before; wait_any: for the first of sessionIds that is idle, ended or waiting for a decision.";
+    tool(NAME, "Manage Codex sessions", description, input)
+}
+
+pub(in crate::mcp::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let engine = &front.engine;
+    let told = match given.action {
+        Action::List => {
+            let all: Vec<Value> = engine.list().iter().map(brief).collect();
+            json!({ "sessions": all })
+        }
+        Action::Get => {
+            let info = engine.get(&session(given.session_id)?)?;
+            whole(&info, given.include_sensitive.unwrap_or(false))
+        }
+        Action::Cancel => {
+            let session = session(given.session_id)?;
+            engine.cancel(&session, CANCELLED)?;
+            done(&session, "cancelled")
+        }
+        Action::Interrupt => {
+            let session = session(given.session_id)?;
+            engine.interrupt_session(&session)?;
+            done(&session, "interrupted")
+        }
+        Action::Fork => {
+            let session = session(given.session_id)?;
+            let engine = Arc::clone(engine);
+            let forking = async move { engine.fork(&session).await };
+            forked(&front.to_the_end(context, forking).await?)
+        }
+        Action::Steer => steer(front, context, given).await?,
+        Action::Resume => resume(front, context, given).await?,
+        Action::WaitAny => wait_any(front, context, given).await?,
+    };
+    Ok(answer(told).into())
+}
+
+fn done(session: &SessionId, what: &str) -> Value {
+    json!({ "success": true, "message": format!("Session {session} {what}") })
+}
+
+async fn steer(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let session = session(given.session_id)?;
+    let Words(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
+    let engine = Arc::clone(&front.engine);
+    let steered = session.clone();
+    front
+        .to_the_end(context, async move { engine.steer(&steered, &words).await })
+        .await?;
+    Ok(done(&session, "steered"))
+}
+
+async fn resume(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let thread = given
+        .thread_id
+        .ok_or_else(|| missing("threadId", "resume"))?;
+    let thread = ThreadId::parse(&thread).map_err(|error: NotAThreadId| {
+        ToolError::new(Code::InvalidArgument, format!("threadId: {error}"))
+    })?;
+    let wanted = Wanted {
+        approval_policy: given.approval_policy,
+        sandbox: given.sandbox,
+        effort: given.effort,
+        cwd: given.cwd,
+        model: given.model,
+        profile: given.profile,
+        advanced: given.advanced,
+    };
+    let Beginning {
+        start,
+        first,
+        warnings,
+    } = wanted.into_beginning(front)?;
+    let resume = Resume { thread, start };
+    let prompt = given.prompt.map(|Words(text)| Prompt { text, ..first });
+    let engine = Arc::clone(&front.engine);
+    let (taken_up, turn) = front
+        .to_the_end(context, async move {
+            let opened = engine.resume(resume).await?;
+            let turn = match prompt {
+                Some(prompt) => Some(engine.prompt(&opened.session, prompt).await?),
+                None => None,
+            };
+            Ok((opened, turn))
+        })
+        .await?;
+    if let Some(turn) = turn {
+        elicit(front, context, &turn, &taken_up.thread);
+    }
+    opened(&front.engine, &taken_up, warnings)
+}
+
+async fn wait_any(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let names = given.session_ids.unwrap_or_default();
+    if names.is_empty() {
+        return Err(missing("sessionIds", "wait_any"));
+    }
+    let sessions: Vec<SessionId> = names.iter().map(|name| SessionId::named(name)).collect();
+    let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
+    let attention = front.engine.attention(&sessions, wait);
+    let first = front.wait_for(context, attention).await??;
+    Ok(match first {
+        Some(Attention { session, state }) => json!({ "sessionId": session, "status": state }),
+        None => json!({ "timedOut": true }),
+    })
+}
+
+fn missing(what: &str, action: &str) -> ToolError {
+    ToolError::new(
+        Code::InvalidArgument,
+        format!("{what} is missing, which {action} needs"),
+    )
+}
+
+/// A session in a list.
+fn brief(info: &Info) -> Value {
+    Value::Object(public(info))
+}
+
+/// A session for somebody who wants to know all about it.
+fn whole(info: &Info, sensitive: bool) -> Value {
+    let mut told = public(info);
+    let manner = match json!(info.settings.manner) {
+        Value::Object(manner) => manner,
+        _ => Map::new(),
+    };
+    told.extend(manner);
+    told.extend(info.view.facts.shown(ResponseMode::Minimal));
+    if sensitive {
+        let thread = &info.settings.thread;
+        told.insert("threadId".to_owned(), json!(info.thread));
+        told.insert("cwd".to_owned(), json!(thread.cwd));
+        told.insert("profile".to_owned(), json!(info.settings.profile));
+        if !thread.config.is_empty() {
+            told.insert("config".to_owned(), json!(thread.config));
+        }
+    }
+    told.retain(|_, value| !value.is_null());
+    Value::Object(told)
+}
+
+fn public(info: &Info) -> Map<String, Value> {
+    let Info { view, settings, .. } = info;
+    let told = json!({
+        "sessionId": info.session,
+        "status": view.state,
+        "createdAt": timestamp(view.created),
+        "lastActiveAt": timestamp(view.active),
+        "cancelledAt": view.cancelled.as_ref().map(|(_, at)| timestamp(*at)),
+        "cancelledReason": view.cancelled.as_ref().map(|(why, _)| why),
+        "error": view.error,
+        "model": settings.thread.model,
+        "approvalPolicy": settings.thread.approval_policy,
+        "sandbox": settings.thread.sandbox,
+        "pendingRequestCount": view.open,
+        "turns": view.turns,
+        "turnId": view.turn,
+        "doing": Some(&view.progress.1).filter(|_| view.state.is_at_work()),
+        "stalledForMs": view.stalled.map(milliseconds),
+    });
+    let mut told = match told {
+        Value::Object(told) => told,
+        _ => Map::new(),
+    };
+    told.retain(|_, value| !value.is_null());
+    told
+}

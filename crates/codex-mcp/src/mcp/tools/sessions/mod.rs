@@ -1,0 +1,86 @@
+//! The tools of the npm package codex-mcp, which return at once; source of names,
+//! numbers and shapes is its README and its repository, version 2.1.0.
+
+pub(super) mod codex;
+pub(super) mod codex_check;
+pub(super) mod codex_reply;
+pub(super) mod codex_session;
+mod elicit;
+mod settings;
+
+use std::time::Duration;
+
+use codex_mcp_core::session::{IDLE_POLL_INTERVAL, State};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Map, Value, json};
+
+use elicit::elicit;
+
+use super::tool;
+use crate::engine::Engine;
+use crate::engine::command::{Opened, SessionId};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+
+/// A result: the object, and the same as text for clients that read only that.
+fn answer(object: Value) -> CallToolResult {
+    let text = vec![ContentBlock::text(object.to_string())];
+    let mut result = CallToolResult::success(text);
+    result.structured_content = Some(object);
+    result
+}
+
+/// A refusal: `Error [CODE]: …`, in the one form that these tools have.
+pub(in crate::mcp) fn refusal(error: &ToolError) -> CallToolResult {
+    let text = error.text_for_sessions();
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text.clone())]);
+    result.structured_content = Some(json!({ "error": text, "isError": true }));
+    result
+}
+
+/// What is told of a session that has got something to do, or has just begun.
+fn opened(engine: &Engine, opened: &Opened, warnings: Vec<String>) -> Result<Value, ToolError> {
+    let state = engine.get(&opened.session)?.view.state;
+    let mut told = json!({
+        "sessionId": opened.session,
+        "threadId": opened.thread,
+        "status": state,
+    });
+    if let Some(told) = told.as_object_mut() {
+        insert_poll_interval(told, state.poll_interval());
+        if !warnings.is_empty() {
+            told.insert("warnings".to_owned(), warnings.into());
+        }
+    }
+    Ok(told)
+}
+
+/// The same of a fork, which is idle and yet has an interval.
+fn forked(opened: &Opened) -> Value {
+    let mut told = json!({
+        "sessionId": opened.session,
+        "threadId": opened.thread,
+        "status": State::Idle,
+    });
+    if let Some(told) = told.as_object_mut() {
+        insert_poll_interval(told, Some(IDLE_POLL_INTERVAL));
+    }
+    told
+}
+
+fn insert_poll_interval(told: &mut Map<String, Value>, interval: Option<Duration>) {
+    if let Some(interval) = interval {
+        told.insert("pollInterval".to_owned(), milliseconds(interval).into());
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The session that an argument names.
+fn session(named: Option<String>) -> Result<SessionId, ToolError> {
+    named
+        .map(|name| SessionId::named(&name))
+        .ok_or_else(|| ToolError::new(Code::InvalidArgument, "sessionId is missing"))
+}

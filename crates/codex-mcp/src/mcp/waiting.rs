@@ -1,0 +1,49 @@
+//! Waiting on behalf of a call: with a sign of life, and not for a caller that has
+//! gone.
+
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use tokio::time::sleep_until;
+
+use super::code::Code;
+use super::error::ToolError;
+use super::front::Front;
+use super::progress::Progress;
+use crate::engine::EngineError;
+
+impl Front {
+    /// Waits for what is dropped when the caller goes away.
+    pub(super) async fn wait_for<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        what: impl Future<Output = T>,
+    ) -> Result<T, ToolError> {
+        let mut progress = Progress::new(context);
+        let mut what = std::pin::pin!(what);
+        loop {
+            let (code, why) = tokio::select! {
+                biased;
+                () = context.ct.cancelled() => (Code::Cancelled, "the call was cancelled"),
+                () = self.closing.cancelled() => (Code::ShuttingDown, "codex-mcp is shutting down"),
+                done = &mut what => return Ok(done),
+                () = sleep_until(progress.next_heartbeat()) => {
+                    progress.heartbeat(context).await;
+                    continue;
+                }
+            };
+            return Err(ToolError::new(code, why));
+        }
+    }
+
+    /// Waits for a step that goes on should the caller go away, since half of it
+    /// is worse than none.
+    pub(super) async fn to_the_end<T: Send + 'static>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        step: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let done = self.wait_for(context, tokio::spawn(step)).await?;
+        let done = done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+        Ok(done?)
+    }
+}

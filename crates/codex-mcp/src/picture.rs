@@ -1,0 +1,186 @@
+//! Pictures that Codex is to look at.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// The largest picture that is taken, in bytes (20 MB).
+pub const SIZE_LIMIT: u64 = 20_000_000;
+
+/// How many bytes tell a format.
+const MAGIC: usize = 12;
+
+/// A picture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Picture {
+    /// In a file, by its absolute path.
+    File(PathBuf),
+    /// As a data URL.
+    Inline(String),
+}
+
+/// Why a picture can't be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PictureError {
+    /// The file can't be read.
+    #[error("the image {} can't be read: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It isn't a file.
+    #[error("the image {} is not a file", .0.display())]
+    NotAFile(PathBuf),
+    /// It is too large.
+    #[error("the image {name} has more than {SIZE_LIMIT} bytes")]
+    TooLarge {
+        /// Which.
+        name: String,
+    },
+    /// It isn't a picture.
+    #[error("{name} is not a PNG, JPEG, GIF or WebP image")]
+    NotAPicture {
+        /// Which.
+        name: String,
+    },
+    /// It is somewhere else.
+    #[error("an image is the path of a file or a data: URL; other URLs are not fetched")]
+    OtherUrl,
+    /// The data URL can't be read.
+    #[error("the data: URL is not `data:image/…;base64,…`: {0}")]
+    BadUrl(String),
+}
+
+impl Picture {
+    /// Takes a path, relative ones from `cwd` on, or a data URL. What it names is
+    /// looked at: there must be a picture now.
+    ///
+    /// # Errors
+    ///
+    /// [`PictureError`].
+    pub fn named(text: &str, cwd: &Path) -> Result<Self, PictureError> {
+        if let Some(rest) = text.strip_prefix("data:") {
+            check_inline(rest)?;
+            return Ok(Self::Inline(text.to_owned()));
+        }
+        if text.contains("://") {
+            return Err(PictureError::OtherUrl);
+        }
+        let path = cwd.join(text);
+        check_file(&path)?;
+        Ok(Self::File(path))
+    }
+}
+
+fn check_file(path: &Path) -> Result<(), PictureError> {
+    let unreadable = |error| PictureError::Unreadable {
+        path: path.to_owned(),
+        error,
+    };
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(PictureError::NotAFile(path.to_owned()));
+    }
+    let mut file = File::open(path).map_err(unreadable)?;
+    let name = || path.display().to_string();
+    if file.metadata().map_err(unreadable)?.len() > SIZE_LIMIT {
+        return Err(PictureError::TooLarge { name: name() });
+    }
+    let mut start = Vec::with_capacity(MAGIC);
+    let read = file.by_ref().take(MAGIC as u64).read_to_end(&mut start);
+    read.map_err(unreadable)?;
+    match is_picture(&start) {
+        true => Ok(()),
+        false => Err(PictureError::NotAPicture { name: name() }),
+    }
+}
+
+fn check_inline(url: &str) -> Result<(), PictureError> {
+    let bad = |why: &str| PictureError::BadUrl(why.to_owned());
+    let (kind, data) = url.split_once(',').ok_or_else(|| bad("it has no comma"))?;
+    if !kind.starts_with("image/") {
+        return Err(bad("its type is not an image"));
+    }
+    if !kind.ends_with(";base64") {
+        return Err(bad("it is not in base64"));
+    }
+    let name = "the data: URL".to_owned();
+    let size = data.len() / 4 * 3;
+    if u64::try_from(size).is_ok_and(|size| size > SIZE_LIMIT) {
+        return Err(PictureError::TooLarge { name });
+    }
+    let bytes = STANDARD.decode(data);
+    let bytes = bytes.map_err(|error| PictureError::BadUrl(error.to_string()))?;
+    match is_picture(&bytes) {
+        true => Ok(()),
+        false => Err(PictureError::NotAPicture { name }),
+    }
+}
+
+/// By the first bytes, as the formats' specifications give them.
+fn is_picture(start: &[u8]) -> bool {
+    let webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
+    start.starts_with(b"\x89PNG\r\n\x1a\n")
+        || start.starts_with(b"\xff\xd8\xff")
+        || start.starts_with(b"GIF87a")
+        || start.starts_with(b"GIF89a")
+        || webp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIXEL: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+
+    #[test]
+    fn a_file_must_hold_a_picture() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        std::fs::write(here.join("a.png"), PIXEL).unwrap();
+        std::fs::write(here.join("text.png"), "hello").unwrap();
+        std::fs::write(here.join("empty.png"), "").unwrap();
+        let large = File::create(here.join("large.png")).unwrap();
+        large.set_len(SIZE_LIMIT + 1).unwrap();
+
+        let picture = Picture::named("a.png", here).unwrap();
+        assert_eq!(picture, Picture::File(here.join("a.png")));
+        for (name, expected) in [
+            ("text.png", "is not a PNG"),
+            ("empty.png", "is not a PNG"),
+            ("absent.png", "can't be read"),
+            (".", "is not a file"),
+            ("large.png", "more than 20000000 bytes"),
+            ("https://example.org/a.png", "are not fetched"),
+        ] {
+            let error = Picture::named(name, here).unwrap_err().to_string();
+            assert!(error.contains(expected), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_data_url_must_hold_a_picture() {
+        let here = Path::new("/");
+        let url = format!("data:image/png;base64,{}", STANDARD.encode(PIXEL));
+        assert_eq!(
+            Picture::named(&url, here).unwrap(),
+            Picture::Inline(url.clone())
+        );
+        for (url, expected) in [
+            ("data:image/png;base64", "no comma"),
+            ("data:text/plain;base64,aGVsbG8=", "not an image"),
+            ("data:image/png,hello", "not in base64"),
+            ("data:image/png;base64,%%%", "Invalid"),
+            ("data:image/png;base64,aGVsbG8=", "is not a PNG"),
+        ] {
+            let error = Picture::named(url, here).unwrap_err().to_string();
+            assert!(error.contains(expected), "{url}: {error}");
+        }
+    }
+}

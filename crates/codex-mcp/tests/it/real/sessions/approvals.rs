@@ -1,0 +1,211 @@
+//! What Codex asks in a session, and who decides.
+
+use scripted_model::{Patch, Reply, Script, Shell};
+use serde_json::{Value, json};
+
+use super::Poller;
+use crate::real::{Stage, on_each_release};
+
+on_each_release!(
+    untrusted_asks_before_a_command,
+    a_change_of_files_is_decided,
+    what_is_not_offered_is_refused_and_the_question_stays,
+    nobody_answers_in_time,
+    cancelling_an_approval_ends_the_turn,
+);
+
+fn touch() -> Script {
+    let output = Reply::with(|request| {
+        let output = request
+            .tool_outputs()
+            .last()
+            .map(|output| output.text.clone());
+        Reply::say(output.unwrap_or_default())
+    });
+    Script::new().otherwise([
+        Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+        output,
+    ])
+}
+
+async fn untrusted_asks_before_a_command(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller
+        .start(
+            "touch it",
+            json!({"approvalPolicy": "untrusted", "sandbox": "workspace-write"}),
+        )
+        .await;
+    let question = poller.question(&session).await;
+    assert_eq!(question["kind"], "command", "{question:#}");
+    let looked = poller.decide(&session, &question, "accept").await;
+    assert_eq!(looked["events"], json!([]));
+    let (done, events) = poller.until_idle(&session).await;
+    assert_eq!(done["result"]["output"], "done");
+    assert!(stage.file("made.txt").exists());
+    let answered: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "approval_result")
+        .collect();
+    assert_eq!(answered.len(), 1, "{events:#?}");
+    assert_eq!(answered[0]["data"]["decision"], "accept");
+    assert_eq!(answered[0]["data"]["requestId"], question["requestId"]);
+    stage.finish(poller.client).await;
+}
+
+async fn a_change_of_files_is_decided(release: &str) {
+    let patch = Patch::new().add("made.txt", "hello");
+    let script = Script::new().otherwise([Reply::patch(patch), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    for (decision, made) in [("decline", false), ("accept", true)] {
+        let session = poller.start("patch it", json!({})).await;
+        let question = poller.question(&session).await;
+        assert_eq!(question["kind"], "fileChange", "{question:#}");
+        let path = stage.file("made.txt");
+        assert_eq!(question["changes"][0]["path"], path.to_str().unwrap());
+        poller.decide(&session, &question, decision).await;
+        let (done, _) = poller.until_idle(&session).await;
+        assert_eq!(path.exists(), made, "{decision}");
+        let listed = done["result"].get("changedFiles").is_some();
+        assert_eq!(listed, made, "{decision}: {done:#}");
+    }
+    stage.finish(poller.client).await;
+}
+
+async fn what_is_not_offered_is_refused_and_the_question_stays(release: &str) {
+    let stage = Stage::new(release, touch()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("touch it", json!({})).await;
+    let question = poller.question(&session).await;
+    let respond = |decision: &str| {
+        json!({"action": "respond_permission", "sessionId": session,
+            "requestId": question["requestId"], "decision": decision})
+    };
+    let wrong = respond("applyNetworkPolicyAmendment");
+    assert_eq!(
+        poller.refused("codex_check", wrong).await,
+        "INVALID_ARGUMENT"
+    );
+    if release != "0.104.0" {
+        // Since 0.130 Codex lists what it takes, and this is not in the list.
+        let wrong = respond("acceptForSession");
+        assert_eq!(
+            poller.refused("codex_check", wrong).await,
+            "INVALID_ARGUMENT"
+        );
+    }
+    assert_eq!(poller.question(&session).await, question);
+
+    let mut amend = respond("acceptWithExecpolicyAmendment");
+    let rule = json!(["touch", "made.txt"]);
+    amend["execpolicy_amendment"] = rule;
+    poller.call("codex_check", amend).await;
+    poller.until_idle(&session).await;
+    assert!(stage.file("made.txt").exists());
+    let late = respond("accept");
+    assert_eq!(
+        poller.refused("codex_check", late).await,
+        "REQUEST_NOT_FOUND"
+    );
+    stage.finish(poller.client).await;
+}
+
+async fn nobody_answers_in_time(release: &str) {
+    let stage = Stage::new(release, touch()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let advanced = json!({"advanced": {"approvalTimeoutMs": 50}});
+    let session = poller.start("touch it", advanced).await;
+    let (done, events) = poller.until_idle(&session).await;
+    assert_eq!(done["result"]["status"], "completed");
+    assert!(!stage.file("made.txt").exists());
+    let answered = events
+        .iter()
+        .find(|event| event["type"] == "approval_result")
+        .unwrap();
+    assert_eq!(answered["data"]["timeout"], true);
+    assert_eq!(answered["data"]["decision"], "decline");
+    stage.finish(poller.client).await;
+}
+
+async fn cancelling_an_approval_ends_the_turn(release: &str) {
+    let stage = Stage::new(release, touch()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("touch it", json!({})).await;
+    let question = poller.question(&session).await;
+    poller.decide(&session, &question, "cancel").await;
+    let (done, _) = poller.until_idle(&session).await;
+    assert_eq!(done["result"]["status"], "interrupted");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(poller.client).await;
+}
+
+/// Codex with our own server as one of its MCP servers: it asks before it calls
+/// a tool of it. (0.104.0 doesn't ask.)
+async fn a_tool_call_is_decided(release: &str) {
+    let server = env!("CARGO_BIN_EXE_codex-mcp");
+    let config = format!("[mcp_servers.inner]\ncommand = {server:?}\nargs = [\"serve\"]\n");
+    let script = Script::new().otherwise([
+        Reply::mcp(
+            "inner",
+            "codex_reply",
+            json!({"prompt": "without a thread"}),
+        ),
+        Reply::with(|request| {
+            let output = request
+                .tool_outputs()
+                .last()
+                .map(|output| output.text.clone());
+            Reply::say(output.unwrap_or_default())
+        }),
+    ]);
+    let stage = Stage::with_config(release, script, &config).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    for (decision, outcome) in [("accept", "threadId is missing"), ("decline", "reject")] {
+        let session = poller.start("call it", json!({})).await;
+        let question = poller.question(&session).await;
+        assert_eq!(question["kind"], "mcp_tool", "{question:#}");
+        assert_eq!(question["serverName"], "inner");
+        poller.decide(&session, &question, decision).await;
+        let (done, _) = poller.until_idle(&session).await;
+        let output = done["result"]["output"].as_str().unwrap();
+        assert!(output.contains(outcome), "{output}");
+    }
+    stage.finish(poller.client).await;
+}
+
+#[tokio::test]
+async fn a_tool_call_is_decided_on_0_153_4() {
+    a_tool_call_is_decided("0.153.4").await;
+}
+
+#[tokio::test]
+async fn a_tool_call_is_decided_on_the_newest() {
+    a_tool_call_is_decided(testkit::codex::newest()).await;
+}
+
+async fn the_user_is_asked_at_once(release: &str) {
+    let stage = Stage::new(release, touch()).await;
+    let mut client = stage
+        .asking_client(&["--api", "sessions", "--elicit"])
+        .await;
+    let start =
+        json!({"prompt": "touch it", "approvalPolicy": "on-request", "sandbox": "read-only"});
+    let started = client.call_tool("codex", start).await;
+    let question = client.server_request("elicitation/create").await;
+    assert_eq!(question["params"]["codex_elicitation"], "exec-approval");
+    client.respond(&question["id"], json!({"action": "accept", "content": {}}));
+    let session = &started["structuredContent"]["sessionId"];
+    let wait = json!({"action": "wait_any", "sessionIds": [session], "waitMs": 60_000});
+    let waited = client.call_tool("codex_session", wait).await;
+    assert_eq!(waited["structuredContent"]["status"], "idle", "{waited:#}");
+    assert!(stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+#[tokio::test]
+async fn the_user_is_asked_at_once_on_the_newest() {
+    the_user_is_asked_at_once(testkit::codex::newest()).await;
+}

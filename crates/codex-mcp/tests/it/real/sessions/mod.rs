@@ -1,0 +1,124 @@
+//! `--api sessions` on the real Codex.
+
+mod approvals;
+mod results;
+mod story;
+mod threads;
+
+use serde_json::{Value, json};
+use testkit::McpClient;
+
+use super::{Stage, structured};
+
+/// A client of `--api sessions`, and what it asks for all the time.
+pub(in crate::real) struct Poller {
+    pub(in crate::real) client: McpClient,
+}
+
+impl Poller {
+    pub(in crate::real) async fn new(stage: &Stage, args: &[&str]) -> Self {
+        let args: Vec<&str> = ["--api", "sessions"].iter().chain(args).copied().collect();
+        Self {
+            client: stage.client(&args).await,
+        }
+    }
+
+    /// Calls a tool that must not refuse.
+    pub(in crate::real) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.client.call_tool(tool, arguments).await;
+        assert_eq!(result["isError"], false, "{result:#}");
+        let text: Value =
+            serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(&text, structured(&result));
+        text
+    }
+
+    /// Calls a tool that must refuse; answers the code.
+    pub(in crate::real) async fn refused(&mut self, tool: &str, arguments: Value) -> String {
+        let result = self.client.call_tool(tool, arguments).await;
+        assert_eq!(result["isError"], true, "{result:#}");
+        let error = structured(&result)["error"].as_str().unwrap().to_owned();
+        assert_eq!(structured(&result)["isError"], true);
+        assert_eq!(result["content"][0]["text"], *error);
+        let code = error
+            .strip_prefix("Error [")
+            .unwrap()
+            .split_once("]: ")
+            .unwrap();
+        code.0.to_owned()
+    }
+
+    pub(in crate::real) async fn start(&mut self, prompt: &str, more: Value) -> String {
+        let mut arguments = json!({"prompt": prompt, "approvalPolicy": "on-request",
+            "sandbox": "read-only"});
+        let more = more.as_object().unwrap().clone();
+        arguments.as_object_mut().unwrap().extend(more);
+        let started = self.call("codex", arguments).await;
+        started["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    /// Looks in until `seen` is what is wanted; all events on the way too.
+    pub(in crate::real) async fn until(
+        &mut self,
+        session: &str,
+        seen: impl Fn(&Value) -> bool,
+    ) -> (Value, Vec<Value>) {
+        let mut events = Vec::new();
+        loop {
+            let arguments = json!({"action": "poll", "sessionId": session, "maxEvents": 1000,
+                "responseMode": "full", "waitMs": 5000});
+            let look = self.call("codex_check", arguments).await;
+            assert_eq!(look.get("cursorResetTo"), None, "{look:#}");
+            events.extend(look["events"].as_array().unwrap().iter().cloned());
+            if seen(&look) {
+                return (look, events);
+            }
+        }
+    }
+
+    pub(in crate::real) async fn until_idle(&mut self, session: &str) -> (Value, Vec<Value>) {
+        self.until(session, |look| look["status"] == "idle").await
+    }
+
+    /// The question that the session waits for.
+    pub(in crate::real) async fn question(&mut self, session: &str) -> Value {
+        let (look, _) = self
+            .until(session, |look| look["status"] == "waiting_approval")
+            .await;
+        look["actions"][0].clone()
+    }
+
+    pub(in crate::real) async fn decide(
+        &mut self,
+        session: &str,
+        question: &Value,
+        decision: &str,
+    ) -> Value {
+        let arguments = json!({"action": "respond_permission", "sessionId": session,
+            "requestId": question["requestId"], "decision": decision});
+        self.call("codex_check", arguments).await
+    }
+
+    pub(in crate::real) async fn session(&mut self, action: &str, session: &str) -> Value {
+        let arguments = json!({"action": action, "sessionId": session});
+        self.call("codex_session", arguments).await
+    }
+
+    /// All about a session.
+    pub(in crate::real) async fn get(&mut self, session: &str) -> Value {
+        let get = json!({"action": "get", "sessionId": session, "includeSensitive": true});
+        self.call("codex_session", get).await
+    }
+
+    pub(in crate::real) async fn reply(
+        &mut self,
+        session: &str,
+        prompt: &str,
+        more: Value,
+    ) -> Value {
+        let mut arguments = json!({"sessionId": session, "prompt": prompt});
+        let more = more.as_object().unwrap().clone();
+        arguments.as_object_mut().unwrap().extend(more);
+        self.call("codex_reply", arguments).await
+    }
+}

@@ -1,0 +1,213 @@
+//! What comes of a turn.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use scripted_model::{Patch, Reply, Script, Usage};
+use serde_json::{Value, json};
+
+use super::Poller;
+use crate::real::{Stage, on_each_release};
+
+on_each_release!(
+    the_final_answer_is_whole_in_every_mode,
+    a_result_tells_what_was_used_planned_and_changed,
+    a_structured_answer_is_read,
+    a_failed_turn_leaves_the_session_idle,
+    pictures_reach_the_model,
+    text_is_never_lost_on_the_way,
+);
+
+/// A PNG of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+fn poll(session: &str, more: Value) -> Value {
+    let mut poll = json!({"action": "poll", "sessionId": session});
+    poll.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    poll
+}
+
+async fn the_final_answer_is_whole_in_every_mode(release: &str) {
+    let long = format!("{}.", "word ".repeat(20_000));
+    let script = Script::new().otherwise([Reply::say(long.clone())]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("tell me all", json!({})).await;
+    poller.until_idle(&session).await;
+    for mode in ["minimal", "delta_compact", "full"] {
+        let look = poller
+            .call("codex_check", poll(&session, json!({"responseMode": mode})))
+            .await;
+        assert_eq!(look["result"]["output"], long.as_str(), "{mode}");
+        assert_eq!(look["result"]["status"], "completed");
+    }
+    stage.finish(poller.client).await;
+}
+
+async fn a_result_tells_what_was_used_planned_and_changed(release: &str) {
+    let plan = json!({"explanation": "two steps", "plan": [
+        {"step": "change", "status": "completed"}, {"step": "tell", "status": "in_progress"}]});
+    let patch = Patch::new().add("new.txt", "hello");
+    let script = Script::new().otherwise([
+        Reply::call("update_plan", plan),
+        Reply::patch(patch),
+        Reply::say("done").using(Usage {
+            input: 100,
+            output: 23,
+            ..Usage::default()
+        }),
+    ]);
+    // Since some release it has to be asked for; 0.104.0 offers it always.
+    let config = match release {
+        "0.104.0" => "",
+        _ => "tools.update_plan.enabled = true",
+    };
+    let stage = Stage::with_config(release, script, config).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller
+        .start("change it", json!({"sandbox": "workspace-write"}))
+        .await;
+    let (done, events) = poller.until_idle(&session).await;
+    let path = stage.file("new.txt");
+    let whole = poller.get(&session).await;
+    for told in [&done["result"], &whole] {
+        assert_eq!(
+            told["changedFiles"],
+            json!([{"path": path, "kind": "add"}]),
+            "{told:#}"
+        );
+        let diff = told["diff"].as_str().unwrap();
+        assert!(
+            diff.contains("+hello") && diff.contains("new.txt"),
+            "{diff}"
+        );
+        assert_eq!(told["usage"]["last"]["inputTokens"], 100, "{told:#}");
+        assert_eq!(told["usage"]["last"]["outputTokens"], 23);
+        assert_eq!(
+            told["plan"]["plan"][0],
+            json!({"step": "change", "status": "completed"})
+        );
+        assert_eq!(told["plan"]["explanation"], "two steps");
+    }
+    let kinds: Vec<&str> = events
+        .iter()
+        .filter_map(|event| event["data"]["method"].as_str())
+        .collect();
+    for method in [
+        "turn/started",
+        "turn/plan/updated",
+        "item/started",
+        "item/completed",
+        "turn/completed",
+    ] {
+        assert!(kinds.contains(&method), "{method} in {kinds:?}");
+    }
+    stage.finish(poller.client).await;
+}
+
+async fn a_structured_answer_is_read(release: &str) {
+    let script = Script::new().otherwise([Reply::say("{\"colour\":\"blue\"}")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}},
+        "required": ["colour"], "additionalProperties": false});
+    let advanced = json!({"advanced": {"outputSchema": schema}});
+    let session = poller.start("which?", advanced).await;
+    let (done, _) = poller.until_idle(&session).await;
+    assert_eq!(
+        done["result"]["structuredOutput"],
+        json!({"colour": "blue"})
+    );
+    let requests = stage.model.requests();
+    let asked = &requests.last().unwrap().body()["text"]["format"];
+    assert_eq!(asked["schema"], schema, "{asked:#}");
+
+    // It was for that turn alone.
+    poller.reply(&session, "and now?", json!({})).await;
+    let (done, _) = poller.until_idle(&session).await;
+    assert_eq!(done["result"].get("structuredOutput"), None);
+    stage.finish(poller.client).await;
+}
+
+async fn a_failed_turn_leaves_the_session_idle(release: &str) {
+    let error = json!({"error": {"message": "too much of it", "type": "invalid_request_error"}});
+    let script = Script::new()
+        .on("break", [Reply::fail(400, error.to_string())])
+        .otherwise([Reply::say("back")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("break", json!({})).await;
+    let (failed, events) = poller.until_idle(&session).await;
+    assert_eq!(failed["result"]["status"], "failed");
+    let why = failed["result"]["error"].as_str().unwrap();
+    assert!(why.contains("too much of it"), "{why}");
+    assert_eq!(failed["result"]["turnError"]["message"], why);
+    let types: Vec<&str> = events
+        .iter()
+        .filter_map(|event| event["type"].as_str())
+        .collect();
+    assert!(types.ends_with(&["error", "result"]), "{types:?}");
+
+    poller.reply(&session, "again", json!({})).await;
+    let (done, events) = poller.until_idle(&session).await;
+    assert_eq!(done["result"]["output"], "back");
+    assert!(
+        events.iter().all(|event| event["type"] != "error"),
+        "{events:#?}"
+    );
+    stage.finish(poller.client).await;
+}
+
+async fn pictures_reach_the_model(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("seen")])).await;
+    std::fs::write(stage.file("a.png"), STANDARD.decode(PIXEL).unwrap()).unwrap();
+    let mut poller = Poller::new(&stage, &[]).await;
+    let url = format!("data:image/png;base64,{PIXEL}");
+    let advanced = json!({"advanced": {"images": ["a.png", url]}});
+    let session = poller.start("look", advanced).await;
+    let (done, _) = poller.until_idle(&session).await;
+    assert_eq!(done["result"]["output"], "seen");
+    let requests = stage.model.requests();
+    let images = requests.last().unwrap().images();
+    assert_eq!(images.len(), 2, "{images:?}");
+    assert!(
+        images
+            .iter()
+            .all(|image| image.starts_with("data:image/png")),
+        "{images:?}"
+    );
+    stage.finish(poller.client).await;
+}
+
+/// A reader that comes often, and one that comes once, get the same text.
+async fn text_is_never_lost_on_the_way(release: &str) {
+    let count = 3000;
+    let script = Script::new().otherwise([Reply::deltas(count, "wörd ")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let text = |events: &[Value]| -> String {
+        events
+            .iter()
+            .filter(|event| event["data"]["method"] == "item/agentMessage/delta")
+            .map(|event| event["data"]["delta"].as_str().unwrap())
+            .collect()
+    };
+    let session = poller.start("write", json!({})).await;
+    let (done, often) = poller.until_idle(&session).await;
+    let whole = "wörd ".repeat(count);
+    assert_eq!(done["result"]["output"], whole);
+    assert_eq!(text(&often), whole);
+    let ids: Vec<u64> = often
+        .iter()
+        .filter_map(|event| event["id"].as_u64())
+        .collect();
+    assert!(ids.is_sorted_by(|one, next| one + 1 == *next), "{ids:?}");
+
+    let session = poller.start("write", json!({})).await;
+    let wait = json!({"action": "wait_any", "sessionIds": [session], "waitMs": 60_000});
+    assert_eq!(poller.call("codex_session", wait).await["status"], "idle");
+    let (_, once) = poller.until_idle(&session).await;
+    assert_eq!(text(&once), whole);
+    stage.finish(poller.client).await;
+}

@@ -1,0 +1,167 @@
+//! All that can be done with a session, one after the other.
+
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+
+use super::Poller;
+use crate::real::{Stage, on_each_release};
+
+on_each_release!(a_story_of_sessions);
+
+/// Two commands and a question, then something that takes long.
+fn script(long: &Gate, longer: &Gate) -> Script {
+    let touch = |file: &str| Reply::shell(Shell::escalated(format!("touch {file}"), "needed"));
+    let questions = json!({"questions": [{"id": "colour", "header": "Colour",
+        "question": "Which one?", "options": [
+            {"label": "red", "description": "like a rose"},
+            {"label": "blue", "description": "like the sky"}]}]});
+    let answer = |request: &scripted_model::Request| {
+        let output = request
+            .tool_outputs()
+            .last()
+            .map(|output| output.text.clone());
+        output.unwrap_or_default()
+    };
+    Script::new()
+        .on(
+            "begin",
+            [
+                touch("one.txt"),
+                touch("two.txt"),
+                Reply::call("request_user_input", questions),
+                Reply::with(move |request| Reply::say(format!("chosen: {}", answer(request)))),
+            ],
+        )
+        .on("take your time", [Reply::say("so far").behind(long)])
+        .on("steered", [Reply::say("as you like").behind(longer)])
+        .on(
+            "go on",
+            [Reply::with(|request| {
+                Reply::say(format!("heard: {}", request.user_messages().join(" | ")))
+            })],
+        )
+        .otherwise([Reply::say("back")])
+}
+
+async fn a_story_of_sessions(release: &str) {
+    let (long, longer) = (Gate::new(), Gate::new());
+    let config = "features.default_mode_request_user_input = true";
+    let stage = Stage::with_config(release, script(&long, &longer), config).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+
+    // Start, poll, approve one command and decline the next.
+    let session = poller.start("begin", json!({})).await;
+    let first = poller.question(&session).await;
+    assert_eq!(first["kind"], "command");
+    assert!(
+        first["params"]["command"]
+            .as_str()
+            .unwrap()
+            .contains("one.txt")
+    );
+    poller.decide(&session, &first, "accept").await;
+    let (look, _) = poller
+        .until(&session, |look| {
+            look["actions"][0]["command"]
+                .as_str()
+                .is_some_and(|command| command.contains("two.txt"))
+        })
+        .await;
+    poller
+        .decide(&session, &look["actions"][0], "decline")
+        .await;
+
+    // Answer a user question. 0.104.0 doesn't let the model ask.
+    if release == "0.104.0" {
+        let (done, _) = poller.until_idle(&session).await;
+        assert_eq!(done["result"]["status"], "completed");
+    } else {
+        let (look, _) = poller
+            .until(&session, |look| look["actions"][0]["type"] == "user_input")
+            .await;
+        let question = &look["actions"][0];
+        assert_eq!(question["questions"][0]["id"], "colour");
+        let arguments = json!({"action": "respond_user_input", "sessionId": session,
+            "requestId": question["requestId"], "answers": {"colour": {"answers": ["blue"]}}});
+        poller.call("codex_check", arguments).await;
+        let (done, _) = poller.until_idle(&session).await;
+        let output = done["result"]["output"].as_str().unwrap();
+        assert!(
+            output.starts_with("chosen: ") && output.contains("blue"),
+            "{output}"
+        );
+    }
+    assert!(stage.file("one.txt").exists());
+    assert!(!stage.file("two.txt").exists());
+
+    // Steer, and interrupt.
+    let replied = poller.reply(&session, "take your time", json!({})).await;
+    assert_eq!(replied["status"], "running");
+    long.reached(1).await;
+    let steer = json!({"action": "steer", "sessionId": session, "prompt": "steered"});
+    poller.call("codex_session", steer).await;
+    long.release();
+    longer.reached(1).await;
+    poller.session("interrupt", &session).await;
+    let (interrupted, _) = poller.until_idle(&session).await;
+    assert_eq!(interrupted["result"]["status"], "interrupted");
+
+    // Reply.
+    poller.reply(&session, "go on", json!({})).await;
+    let (done, events) = poller.until_idle(&session).await;
+    let heard = done["result"]["output"].as_str().unwrap().to_owned();
+    for part in ["begin", "take your time", "steered", "go on"] {
+        assert!(heard.contains(part), "{heard}");
+    }
+    let results: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "result")
+        .collect();
+    assert_eq!(results.len(), 1, "{events:#?}");
+
+    // Fork: the new thread knows it all, and the old one stays what it was.
+    let thread = poller.get(&session).await["threadId"].clone();
+    let fork = poller.session("fork", &session).await;
+    assert_eq!(fork["status"], "idle");
+    assert_eq!(fork["pollInterval"], 120_000);
+    let forked = fork["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(fork["threadId"], thread);
+    assert_eq!(poller.get(&session).await["threadId"], thread);
+    for one in [&session, &forked] {
+        poller.reply(one, "go on", json!({})).await;
+        let (done, _) = poller.until_idle(one).await;
+        let heard = done["result"]["output"].as_str().unwrap();
+        assert!(heard.contains("steered"), "{heard}");
+    }
+
+    // Cancel.
+    poller.session("cancel", &session).await;
+    let reply = json!({"sessionId": session, "prompt": "go on"});
+    assert_eq!(poller.refused("codex_reply", reply).await, "CANCELLED");
+    let over = poller
+        .call(
+            "codex_check",
+            json!({"action": "poll", "sessionId": session}),
+        )
+        .await;
+    assert_eq!(over["status"], "cancelled");
+    assert_eq!(over["result"]["reason"], "Cancelled by user");
+
+    let list = poller
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    let standing: Vec<(&Value, &Value)> = list["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (&one["sessionId"], &one["status"]))
+        .collect();
+    assert_eq!(
+        standing,
+        [
+            (&json!(session), &json!("cancelled")),
+            (&json!(forked), &json!("idle"))
+        ]
+    );
+    stage.finish(poller.client).await;
+}

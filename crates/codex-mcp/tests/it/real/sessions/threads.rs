@@ -1,0 +1,292 @@
+//! Sessions and the threads and processes behind them.
+
+use nix::sys::signal::Signal;
+use scripted_model::{Gate, Reply, Script};
+use serde_json::{Value, json};
+use testkit::AppServer;
+use testkit::process::Process;
+
+use super::Poller;
+use crate::real::{Stage, on_each_release, structured};
+
+on_each_release!(
+    many_sessions_share_one_app_server,
+    after_a_crash_a_reply_carries_the_thread_on,
+    a_thread_of_plain_codex_is_taken_up,
+    a_cancelled_thread_is_taken_up,
+    what_a_reply_changes_stays_changed,
+    the_first_that_needs_attention_is_told,
+    a_thread_in_which_nothing_was_said_cannot_be_forked,
+    a_classic_call_is_carried_on,
+    a_silent_turn_is_reported,
+);
+
+fn echo() -> Script {
+    Script::new().otherwise([Reply::with(|request| {
+        Reply::say(format!("heard: {}", request.user_messages().join(" | ")))
+    })])
+}
+
+async fn many_sessions_share_one_app_server(release: &str) {
+    let stage = Stage::new(release, echo()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let mut sessions = Vec::new();
+    for number in 0..12 {
+        sessions.push(poller.start(&format!("number {number}"), json!({})).await);
+    }
+    for (number, session) in sessions.iter().enumerate() {
+        let (done, _) = poller.until_idle(session).await;
+        let heard = done["result"]["output"].as_str().unwrap();
+        assert!(heard.ends_with(&format!("number {number}")), "{heard}");
+    }
+    let codexes: Vec<Process> = stage
+        .home
+        .processes()
+        .into_iter()
+        .filter(is_codex)
+        .collect();
+    assert_eq!(codexes.len(), 1, "{codexes:#?}");
+    stage.finish(poller.client).await;
+}
+
+async fn after_a_crash_a_reply_carries_the_thread_on(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("wait", [Reply::say("never").behind(&gate)])
+        .otherwise([Reply::with(|request| {
+            Reply::say(format!("heard: {}", request.user_messages().join(" | ")))
+        })]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller
+        .start("remember this", json!({"sandbox": "danger-full-access"}))
+        .await;
+    poller.until_idle(&session).await;
+    poller.reply(&session, "wait", json!({})).await;
+    gate.reached(1).await;
+    kill_codex(&stage);
+    let (lost, events) = poller
+        .until(&session, |look| look["status"] == "error")
+        .await;
+    assert_eq!(lost["result"]["status"], "error");
+    let why = lost["result"]["error"].as_str().unwrap();
+    assert!(why.contains("signal 9"), "{why}");
+    assert!(
+        events.iter().any(|event| event["type"] == "error"),
+        "{events:#?}"
+    );
+    assert_eq!(poller.get(&session).await["error"], why);
+
+    poller.reply(&session, "and now?", json!({})).await;
+    let (done, _) = poller.until_idle(&session).await;
+    let heard = done["result"]["output"].as_str().unwrap();
+    assert!(
+        heard.contains("remember this") && heard.contains("and now?"),
+        "{heard}"
+    );
+    let requests = stage.model.requests();
+    let context = requests.last().unwrap().texts().join("\n");
+    assert!(context.contains("danger-full-access"), "{context}");
+    stage.finish(poller.client).await;
+}
+
+/// The process of Codex itself; its guard has its name among the arguments.
+fn is_codex(process: &Process) -> bool {
+    let mut words = process.command.split(' ');
+    words.next().is_some_and(|name| name.ends_with("/codex")) && words.next() == Some("app-server")
+}
+
+fn kill_codex(stage: &Stage) {
+    let codex = stage.home.processes().into_iter().find(is_codex).unwrap();
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(codex.pid).unwrap());
+    nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+}
+
+async fn a_thread_of_plain_codex_is_taken_up(release: &str) {
+    let stage = Stage::new(release, echo()).await;
+    let plain = AppServer::real(release, &stage.home).await;
+    let thread = plain.start_thread(json!({})).await;
+    let mut notifications = plain.notifications(&thread);
+    plain.turn(&thread, &mut notifications, "said before").await;
+    drop(plain);
+
+    let mut poller = Poller::new(&stage, &[]).await;
+    let resume = json!({"action": "resume", "threadId": thread, "prompt": "and now?",
+        "sandbox": "read-only", "approvalPolicy": "never"});
+    let resumed = poller.call("codex_session", resume).await;
+    assert_eq!(resumed["threadId"], thread.as_str());
+    let session = resumed["sessionId"].as_str().unwrap();
+    let (done, _) = poller.until_idle(session).await;
+    let heard = done["result"]["output"].as_str().unwrap();
+    assert!(
+        heard.contains("said before") && heard.contains("and now?"),
+        "{heard}"
+    );
+    // It has a session now, which is found again by its thread.
+    let again = json!({"action": "resume", "threadId": thread});
+    let again = poller.call("codex_session", again).await;
+    assert_eq!(again["sessionId"], session);
+
+    let unknown = json!({"action": "resume", "threadId": "0199a213-81c0-7800-8aa1-bbab2a035a53"});
+    let code = poller.refused("codex_session", unknown).await;
+    assert_eq!(code, "THREAD_FORK_RESUME_FAILED");
+    stage.finish(poller.client).await;
+}
+
+async fn a_cancelled_thread_is_taken_up(release: &str) {
+    let stage = Stage::new(release, echo()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("said before", json!({})).await;
+    poller.until_idle(&session).await;
+    let thread = poller.get(&session).await["threadId"].clone();
+    poller.session("cancel", &session).await;
+    let resume = json!({"action": "resume", "threadId": thread, "prompt": "and now?"});
+    let resumed = poller.call("codex_session", resume).await;
+    let taken_up = resumed["sessionId"].as_str().unwrap();
+    assert_ne!(taken_up, session);
+    let (done, _) = poller.until_idle(taken_up).await;
+    let heard = done["result"]["output"].as_str().unwrap();
+    assert!(heard.contains("said before"), "{heard}");
+    assert_eq!(poller.get(taken_up).await["sandbox"], "read-only");
+    stage.finish(poller.client).await;
+}
+
+async fn what_a_reply_changes_stays_changed(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let other = stage.file("other");
+    std::fs::create_dir(&other).unwrap();
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller
+        .start("touch", json!({"approvalPolicy": "never"}))
+        .await;
+    poller.until_idle(&session).await;
+    assert!(!stage.file("made.txt").exists());
+    let model = || stage.model.requests().last().unwrap().model().to_owned();
+    // 0.104.0 sends it only to models that it knows.
+    let effort = |wanted: &str| {
+        let sent = stage.model.requests().last().unwrap().body()["reasoning"]["effort"].clone();
+        assert!(
+            sent == wanted || (sent.is_null() && release == "0.104.0"),
+            "{sent}"
+        );
+    };
+    effort("low");
+
+    let more = json!({"sandbox": "workspace-write", "cwd": "other", "model": "another",
+        "effort": "high"});
+    poller.reply(&session, "touch", more).await;
+    poller.until_idle(&session).await;
+    assert!(other.join("made.txt").exists());
+    assert_eq!(model(), "another");
+    effort("high");
+    std::fs::remove_file(other.join("made.txt")).unwrap();
+
+    poller.reply(&session, "touch", json!({})).await;
+    poller.until_idle(&session).await;
+    assert!(other.join("made.txt").exists());
+    assert_eq!(model(), "another");
+    effort("high");
+    let whole = poller.get(&session).await;
+    for (key, value) in [
+        ("sandbox", json!("workspace-write")),
+        ("cwd", json!(other)),
+        ("model", json!("another")),
+        ("effort", json!("high")),
+        ("approvalPolicy", json!("never")),
+    ] {
+        assert_eq!(whole[key], value, "{whole:#}");
+    }
+    stage.finish(poller.client).await;
+}
+
+async fn the_first_that_needs_attention_is_told(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("slow", [Reply::say("at last").behind(&gate)])
+        .otherwise([Reply::say("soon")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let slow = poller.start("slow", json!({})).await;
+    let wait = |sessions: &[&String], milliseconds: u64| json!({"action": "wait_any", "sessionIds": sessions, "waitMs": milliseconds});
+    let late = poller.call("codex_session", wait(&[&slow], 1)).await;
+    assert_eq!(late, json!({"timedOut": true}));
+    let fast = poller.start("fast", json!({})).await;
+    let first = poller
+        .call("codex_session", wait(&[&slow, &fast], 60_000))
+        .await;
+    assert_eq!(first, json!({"sessionId": fast, "status": "idle"}));
+    gate.release();
+    let next = poller.call("codex_session", wait(&[&slow], 60_000)).await;
+    assert_eq!(next, json!({"sessionId": slow, "status": "idle"}));
+    stage.finish(poller.client).await;
+}
+
+async fn a_thread_in_which_nothing_was_said_cannot_be_forked(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("x").behind(&gate)]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let advanced = json!({"advanced": {"ephemeral": true}});
+    let session = poller.start("nothing is written", advanced).await;
+    let fork = json!({"action": "fork", "sessionId": session});
+    let code = poller.refused("codex_session", fork).await;
+    assert_eq!(code, "THREAD_FORK_RESUME_FAILED");
+    assert_eq!(poller.get(&session).await["status"], "running");
+    gate.release();
+    poller.until_idle(&session).await;
+    stage.finish(poller.client).await;
+}
+
+async fn a_classic_call_is_carried_on(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "take your time", "wait-ms": 1});
+    let early = client.call_tool("codex", arguments).await;
+    assert_eq!(structured(&early)["status"], "running", "{early:#}");
+    gate.release();
+    let session = &structured(&early)["sessionId"];
+    let done = loop {
+        let poll =
+            json!({"action": "poll", "sessionId": session, "maxEvents": 100, "waitMs": 5000});
+        let look = client.call_tool("codex_check", poll).await;
+        if structured(&look)["status"] == "idle" {
+            break structured(&look).clone();
+        }
+    };
+    assert_eq!(done["result"]["output"], "done");
+    let arguments = json!({"prompt": "again", "threadId": structured(&early)["threadId"]});
+    let again = client.call_tool("codex-reply", arguments).await;
+    assert_eq!(structured(&again)["content"], "done");
+    assert_eq!(&structured(&again)["sessionId"], session);
+    stage.finish(client).await;
+}
+
+async fn a_silent_turn_is_reported(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let advanced = json!({"advanced": {"stallTimeoutMs": 300}});
+    let session = poller.start("take your time", advanced).await;
+    gate.reached(1).await;
+    let is_stall = |event: &Value| event["data"]["method"] == "codex-mcp/stalled";
+    let (look, _) = poller
+        .until(&session, |look| {
+            look["events"].as_array().unwrap().iter().any(is_stall)
+        })
+        .await;
+    let stall = look["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| is_stall(one));
+    assert!(stall.unwrap()["data"]["stalledForMs"].as_u64().unwrap() >= 300);
+    assert!(poller.get(&session).await["stalledForMs"].as_u64().unwrap() >= 300);
+    gate.release();
+    let (done, _) = poller.until_idle(&session).await;
+    assert_eq!(done["result"]["output"], "done");
+    stage.finish(poller.client).await;
+}

@@ -1,0 +1,314 @@
+//! One event: its number, its time, and what it tells.
+
+use std::time::SystemTime;
+
+use codex_mcp_protocol::codex::DeltaSource;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{GROWTH_LIMIT, Rank};
+use crate::text::BoundedText;
+
+/// The most that an event may hold, in bytes of JSON (64 KiB). Longer texts in
+/// it are cut.
+pub const EVENT_LIMIT: usize = 64 * 1024;
+
+/// What a text in an event that is too large is cut to, in bytes.
+const TEXT_LIMIT: usize = 4 * 1024;
+
+/// What kind of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventType {
+    /// Text that Codex, or a command, writes.
+    Output,
+    /// Something goes on.
+    Progress,
+    /// Codex asks something.
+    ApprovalRequest,
+    /// A question has been answered, or needs no answer any more.
+    ApprovalResult,
+    /// A turn has ended.
+    Result,
+    /// Codex has met an error that ends the turn, or has gone.
+    Error,
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Its number: one more than that of the event before.
+    pub id: u64,
+    /// When it happened.
+    pub at: SystemTime,
+    /// What it tells.
+    pub data: EventData,
+}
+
+/// What an event tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EventData {
+    /// Text, which may grow.
+    Growing(Growing),
+    /// Anything else.
+    Fixed(Fixed),
+}
+
+/// A stretch of text of one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Growing {
+    /// What the text is.
+    pub source: DeltaSource,
+    /// The turn.
+    pub turn_id: String,
+    /// The item.
+    pub item_id: String,
+    /// The text.
+    pub text: String,
+    characters: usize,
+}
+
+/// What doesn't grow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fixed {
+    kind: EventType,
+    rank: Rank,
+    data: Map<String, Value>,
+    size: usize,
+}
+
+impl EventData {
+    /// Data of the given kind. What is longer than [`EVENT_LIMIT`] is cut.
+    #[must_use]
+    pub fn new(kind: EventType, mut data: Map<String, Value>) -> Self {
+        let mut size = written(&data);
+        if size > EVENT_LIMIT {
+            shorten(&mut data);
+            size = written(&data);
+        }
+        let rank = match kind {
+            EventType::Output | EventType::Progress => Rank::Passing,
+            EventType::ApprovalResult => Rank::Settled,
+            EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Kept,
+        };
+        Self::Fixed(Fixed {
+            kind,
+            rank,
+            data,
+            size,
+        })
+    }
+
+    /// A stretch of text.
+    #[must_use]
+    pub fn text(source: DeltaSource, turn_id: &str, item_id: &str, text: &str) -> Self {
+        Self::Growing(Growing {
+            source,
+            turn_id: turn_id.to_owned(),
+            item_id: item_id.to_owned(),
+            text: text.to_owned(),
+            characters: text.chars().count(),
+        })
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> EventType {
+        match self {
+            Self::Growing(_) => EventType::Output,
+            Self::Fixed(fixed) => fixed.kind,
+        }
+    }
+
+    /// How much it matters.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        match self {
+            Self::Growing(_) => Rank::Passing,
+            Self::Fixed(fixed) => fixed.rank,
+        }
+    }
+
+    /// How many bytes it has, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Growing(growing) => growing.size(),
+            Self::Fixed(fixed) => fixed.size,
+        }
+    }
+
+    /// The data as it is, for a reader that wants all of it.
+    pub(super) fn whole(&self) -> Map<String, Value> {
+        match self {
+            Self::Growing(growing) => growing.whole(),
+            Self::Fixed(fixed) => fixed.data.clone(),
+        }
+    }
+
+    pub(super) fn fixed(&self) -> Option<&Map<String, Value>> {
+        match self {
+            Self::Growing(_) => None,
+            Self::Fixed(fixed) => Some(&fixed.data),
+        }
+    }
+
+    pub(super) fn settle(&mut self, request: &str) {
+        if let Self::Fixed(fixed) = self
+            && fixed.kind == EventType::ApprovalRequest
+            && fixed.data.get("requestId").is_some_and(|id| id == request)
+        {
+            fixed.rank = Rank::Settled;
+        }
+    }
+}
+
+impl Growing {
+    pub(super) fn is_same_text(&self, other: &Self) -> bool {
+        self.source == other.source
+            && self.item_id == other.item_id
+            && self.turn_id == other.turn_id
+    }
+
+    /// Appends what fits within [`GROWTH_LIMIT`] characters; returns the rest.
+    pub(super) fn append(&mut self, mut more: Self) -> Option<Self> {
+        let rest = more.split_off_at(GROWTH_LIMIT.saturating_sub(self.characters));
+        self.text.push_str(&more.text);
+        self.characters += more.characters;
+        rest
+    }
+
+    /// Takes off what is beyond [`GROWTH_LIMIT`] characters.
+    pub(super) fn split_off(&mut self) -> Option<Self> {
+        self.split_off_at(GROWTH_LIMIT)
+    }
+
+    fn split_off_at(&mut self, limit: usize) -> Option<Self> {
+        if self.characters <= limit {
+            return None;
+        }
+        let (end, _) = self.text.char_indices().nth(limit)?;
+        let rest = Self {
+            text: self.text.split_off(end),
+            characters: self.characters - limit,
+            turn_id: self.turn_id.clone(),
+            item_id: self.item_id.clone(),
+            source: self.source,
+        };
+        self.characters = limit;
+        Some(rest)
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.text.len() + self.item_id.len() + self.turn_id.len() + ENVELOPE
+    }
+
+    fn whole(&self) -> Map<String, Value> {
+        let mut data = Map::new();
+        data.insert("method".to_owned(), self.source.method().into());
+        data.insert("turnId".to_owned(), self.turn_id.as_str().into());
+        data.insert("itemId".to_owned(), self.item_id.as_str().into());
+        data.insert("delta".to_owned(), self.text.as_str().into());
+        data
+    }
+}
+
+/// About what JSON adds to the texts of a [`Growing`], in bytes.
+const ENVELOPE: usize = 96;
+
+fn written(data: &impl Serialize) -> usize {
+    // JSON values can always be written.
+    serde_json::to_string(data).map_or(0, |text| text.len())
+}
+
+/// Cuts the long texts; should that not do, leaves out what is nested, and last
+/// what there is no room for.
+fn shorten(data: &mut Map<String, Value>) {
+    data.values_mut().for_each(cut_texts);
+    if written(data) > EVENT_LIMIT {
+        data.retain(|_, value| !value.is_object() && !value.is_array());
+    }
+    let mut room = EVENT_LIMIT - r#"{"truncated":true}"#.len();
+    data.retain(|key, value| {
+        let size = written(key) + written(value) + ":,".len();
+        let fits = size <= room;
+        if fits {
+            room -= size;
+        }
+        fits
+    });
+    data.insert("truncated".to_owned(), true.into());
+}
+
+fn cut_texts(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > TEXT_LIMIT => {
+            let mut cut = BoundedText::default();
+            cut.push(text, TEXT_LIMIT);
+            cut.as_str().clone_into(text);
+        }
+        Value::Array(values) => values.iter_mut().for_each(cut_texts),
+        Value::Object(object) => object.values_mut().for_each(cut_texts),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        let Value::Object(object) = value else {
+            panic!("an object");
+        };
+        object
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_says_so() {
+        let long = "ß".repeat(EVENT_LIMIT);
+        let data = object(json!({"method": "m", "item": {"text": long, "id": "i"}}));
+        let event = EventData::new(EventType::Progress, data);
+        let whole = Value::Object(event.whole());
+        assert!(event.size() <= EVENT_LIMIT);
+        assert_eq!(whole["truncated"], true);
+        assert_eq!(whole["item"]["id"], "i");
+        assert!(whole["item"]["text"].as_str().unwrap().ends_with("here]"));
+
+        let many: Vec<Value> = (0..EVENT_LIMIT).map(Value::from).collect();
+        let data = object(json!({"method": "m", "items": many}));
+        let event = EventData::new(EventType::Progress, data);
+        assert_eq!(
+            Value::Object(event.whole()),
+            json!({"method": "m", "truncated": true})
+        );
+    }
+
+    #[test]
+    fn the_limit_holds_whatever_there_is() {
+        let long = "\u{1}".repeat(EVENT_LIMIT);
+        let texts = (0..20).map(|n| (format!("a{n}"), long.as_str().into()));
+        let mut texts: Map<String, Value> = texts.collect();
+        texts.insert("requestId".to_owned(), "r".into());
+        let event = EventData::new(EventType::ApprovalRequest, texts);
+        assert!(event.size() <= EVENT_LIMIT);
+        assert_eq!(Value::Object(event.whole())["requestId"], "r");
+
+        let numbers = (0..EVENT_LIMIT).map(|n| (n.to_string(), n.into()));
+        let event = EventData::new(EventType::Progress, numbers.collect());
+        assert!(event.size() <= EVENT_LIMIT);
+    }
+
+    #[test]
+    fn text_is_split_between_characters() {
+        let piece = |text: &str| match EventData::text(DeltaSource::Plan, "t", "i", text) {
+            EventData::Growing(growing) => growing,
+            EventData::Fixed(_) => panic!("grows"),
+        };
+        let mut one = piece(&"ß".repeat(GROWTH_LIMIT - 1));
+        let rest = one.append(piece("aßb")).unwrap();
+        assert_eq!(one.text.chars().count(), GROWTH_LIMIT);
+        assert_eq!((rest.text.as_str(), rest.characters), ("ßb", 2));
+    }
+}

@@ -1,0 +1,326 @@
+//! One look into a session, within the bounds that the reader sets.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::shape::ResponseMode;
+use super::{Event, EventLog, Page};
+
+/// What a reader wants to see.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Poll {
+    /// The first event wanted; if absent, the first that has not been read.
+    pub cursor: Option<u64>,
+    /// The most events wanted.
+    pub max_events: usize,
+    /// How much of each.
+    pub mode: ResponseMode,
+    /// What else.
+    pub options: PollOptions,
+}
+
+/// What of a session a reader wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PollOptions {
+    /// The events.
+    pub include_events: bool,
+    /// The open questions.
+    pub include_actions: bool,
+    /// What came of the turn.
+    pub include_result: bool,
+    /// The most that is to come back, in bytes of JSON. At least [`FLOOR`] are
+    /// taken all the same.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for PollOptions {
+    fn default() -> Self {
+        Self {
+            include_events: true,
+            include_actions: true,
+            include_result: true,
+            max_bytes: None,
+        }
+    }
+}
+
+/// The least that a look is given, in bytes: an event without its texts fits.
+pub const FLOOR: usize = 640;
+
+/// What the caller adds around a [`Shown`], at most, in bytes.
+const ENVELOPE: usize = 160;
+
+/// What stands where a text was cut.
+const CUT: &str = "…";
+
+/// A text this short is a name and not cut, in bytes.
+const SHORT: usize = 40;
+
+/// What goes from a result before its output is cut, in this order.
+const BESIDES: [&str; 7] = [
+    "turn",
+    "diff",
+    "plan",
+    "changedFiles",
+    "structuredOutput",
+    "usage",
+    "turnError",
+];
+
+/// What a reader sees.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// Set if events before the first one here are gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor_reset_to: Option<u64>,
+    /// The events, oldest first.
+    pub events: Vec<Value>,
+    /// Where to go on.
+    pub next_cursor: u64,
+    /// How many events are gone between those here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+    /// The open questions, if there are any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Value>,
+    /// What came of the turn, if it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Set if something was left out for want of room.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// What that was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncated_fields: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl EventLog {
+    /// Looks into the log, and notes what was shown. The cursor must not be
+    /// beyond the end.
+    pub fn look(&mut self, poll: &Poll, actions: Vec<Value>, result: Option<Value>) -> Shown {
+        let PollOptions {
+            include_events,
+            include_actions,
+            include_result,
+            max_bytes,
+        } = poll.options;
+        let cursor = poll.cursor.unwrap_or(self.read_to());
+        let most = match include_events {
+            true => poll.max_events,
+            false => 0,
+        };
+        let room = max_bytes.map(|limit| {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            limit.max(FLOOR) - ENVELOPE
+        });
+        let page = self.page(cursor, most);
+        let mut shown = Shown {
+            cursor_reset_to: page.reset_to.filter(|_| most > 0),
+            events: beginning(&page.events, poll.mode, room),
+            actions: if include_actions { actions } else { Vec::new() },
+            result: result.filter(|_| include_result),
+            ..Shown::default()
+        };
+        if let Some(room) = room {
+            let wanted = page.events.len();
+            Fitting::new(&mut shown, room).fit(wanted);
+        }
+        let page = Page {
+            events: page.events.into_iter().take(shown.events.len()).collect(),
+            ..page
+        };
+        shown.dropped = page.dropped();
+        shown.next_cursor = match page.events.last() {
+            Some(last) => last.id + 1,
+            // Nothing is here any more before the place to go on from.
+            None => shown.cursor_reset_to.unwrap_or(cursor),
+        };
+        if !shown.events.is_empty() || shown.cursor_reset_to.is_some() {
+            self.mark_read(shown.next_cursor);
+        }
+        shown
+    }
+}
+
+/// The events as the reader sees them. What is certain not to fit is not even
+/// written, however much there is; the first event always is.
+fn beginning(events: &[&Event], mode: ResponseMode, room: Option<usize>) -> Vec<Value> {
+    let mut beginning = Vec::new();
+    let mut left = room.unwrap_or(usize::MAX);
+    for event in events {
+        let event = event.shown(mode);
+        if room.is_some() {
+            let length = length(&event);
+            if length > left && !beginning.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(length);
+        }
+        beginning.push(event);
+    }
+    beginning
+}
+
+/// Makes something fit: events go first, down to one, then the result, then the
+/// particulars of questions; last the one event, or the result, is cut.
+struct Fitting<'a> {
+    shown: &'a mut Shown,
+    room: usize,
+}
+
+impl<'a> Fitting<'a> {
+    fn new(shown: &'a mut Shown, room: usize) -> Self {
+        Self { shown, room }
+    }
+
+    /// `wanted` is the number of events that there would be.
+    fn fit(mut self, wanted: usize) {
+        if self.shown.events.len() < wanted {
+            self.left_out("events");
+        }
+        if self.excess() == 0 {
+            return;
+        }
+        self.drop_events();
+        if !self.shown.events.is_empty() && self.excess() > 0 && self.shown.result.take().is_some()
+        {
+            self.left_out("result");
+        }
+        self.compact_actions();
+        self.cut_result();
+        self.cut_event();
+        self.drop_actions();
+    }
+
+    /// How many bytes there are too many.
+    fn excess(&self) -> usize {
+        length(&*self.shown).saturating_sub(self.room)
+    }
+
+    fn left_out(&mut self, field: &str) {
+        self.shown.truncated = true;
+        if !self.shown.truncated_fields.iter().any(|one| one == field) {
+            self.shown.truncated_fields.push(field.to_owned());
+        }
+    }
+
+    fn drop_events(&mut self) {
+        if self.shown.events.len() < 2 {
+            return;
+        }
+        self.left_out("events");
+        let mut excess = self.excess();
+        while excess > 0 && self.shown.events.len() > 1 {
+            let Some(event) = self.shown.events.pop() else {
+                return;
+            };
+            // Its comma goes too.
+            excess = excess.saturating_sub(length(&event) + 1);
+        }
+    }
+
+    fn compact_actions(&mut self) {
+        if self.shown.actions.is_empty() || self.excess() == 0 {
+            return;
+        }
+        self.left_out("actions");
+        for action in &mut self.shown.actions {
+            if let Value::Object(action) = action {
+                action.retain(|key, _| matches!(key.as_str(), "type" | "requestId" | "kind"));
+            }
+        }
+    }
+
+    fn cut_result(&mut self) {
+        for part in BESIDES {
+            if self.excess() == 0 {
+                return;
+            }
+            let result = self.shown.result.as_mut().and_then(Value::as_object_mut);
+            if result.and_then(|result| result.remove(part)).is_some() {
+                self.left_out(&format!("result.{part}"));
+            }
+        }
+        if self.excess() > 0 && self.shown.result.is_some() {
+            self.left_out("result.output");
+            let excess = self.excess();
+            if let Some(result) = &mut self.shown.result {
+                cut_texts(result, excess);
+            }
+        }
+    }
+
+    fn cut_event(&mut self) {
+        if self.excess() == 0 || self.shown.events.is_empty() {
+            return;
+        }
+        self.left_out("events");
+        let excess = self.excess();
+        let Some(data) = self.shown.events.first_mut().and_then(data_of) else {
+            return;
+        };
+        if cut_texts(data, excess) > 0
+            && let Some(data) = data.as_object_mut()
+        {
+            data.retain(|key, _| key == "method");
+        }
+    }
+
+    fn drop_actions(&mut self) {
+        while self.excess() > 0 && self.shown.actions.len() > 1 {
+            self.shown.actions.pop();
+        }
+    }
+}
+
+fn data_of(event: &mut Value) -> Option<&mut Value> {
+    event.get_mut("data")
+}
+
+/// Cuts the longest texts until `excess` bytes are spared; returns how many are
+/// not. What is written in JSON is at least as long as the text itself.
+fn cut_texts(value: &mut Value, mut excess: usize) -> usize {
+    while excess > 0 {
+        let Some(text) = longest(value).filter(|text| text.len() > SHORT) else {
+            break;
+        };
+        let before = text.len();
+        let keep = before.saturating_sub(excess + CUT.len());
+        text.truncate(text.floor_char_boundary(keep));
+        text.push_str(CUT);
+        excess = excess.saturating_sub(before - text.len());
+    }
+    excess
+}
+
+fn longest(value: &mut Value) -> Option<&mut String> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Array(values) => values
+            .iter_mut()
+            .filter_map(longest)
+            .max_by_key(|text| text.len()),
+        Value::Object(object) => object
+            .values_mut()
+            .filter_map(longest)
+            .max_by_key(|text| text.len()),
+        _ => None,
+    }
+}
+
+fn length(value: &impl Serialize) -> usize {
+    // JSON values can always be written.
+    serde_json::to_string(value).map_or(0, |text| text.len())
+}

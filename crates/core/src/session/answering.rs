@@ -1,0 +1,180 @@
+//! What Codex asks of a session, and how that is answered.
+
+use codex_mcp_protocol::codex::Ask;
+use codex_mcp_protocol::rpc::RequestId;
+use serde_json::{Value, json};
+
+use super::{DecisionRefused, Effect, Session};
+use crate::action::{self, Action, ActionId, ActionKind, Decision};
+use crate::clock::Now;
+use crate::describe;
+use crate::events::EventType;
+
+/// Why a question is open no longer.
+enum Closed<'a> {
+    /// Somebody has decided, and may have said why.
+    Decided(&'a Decision, Option<&'a str>),
+    /// Nobody has, in time.
+    TimedOut,
+    /// The turn is to end, so it was declined.
+    TurnEnds,
+    /// Codex needs no answer any more.
+    Resolved,
+}
+
+/// A question of Codex's, as it comes in.
+#[derive(Debug)]
+pub struct Asked {
+    /// Our name for it, unique within the session.
+    pub id: ActionId,
+    /// Codex's name for it.
+    pub request: RequestId,
+    /// The question.
+    pub ask: Ask,
+    /// The question as it came.
+    pub params: Value,
+}
+
+impl Session {
+    /// Codex asks something. Outside a turn, and in one that is to be
+    /// interrupted, it is declined at once.
+    pub fn asked(&mut self, asked: Asked, now: Now) -> Vec<Effect> {
+        let Asked {
+            id,
+            request,
+            mut ask,
+            params,
+        } = asked;
+        self.alive(now);
+        let Some(turn) = self.turn.as_mut().filter(|turn| !turn.interrupt_wanted) else {
+            return decline(&ask, request);
+        };
+        turn.complete(&mut ask);
+        self.step(Some(describe::ask(&ask)));
+        let action = Action {
+            id,
+            request,
+            ask,
+            params,
+            created: now.wall,
+            deadline: now.instant + self.patience.approval,
+        };
+        self.write(now, EventType::ApprovalRequest, action.told());
+        self.actions.push(action);
+        Vec::new()
+    }
+
+    /// Somebody answers an open question, and may add a note for the log.
+    ///
+    /// # Errors
+    ///
+    /// [`DecisionRefused`]; the question, if there is one, stays open.
+    pub fn decide(
+        &mut self,
+        id: &ActionId,
+        decision: &Decision,
+        note: Option<&str>,
+        now: Now,
+    ) -> Result<Vec<Effect>, DecisionRefused> {
+        let position = self.actions.iter().position(|action| action.id == *id);
+        let position = position.ok_or(DecisionRefused::NotOpen)?;
+        let action = self.actions.get(position).ok_or(DecisionRefused::NotOpen)?;
+        let answer = action::answer(&action.ask, decision)?;
+        let action = self.actions.remove(position);
+        self.alive(now);
+        self.close(&action, &Closed::Decided(decision, note), now);
+        let mut effects = vec![Effect::Answer {
+            request: action.request,
+            result: answer.result,
+        }];
+        if answer.interrupt {
+            effects.extend(self.interrupt(now));
+        }
+        Ok(effects)
+    }
+
+    /// Codex needs no answer to a question any more.
+    pub(super) fn resolved(&mut self, request: &RequestId, now: Now) {
+        let ours = |action: &mut Action| action.request == *request;
+        let resolved: Vec<Action> = self.actions.extract_if(.., ours).collect();
+        for action in resolved {
+            self.close(&action, &Closed::Resolved, now);
+        }
+    }
+
+    pub(super) fn decline_late(&mut self, now: Now) -> Vec<Effect> {
+        let late = |action: &mut Action| action.deadline <= now.instant;
+        let late: Vec<Action> = self.actions.extract_if(.., late).collect();
+        self.decline_each(late, &Closed::TimedOut, now)
+    }
+
+    pub(super) fn decline_all(&mut self, now: Now) -> Vec<Effect> {
+        let open = std::mem::take(&mut self.actions);
+        self.decline_each(open, &Closed::TurnEnds, now)
+    }
+
+    /// There is nobody any more who would read an answer.
+    pub(super) fn drop_questions(&mut self, now: Now) {
+        for action in std::mem::take(&mut self.actions) {
+            self.close(&action, &Closed::Resolved, now);
+        }
+    }
+
+    fn decline_each(&mut self, open: Vec<Action>, why: &Closed<'_>, now: Now) -> Vec<Effect> {
+        if !open.is_empty() {
+            self.heard = now.instant;
+        }
+        open.into_iter()
+            .flat_map(|action| {
+                self.close(&action, why, now);
+                decline(&action.ask, action.request)
+            })
+            .collect()
+    }
+
+    fn close(&mut self, action: &Action, why: &Closed<'_>, now: Now) {
+        self.log.settle(&action.id.0);
+        let mut data = json!({
+            "requestId": action.id,
+            "kind": ActionKind::from(&action.ask),
+            "itemId": action.item_id(),
+        });
+        let particulars = match why {
+            Closed::Decided(Decision::Submit(answers), note) => {
+                json!({ "decision": "accept", "answers": answers, "denyMessage": note })
+            }
+            Closed::Decided(decision, note) => {
+                json!({ "decision": decision.name(), "denyMessage": note })
+            }
+            Closed::TimedOut => json!({
+                "decision": "decline",
+                "timeout": true,
+                "message": "nobody answered in time, so it was declined",
+            }),
+            Closed::TurnEnds => json!({
+                "decision": "decline",
+                "message": "the turn was to end, so it was declined",
+            }),
+            Closed::Resolved => json!({
+                "decision": "cancel",
+                "message": "Codex needs no answer any more",
+            }),
+        };
+        if let (Some(data), Value::Object(particulars)) = (data.as_object_mut(), particulars) {
+            data.extend(particulars);
+            data.retain(|_, value| !value.is_null());
+        }
+        self.write(now, EventType::ApprovalResult, data);
+    }
+}
+
+pub(super) fn decline(ask: &Ask, request: RequestId) -> Vec<Effect> {
+    // Declining fits every question; a test of `action` says so.
+    action::answer(ask, &Decision::Decline)
+        .map(|answer| Effect::Answer {
+            request,
+            result: answer.result,
+        })
+        .into_iter()
+        .collect()
+}

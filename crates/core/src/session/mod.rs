@@ -1,0 +1,407 @@
+//! Our live handle on a Codex thread: from a prompt to its outcome.
+//!
+//! ```text
+//!              prompt                       Codex asks
+//!   ┌──────┐ ─────────► ┌───────────┐ ────────────────► ┌───────────┐
+//!   │ Idle │            │  Running  │                    │  Waiting  │
+//!   └──────┘ ◄───────── └───────────┘ ◄──────────────── └───────────┘
+//!              ended,                   last question
+//!              refused                  answered
+//!
+//!   any state ── Codex gone ──► Error ── prompt ──► Running
+//!   any state ── cancel ──► Cancelled, for good
+//! ```
+//!
+//! Waiting is Running with open questions, so it is not stored but derived. A
+//! turn exists from the moment its prompt is sent. It can be interrupted once
+//! Codex says that it has started (Codex refuses it before that: "no active
+//! turn to interrupt"), so an earlier interrupt is kept until then. A session
+//! that is cancelled in the middle of a turn lets go of the thread when the turn
+//! has ended.
+//!
+//! All that happens is written to the session's [event log](crate::events).
+
+mod answering;
+mod ends;
+mod hearing;
+mod shown;
+mod turn;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use codex_mcp_protocol::codex::{TurnError, TurnId};
+use codex_mcp_protocol::rpc::RequestId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::action::{Action, WrongDecision};
+use crate::clock::Now;
+use crate::events::{EventData, EventLog, EventType, Poll, Shown};
+
+pub use answering::Asked;
+pub use shown::{IDLE_POLL_INTERVAL, View};
+pub use turn::{ChangedFile, DIFF_LIMIT, Ending, Facts, Form, Outcome, PARTIAL_TEXT_LIMIT};
+
+use turn::Running;
+
+/// A session that nobody has used for this long is cancelled (30 min).
+pub const IDLE_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// A turn of which nothing was heard, and after which nobody has asked, for this
+/// long is cancelled with its session (4 h).
+pub const TURN_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// A session that is cancelled, or whose Codex has gone, is forgotten after this
+/// long (5 min).
+pub const TERMINAL_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// How a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nothing runs; a prompt is welcome.
+    Idle,
+    /// A turn runs.
+    Running,
+    /// A turn runs, and Codex waits for an answer.
+    WaitingApproval,
+    /// Codex has gone; the next prompt takes the thread up from its rollout.
+    Error,
+    /// Nobody wants it any more.
+    Cancelled,
+}
+
+impl State {
+    /// Whether a turn is under way that somebody may wait for.
+    #[must_use]
+    pub fn is_at_work(self) -> bool {
+        matches!(self, Self::Running | Self::WaitingApproval)
+    }
+}
+
+/// What the shell has to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Answer a question of Codex's.
+    Answer {
+        /// Codex's name for it.
+        request: RequestId,
+        /// The answer.
+        result: Value,
+    },
+    /// Interrupt the turn.
+    Interrupt(TurnId),
+    /// End the commands that an interrupted turn has left running: 0.153.4 and
+    /// 0.169.0 end the turn, not its commands.
+    StopCommands,
+    /// Let Codex unload the thread.
+    LetGo,
+}
+
+/// Why a prompt can't be taken now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PromptRefused {
+    /// A turn runs.
+    #[error("a turn of this thread is still running")]
+    Running,
+    /// A turn waits for an answer.
+    #[error("a turn of this thread waits for the answer to a question")]
+    Waiting,
+    /// The session is over.
+    #[error("the session was cancelled")]
+    Cancelled,
+}
+
+/// Why a decision is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecisionRefused {
+    /// There is no such open question.
+    #[error("there is no open question of that name; it may have been answered or timed out")]
+    NotOpen,
+    /// It doesn't fit; the question stays open.
+    #[error(transparent)]
+    Wrong(#[from] WrongDecision),
+}
+
+/// Why a look can't be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("cursor {cursor} is beyond the end: the next event will be number {next}")]
+pub struct BeyondTheEnd {
+    /// What was asked for.
+    pub cursor: u64,
+    /// The number that the next event gets.
+    pub next: u64,
+}
+
+/// How long a session waits for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Patience {
+    /// A question that stays unanswered for this long is declined.
+    pub approval: Duration,
+    /// A turn of which nothing is heard for this long is reported as stalled.
+    pub stall: Duration,
+}
+
+/// Whether a session is to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is.
+    Keep,
+    /// It is of no use to anybody any more.
+    Forget,
+}
+
+/// Of a session that is over.
+#[derive(Debug)]
+struct Cancelled {
+    why: String,
+    /// The turn in which it was, or the last one before.
+    turn: Option<TurnId>,
+    at: SystemTime,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Session {
+    patience: Patience,
+    log: EventLog,
+    turn: Option<Running>,
+    /// How Codex went away, if it did.
+    lost: Option<String>,
+    cancelled: Option<Cancelled>,
+    actions: Vec<Action>,
+    outcome: Option<(u64, Arc<Outcome>)>,
+    turns: u64,
+    steps: u64,
+    doing: String,
+    created: Now,
+    /// When Codex was heard, or the session used, last.
+    active: Now,
+    /// When Codex was heard last.
+    heard: Instant,
+    /// When a turn that has stalled was seen to be silent last.
+    stalled: Option<Instant>,
+}
+
+impl Session {
+    /// A session in which nothing has happened yet.
+    #[must_use]
+    pub fn new(patience: Patience, now: Now) -> Self {
+        Self {
+            patience,
+            log: EventLog::default(),
+            turn: None,
+            lost: None,
+            cancelled: None,
+            actions: Vec::new(),
+            outcome: None,
+            turns: 0,
+            steps: 0,
+            doing: String::new(),
+            created: now,
+            active: now,
+            heard: now.instant,
+            stalled: None,
+        }
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match (
+            &self.cancelled,
+            &self.turn,
+            self.actions.is_empty(),
+            &self.lost,
+        ) {
+            (Some(_), ..) => State::Cancelled,
+            (None, Some(_), true, _) => State::Running,
+            (None, Some(_), false, _) => State::WaitingApproval,
+            (None, None, _, Some(_)) => State::Error,
+            (None, None, _, None) => State::Idle,
+        }
+    }
+
+    /// The open questions, oldest first.
+    #[must_use]
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
+    /// What came of the last turn that has ended, and the number of that turn.
+    /// It stays while the next turn runs, so that nobody who waits for it can
+    /// miss it.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&(u64, Arc<Outcome>)> {
+        self.outcome.as_ref()
+    }
+
+    /// How many prompts were taken: the number of the current turn.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// Codex's name for the running turn, once it is known.
+    #[must_use]
+    pub fn turn_id(&self) -> Option<&TurnId> {
+        self.turn.as_ref()?.id.as_ref()
+    }
+
+    /// Whether a turn is under way, be the session cancelled or not.
+    #[must_use]
+    pub fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// How many steps have been told, and the last one in words. The number
+    /// only ever rises.
+    #[must_use]
+    pub fn progress(&self) -> (u64, &str) {
+        (self.steps, &self.doing)
+    }
+
+    /// All that Codex has said in the running turn.
+    #[must_use]
+    pub fn partial_text(&self) -> String {
+        self.turn.as_ref().map(Running::partial).unwrap_or_default()
+    }
+
+    /// Notes that somebody takes an interest in the session.
+    pub fn used(&mut self, now: Now) {
+        self.active = now;
+    }
+
+    /// How long the session waits for what.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// Sets how long the session waits for what, from now on.
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+    }
+
+    /// Takes a prompt: the caller sends it to Codex next, and tells with
+    /// [`accepted`](Self::accepted) or [`refused`](Self::refused) how that went.
+    /// How the turn before ended is no longer in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`PromptRefused`] while a turn runs, and once the session is cancelled.
+    pub fn prompt(&mut self, form: Form, now: Now) -> Result<(), PromptRefused> {
+        match self.state() {
+            State::Running => Err(PromptRefused::Running),
+            State::WaitingApproval => Err(PromptRefused::Waiting),
+            State::Cancelled => Err(PromptRefused::Cancelled),
+            State::Idle | State::Error => {
+                self.log
+                    .forget(|data| matches!(data.kind(), EventType::Result | EventType::Error));
+                self.turn = Some(Running::new(form, self.lost.take()));
+                self.turns += 1;
+                self.alive(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks into the log. What was shown counts as read.
+    ///
+    /// # Errors
+    ///
+    /// [`BeyondTheEnd`] for a cursor that no event can have yet.
+    pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<Shown, BeyondTheEnd> {
+        let next = self.log.next_id();
+        if let Some(cursor) = poll.cursor.filter(|cursor| *cursor > next) {
+            return Err(BeyondTheEnd { cursor, next });
+        }
+        self.used(now);
+        let actions = self.actions.iter().map(Action::shown).collect();
+        let result = self.result(poll.mode);
+        Ok(self.log.look(poll, actions, result))
+    }
+
+    /// The log, to be looked into without a trace.
+    #[must_use]
+    pub fn log(&self) -> &EventLog {
+        &self.log
+    }
+
+    /// When the machine wants to be told the time next, if at all.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match self.state() {
+            State::WaitingApproval => self.actions.iter().map(|action| action.deadline).min(),
+            State::Running => Some(self.stalled.unwrap_or(self.heard) + self.patience.stall),
+            State::Idle | State::Error | State::Cancelled => None,
+        }
+    }
+
+    /// Declines what nobody has answered in time, and notices a turn that has
+    /// stalled.
+    pub fn tick(&mut self, now: Now) -> Vec<Effect> {
+        let silent = now.instant.saturating_duration_since(self.heard);
+        if self.state() == State::Running && silent >= self.patience.stall {
+            let before = self.stalled.replace(now.instant);
+            if before.is_none() {
+                let seconds = silent.as_secs();
+                self.step(Some(format!("Codex has been silent for {seconds} s")));
+                self.log_stall(silent, now);
+            }
+        }
+        self.decline_late(now)
+    }
+
+    /// Cancels a session that nobody has used for long, and tells whether one
+    /// that is over can be forgotten.
+    pub fn tidy(&mut self, now: Now) -> (Vec<Effect>, Fate) {
+        let unused = now.instant.saturating_duration_since(self.active.instant);
+        let (limit, why) = match self.state() {
+            State::Idle => (IDLE_LIMIT, "not used for 30 minutes"),
+            State::Running | State::WaitingApproval => {
+                (TURN_LIMIT, "nothing has happened for 4 hours")
+            }
+            State::Error | State::Cancelled => {
+                let over = unused >= TERMINAL_LIMIT && self.turn.is_none();
+                let fate = if over { Fate::Forget } else { Fate::Keep };
+                return (Vec::new(), fate);
+            }
+        };
+        match unused >= limit {
+            true => (self.cancel(why, now), Fate::Keep),
+            false => (Vec::new(), Fate::Keep),
+        }
+    }
+
+    fn alive(&mut self, now: Now) {
+        self.active = now;
+        self.heard = now.instant;
+        self.stalled = None;
+    }
+
+    fn step(&mut self, words: Option<String>) {
+        if let Some(words) = words {
+            self.steps += 1;
+            self.doing = words;
+        }
+    }
+
+    fn write(&mut self, now: Now, kind: EventType, data: Value) {
+        if let Value::Object(data) = data {
+            self.log.push(now.wall, EventData::new(kind, data));
+        }
+    }
+}
+
+fn failure(message: String) -> TurnError {
+    TurnError {
+        message,
+        codex_error_info: None,
+        additional_details: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! What a session shows of itself to those who look in.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use codex_mcp_protocol::codex::{Ask, TurnId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::turn::{Ending, Facts, Outcome};
+use super::{Session, State};
+use crate::action::{Action, ActionKind, Decision};
+use crate::clock::timestamp;
+use crate::events::ResponseMode;
+use crate::text::BoundedText;
+
+/// How long a client may well wait between two looks at a running turn.
+pub const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(120_000);
+
+/// The same while Codex waits for an answer.
+const WAITING_POLL_INTERVAL: Duration = Duration::from_millis(1000);
+
+/// What of a session is told to those who ask for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// How it stands.
+    pub state: State,
+    /// When it began.
+    pub created: SystemTime,
+    /// When it was used, or Codex heard, last.
+    pub active: SystemTime,
+    /// How many prompts it has taken.
+    pub turns: u64,
+    /// The running turn, once its name is known.
+    pub turn: Option<TurnId>,
+    /// How many steps Codex has taken, and the last one in words.
+    pub progress: (u64, String),
+    /// How many questions are open.
+    pub open: usize,
+    /// For how long nothing was heard of the turn, if that is too long.
+    pub stalled: Option<Duration>,
+    /// Why the session was cancelled, if it was, and when.
+    pub cancelled: Option<(String, SystemTime)>,
+    /// How Codex went away, if it did.
+    pub error: Option<String>,
+    /// What is known of the running turn, or else of the last one.
+    pub facts: Facts,
+    /// The number that the next event gets, and up to where events were read.
+    pub events: (u64, u64),
+}
+
+impl State {
+    /// How long a client may well wait before it looks again; `None` if nothing
+    /// will change by itself.
+    #[must_use]
+    pub fn poll_interval(self) -> Option<Duration> {
+        match self {
+            Self::Running => Some(IDLE_POLL_INTERVAL),
+            Self::WaitingApproval => Some(WAITING_POLL_INTERVAL),
+            Self::Idle | Self::Error | Self::Cancelled => None,
+        }
+    }
+}
+
+impl Session {
+    /// What it shows of itself.
+    #[must_use]
+    pub fn view(&self, now: Instant) -> View {
+        let last = self.outcome.as_ref().map(|(_, outcome)| &outcome.facts);
+        let facts = self.turn.as_ref().map(|turn| &turn.facts).or(last);
+        let silent = now.saturating_duration_since(self.heard);
+        View {
+            state: self.state(),
+            created: self.created.wall,
+            active: self.active.wall,
+            turns: self.turns,
+            turn: self.turn_id().cloned(),
+            progress: (self.steps, self.doing.clone()),
+            open: self.actions.len(),
+            stalled: self.stalled.filter(|_| self.turn.is_some()).map(|_| silent),
+            cancelled: self
+                .cancelled
+                .as_ref()
+                .map(|over| (over.why.clone(), over.at)),
+            error: self.lost.clone(),
+            facts: facts.cloned().unwrap_or_default(),
+            events: (self.log.next_id(), self.log.read_to()),
+        }
+    }
+
+    /// What came of the last turn, once it has ended; or that the session was
+    /// cancelled.
+    #[must_use]
+    pub fn result(&self, mode: ResponseMode) -> Option<Value> {
+        if let Some(over) = &self.cancelled {
+            return Some(without_nulls(json!({
+                "status": "cancelled",
+                "reason": over.why,
+                "error": over.why,
+                "turnId": over.turn,
+                "completedAt": timestamp(over.at),
+            })));
+        }
+        match (&self.turn, &self.outcome, &self.lost) {
+            (Some(_), ..) => None,
+            (None, Some((_, outcome)), _) => Some(outcome.result(mode)),
+            (None, None, Some(how)) => Some(json!({ "status": "error", "error": how })),
+            (None, None, None) => None,
+        }
+    }
+}
+
+impl Outcome {
+    fn status(&self) -> &'static str {
+        match self.ending {
+            Ending::Completed => "completed",
+            Ending::Interrupted => "interrupted",
+            Ending::Failed(_) => "failed",
+            Ending::Lost(_) => "error",
+        }
+    }
+
+    fn error(&self) -> Option<&str> {
+        match &self.ending {
+            Ending::Completed | Ending::Interrupted => None,
+            Ending::Failed(error) => Some(&error.message),
+            Ending::Lost(how) => Some(how),
+        }
+    }
+
+    /// The result for a reader: the final message whole in every mode.
+    #[must_use]
+    pub fn result(&self, mode: ResponseMode) -> Value {
+        let turn_error = match &self.ending {
+            Ending::Failed(error) => json!(error),
+            _ => Value::Null,
+        };
+        let mut result = json!({
+            "turnId": self.turn,
+            "status": self.status(),
+            "output": self.text,
+            "structuredOutput": self.structured,
+            "turnError": turn_error,
+            "error": self.error(),
+            "completedAt": timestamp(self.at),
+            "turn": self.told.as_ref().filter(|_| mode == ResponseMode::Full),
+        });
+        if let Some(result) = result.as_object_mut() {
+            result.extend(self.facts.shown(mode));
+        }
+        without_nulls(result)
+    }
+
+    /// The result as an event tells it: what is in the result need not be here.
+    pub(super) fn told(&self) -> Value {
+        without_nulls(json!({
+            "method": "turn/completed",
+            "turnId": self.turn,
+            "status": self.status(),
+            "error": self.error(),
+            "turn": self.told,
+        }))
+    }
+}
+
+impl Facts {
+    /// What is known, by the names that readers see. A diff is cut in the modes
+    /// that are meant to be small.
+    #[must_use]
+    pub fn shown(&self, mode: ResponseMode) -> Map<String, Value> {
+        let mut shown = Map::new();
+        if let Some(usage) = &self.usage {
+            shown.insert("usage".to_owned(), json!(usage));
+        }
+        if let Some(plan) = &self.plan {
+            shown.insert("plan".to_owned(), json!(plan));
+        }
+        if !self.diff.is_empty() {
+            let limit = match mode {
+                ResponseMode::Minimal => 8 * 1024,
+                ResponseMode::DeltaCompact => 32 * 1024,
+                ResponseMode::Full => usize::MAX,
+            };
+            let mut diff = BoundedText::default();
+            diff.push(&self.diff, limit);
+            shown.insert("diff".to_owned(), diff.as_str().into());
+            if self.diff.len() > limit {
+                shown.insert("diffTruncated".to_owned(), true.into());
+            }
+        }
+        if !self.changed_files.is_empty() {
+            shown.insert("changedFiles".to_owned(), json!(self.changed_files));
+        }
+        if self.unlisted_files > 0 {
+            shown.insert("changedFilesOmitted".to_owned(), self.unlisted_files.into());
+        }
+        shown
+    }
+}
+
+impl Action {
+    /// Codex's name for the step that waits.
+    #[must_use]
+    pub fn item_id(&self) -> Option<&str> {
+        let id = match &self.ask {
+            Ask::Command(asked) => &asked.item_id,
+            Ask::FileChange(asked) => &asked.item_id,
+            Ask::Permissions(asked) => &asked.item_id,
+            Ask::UserInput(asked) => &asked.item_id,
+            Ask::LegacyCommand(asked) => &asked.call_id,
+            Ask::LegacyPatch(asked) => &asked.call_id,
+            Ask::McpElicitation(_) => return None,
+        };
+        Some(id)
+    }
+
+    /// The question for a client that is to decide it.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        let user_input = matches!(self.ask, Ask::UserInput(_));
+        let mut action = json!({
+            "type": if user_input { "user_input" } else { "approval" },
+            "requestId": self.id,
+            "kind": ActionKind::from(&self.ask),
+            "params": self.params,
+            "itemId": self.item_id(),
+            "createdAt": timestamp(self.created),
+        });
+        if let (Some(action), Value::Object(particulars)) =
+            (action.as_object_mut(), particulars(&self.ask))
+        {
+            action.extend(particulars);
+        }
+        without_nulls(action)
+    }
+
+    /// The question as an event tells it.
+    pub(super) fn told(&self) -> Value {
+        let mut told = json!({
+            "requestId": self.id,
+            "kind": ActionKind::from(&self.ask),
+            "itemId": self.item_id(),
+        });
+        if let (Some(told), Value::Object(particulars)) =
+            (told.as_object_mut(), particulars(&self.ask))
+        {
+            told.extend(particulars);
+        }
+        without_nulls(told)
+    }
+}
+
+/// What a question is about, by the names that readers see.
+fn particulars(ask: &Ask) -> Value {
+    match ask {
+        Ask::Command(asked) => json!({
+            "command": asked.command,
+            "cwd": asked.cwd,
+            "reason": asked.reason,
+            "approvalId": asked.approval_id,
+            "commandActions": asked.command_actions,
+            "proposedExecpolicyAmendment": asked.proposed_execpolicy_amendment,
+            "availableDecisions": asked.available_decisions,
+            "proposedNetworkPolicyAmendments": asked.proposed_network_policy_amendments,
+            "additionalPermissions": asked.additional_permissions,
+            "networkApprovalContext": asked.network_approval_context,
+        }),
+        Ask::LegacyCommand(asked) => json!({
+            "command": asked.command.join(" "),
+            "cwd": asked.cwd,
+            "reason": asked.reason,
+        }),
+        Ask::FileChange(asked) => json!({
+            "reason": asked.reason,
+            "grantRoot": asked.grant_root,
+            "changes": asked.changes,
+        }),
+        Ask::LegacyPatch(asked) => json!({
+            "reason": asked.reason,
+            "grantRoot": asked.grant_root,
+            "changes": asked.file_changes,
+        }),
+        Ask::Permissions(asked) => json!({
+            "reason": asked.reason,
+            "permissions": asked.permissions,
+        }),
+        Ask::McpElicitation(asked) => json!({
+            "serverName": asked.server_name,
+            "message": asked.message,
+            "requestedSchema": asked.requested_schema,
+        }),
+        Ask::UserInput(asked) => json!({ "questions": asked.questions }),
+    }
+}
+
+impl Decision {
+    /// Its name, as clients write it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Accept | Self::Submit(_) => "accept",
+            Self::AcceptForSession => "acceptForSession",
+            Self::AcceptWithExecpolicyAmendment(_) => "acceptWithExecpolicyAmendment",
+            Self::ApplyNetworkPolicyAmendment(_) => "applyNetworkPolicyAmendment",
+            Self::Decline => "decline",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+fn without_nulls(mut value: Value) -> Value {
+    if let Some(object) = value.as_object_mut() {
+        object.retain(|_, value| !value.is_null());
+    }
+    value
+}

@@ -1,0 +1,276 @@
+//! What is kept of a turn while it runs, and what came of it.
+
+use std::time::SystemTime;
+
+use codex_mcp_protocol::codex::{
+    Ask, FileChange, FileChangeKind, Plan, TokenUsage, Turn, TurnError, TurnId,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::text::BoundedText;
+
+/// The most that is kept of what Codex says within one turn, in bytes, for the
+/// case that the turn doesn't end by itself. A final message is always whole.
+pub const PARTIAL_TEXT_LIMIT: usize = 1024 * 1024;
+
+/// The most that is kept of a turn's diff, in bytes.
+pub const DIFF_LIMIT: usize = 1024 * 1024;
+
+/// The most that is kept of a turn as Codex tells it at its end, in bytes.
+const TOLD_LIMIT: usize = 256 * 1024;
+
+/// How many changed files are listed.
+const FILES_LIMIT: usize = 1000;
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// As it should.
+    Completed,
+    /// Early, on request.
+    Interrupted,
+    /// By an error in Codex or at the model.
+    Failed(TurnError),
+    /// Codex went away in the middle; how it did.
+    Lost(String),
+}
+
+/// What came of a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Codex's name for the turn, if it gave one.
+    pub turn: Option<TurnId>,
+    /// How it ended.
+    pub ending: Ending,
+    /// The last whole message of a completed turn, else all that was said.
+    pub text: String,
+    /// The text read as JSON, where the turn had an output schema.
+    pub structured: Option<Value>,
+    /// What it did besides.
+    pub facts: Facts,
+    /// The turn as Codex told it at its end, unless that is long.
+    pub told: Option<Value>,
+    /// When it ended.
+    pub at: SystemTime,
+}
+
+/// What Codex told of a turn besides its words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// How many tokens were used.
+    pub usage: Option<TokenUsage>,
+    /// The plan, as it stood last.
+    pub plan: Option<Plan>,
+    /// All changes of files by patches, as a unified diff.
+    pub diff: String,
+    /// The files that were changed by patches, in the order of their first
+    /// change. What commands change appears nowhere in what Codex tells.
+    pub changed_files: Vec<ChangedFile>,
+    /// How many more changes of files there were than are listed.
+    pub unlisted_files: u64,
+}
+
+/// A file that a turn has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedFile {
+    /// Where it is.
+    pub path: String,
+    /// `add`, `delete` or `update`.
+    pub kind: String,
+    /// Its new name, if it got one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub move_path: Option<String>,
+}
+
+impl Facts {
+    pub(super) fn set_diff(&mut self, diff: &str) {
+        let mut bounded = BoundedText::default();
+        bounded.push(diff, DIFF_LIMIT);
+        bounded.as_str().clone_into(&mut self.diff);
+    }
+
+    pub(super) fn changed(&mut self, changes: Vec<FileChange>) {
+        for change in changes {
+            let (kind, move_path) = match change.kind {
+                FileChangeKind::Add => ("add", None),
+                FileChangeKind::Delete => ("delete", None),
+                FileChangeKind::Update { move_path } => ("update", move_path),
+                FileChangeKind::Unknown => ("unknown", None),
+            };
+            let file = ChangedFile {
+                path: change.path,
+                kind: kind.to_owned(),
+                move_path,
+            };
+            let is_it = |one: &&mut ChangedFile| one.path == file.path;
+            if let Some(known) = self.changed_files.iter_mut().find(is_it) {
+                known.follow(&file);
+            } else if self.changed_files.len() < FILES_LIMIT {
+                self.changed_files.push(file);
+            } else {
+                self.unlisted_files += 1;
+            }
+        }
+    }
+}
+
+impl ChangedFile {
+    /// A file that is added and then changed has been added all the same.
+    fn follow(&mut self, later: &Self) {
+        if !(self.kind == "add" && later.kind == "update") {
+            self.kind.clone_from(&later.kind);
+        }
+        if later.move_path.is_some() {
+            self.move_path.clone_from(&later.move_path);
+        }
+    }
+}
+
+/// Whether Codex has said that the turn runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The prompt is sent; Codex hasn't said that the turn has started.
+    Prompted,
+    Started,
+}
+
+/// The form that the final message is to have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// Words.
+    #[default]
+    Text,
+    /// JSON after a schema.
+    Structured,
+}
+
+/// A turn that has ended, and how Codex told it.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) turn: Turn,
+    pub(super) told: Option<Value>,
+}
+
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) id: Option<TurnId>,
+    pub(super) phase: Phase,
+    pub(super) interrupt_wanted: bool,
+    /// An end that came before we knew whether it is this turn's.
+    pub(super) early_end: Option<Ended>,
+    pub(super) facts: Facts,
+    form: Form,
+    /// How Codex had gone before the prompt, if it had.
+    pub(super) lost_before: Option<String>,
+    /// The last whole message.
+    last: Option<String>,
+    /// All whole messages.
+    said: BoundedText,
+    /// The message being written, and its item.
+    writing: Option<(String, BoundedText)>,
+    /// The last change of files that was begun, and its item.
+    changing: Option<(String, Vec<FileChange>)>,
+}
+
+impl Running {
+    pub(super) fn new(form: Form, lost_before: Option<String>) -> Self {
+        Self {
+            id: None,
+            phase: Phase::Prompted,
+            interrupt_wanted: false,
+            early_end: None,
+            facts: Facts::default(),
+            form,
+            lost_before,
+            last: None,
+            said: BoundedText::default(),
+            writing: None,
+            changing: None,
+        }
+    }
+
+    /// Adds to a question about files what Codex told when it began the step.
+    pub(super) fn complete(&mut self, ask: &mut Ask) {
+        if let (Ask::FileChange(asked), Some((item, changes))) = (ask, &self.changing)
+            && asked.item_id == *item
+        {
+            asked.changes.clone_from(changes);
+        }
+    }
+
+    pub(super) fn begins_changing(&mut self, item: String, changes: Vec<FileChange>) {
+        self.changing = Some((item, changes));
+    }
+
+    pub(super) fn wrote(&mut self, item: &str, delta: &str) {
+        match &mut self.writing {
+            Some((writing, text)) if writing == item => text.push(delta, PARTIAL_TEXT_LIMIT),
+            other => {
+                let mut text = BoundedText::default();
+                text.push(delta, PARTIAL_TEXT_LIMIT);
+                *other = Some((item.to_owned(), text));
+            }
+        }
+    }
+
+    pub(super) fn said(&mut self, item: &str, text: String) {
+        let is_it = |(writing, _): &(String, BoundedText)| writing == item;
+        if self.writing.as_ref().is_some_and(is_it) {
+            self.writing = None;
+        }
+        append(&mut self.said, &text);
+        self.last = Some(text);
+    }
+
+    pub(super) fn partial(&self) -> String {
+        let mut all = self.said.clone();
+        if let Some((_, text)) = &self.writing {
+            append(&mut all, text.as_str());
+        }
+        all.as_str().to_owned()
+    }
+
+    pub(super) fn outcome(self, ending: Ending, told: Option<Value>, at: SystemTime) -> Outcome {
+        let text = match (&ending, &self.last) {
+            (Ending::Completed, Some(last)) => last.clone(),
+            _ => self.partial(),
+        };
+        let structured = match self.form {
+            Form::Structured => serde_json::from_str(&text).ok(),
+            Form::Text => None,
+        };
+        Outcome {
+            turn: self.id,
+            ending,
+            text,
+            structured,
+            facts: self.facts,
+            told,
+            at,
+        }
+    }
+}
+
+/// The turn in the parameters of its end, unless it is too long to be kept.
+pub(super) fn told_turn(params: &str) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Params {
+        turn: Value,
+    }
+    if params.len() > TOLD_LIMIT {
+        return None;
+    }
+    serde_json::from_str::<Params>(params)
+        .ok()
+        .map(|params| params.turn)
+}
+
+fn append(text: &mut BoundedText, paragraph: &str) {
+    if !text.is_empty() {
+        text.push("\n\n", PARTIAL_TEXT_LIMIT);
+    }
+    text.push(paragraph, PARTIAL_TEXT_LIMIT);
+}
