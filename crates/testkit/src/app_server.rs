@@ -186,8 +186,28 @@ impl AppServer {
         notifications: &mut mpsc::UnboundedReceiver<Value>,
         prompt: &str,
     ) -> String {
-        let input = json!([{"type": "text", "text": prompt}]);
-        let params = json!({"threadId": thread, "input": input});
+        self.turn_with(thread, notifications, prompt, json!({}))
+            .await
+    }
+
+    /// The same with more parameters for `turn/start`.
+    ///
+    /// # Panics
+    /// If the turn does not complete, or `more` is not an object.
+    pub async fn turn_with(
+        &self,
+        thread: &str,
+        notifications: &mut mpsc::UnboundedReceiver<Value>,
+        prompt: &str,
+        mut more: Value,
+    ) -> String {
+        let params = more.as_object_mut().unwrap();
+        params.insert("threadId".to_owned(), thread.into());
+        params.insert(
+            "input".to_owned(),
+            json!([{"type": "text", "text": prompt}]),
+        );
+        let params = more;
         let turn = self.call("turn/start", params).await["turn"]["id"].take();
         let ended = timeout(TIME_LIMIT, last_message(&turn, notifications)).await;
         match ended {

@@ -115,6 +115,17 @@ impl Stage {
         assert_eq!(self.turn_direct(direct).await, ANSWER);
     }
 
+    /// The same with the settings that a session has.
+    pub(crate) async fn session_direct(&self, direct: &AppServer) {
+        let settings = json!({"cwd": self.work(), "approvalPolicy": "on-request",
+            "sandbox": "read-only"});
+        let thread = direct.start_thread(settings).await;
+        let mut notifications = direct.notifications(&thread);
+        let effort = json!({"effort": "low"});
+        let said = direct.turn_with(&thread, &mut notifications, PROMPT, effort);
+        assert_eq!(said.await, ANSWER);
+    }
+
     /// One turn in a thread of its own, and what Codex said in it.
     pub(crate) async fn turn_direct(&self, direct: &AppServer) -> String {
         let thread = direct.start_thread(json!({"cwd": self.work()})).await;

@@ -24,16 +24,16 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let server = stage.direct().await;
     for _ in 0..WARM_UP {
         hello(&mut poller).await;
-        stage.hello_direct(&server).await;
+        stage.session_direct(&server).await;
     }
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // Each side goes first as often as the other.
         if round % 2 == 0 {
             ours.push(seconds(hello(&mut poller)).await);
-            direct.push(seconds(stage.hello_direct(&server)).await);
+            direct.push(seconds(stage.session_direct(&server)).await);
         } else {
-            direct.push(seconds(stage.hello_direct(&server)).await);
+            direct.push(seconds(stage.session_direct(&server)).await);
             ours.push(seconds(hello(&mut poller)).await);
         }
     }

@@ -152,7 +152,9 @@ pub(in crate::mcp::tools) async fn call(
 
 /// The status, and a hint when to look again, before the rest.
 fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
-    let Polled { state, shown } = polled;
+    let Polled { state, mut shown } = polled;
+    // Moved rather than written anew, since they can be many.
+    let events = std::mem::take(&mut shown.events);
     let shown = serde_json::to_value(shown)
         .map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
     let mut all = Map::new();
@@ -162,6 +164,7 @@ fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
     if let Value::Object(shown) = shown {
         all.extend(shown);
     }
+    all.insert("events".to_owned(), Value::Array(events));
     if state == State::WaitingApproval && !all.contains_key("actions") {
         all.insert("actions".to_owned(), json!([]));
     }
