@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, CommandApproval, LegacyRefusal};
+use codex_mcp_protocol::codex::{Ask, CommandApproval, LegacyRefusal, McpElicitation};
 use codex_mcp_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -130,10 +130,7 @@ pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
         Ask::Command(command) => command_answer(command, decision),
         Ask::FileChange(_) => Ok(Answer::plain(json!({ "decision": word(decision)? }))),
         Ask::Permissions(asked) => permissions_answer(&asked.permissions, decision),
-        Ask::McpElicitation(asked) => {
-            let wants_form = asked.requested_schema.as_ref().is_some_and(has_fields);
-            elicitation_answer(wants_form, decision)
-        }
+        Ask::McpElicitation(asked) => elicitation_answer(asked, decision),
         Ask::UserInput(_) => user_input_answer(decision),
         Ask::LegacyCommand(asked) => legacy_command_answer(asked.refusal, decision),
         Ask::LegacyPatch(asked) => legacy_answer(asked.refusal, decision),
@@ -239,8 +236,15 @@ fn has_fields(schema: &Value) -> bool {
         .is_some_and(|properties| !properties.is_empty())
 }
 
-fn elicitation_answer(wants_form: bool, decision: &Decision) -> Result<Answer, WrongDecision> {
+fn elicitation_answer(
+    asked: &McpElicitation,
+    decision: &Decision,
+) -> Result<Answer, WrongDecision> {
+    let wants_form = asked.requested_schema.as_ref().is_some_and(has_fields);
     let result = match decision {
+        Decision::AcceptForSession if asked.may_be_kept_for_session() => {
+            json!({ "action": "accept", "content": {}, "_meta": { "persist": "session" } })
+        }
         Decision::Accept if wants_form => return Err(WrongDecision::WantsContent),
         Decision::Accept => json!({ "action": "accept", "content": {} }),
         Decision::AcceptForSession

@@ -84,6 +84,14 @@ fn asks() -> Vec<(&'static str, Ask)> {
             elicitation(json!({"type": "object", "properties": {}})),
         ),
         (
+            "tool call that may be allowed for the session",
+            Ask::McpElicitation(McpElicitation {
+                meta: Some(json!({"codex_approval_kind": "mcp_tool_call",
+                    "persist": ["session", "always"]})),
+                ..McpElicitation::default()
+            }),
+        ),
+        (
             "form of a server",
             elicitation(json!({"type": "object", "properties": {"q": {"type": "string"}}})),
         ),

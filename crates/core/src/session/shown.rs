@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, TurnId};
+use codex_mcp_protocol::codex::{Ask, McpElicitation, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -287,9 +287,22 @@ fn particulars(ask: &Ask) -> Value {
             "serverName": asked.server_name,
             "message": asked.message,
             "requestedSchema": asked.requested_schema,
+            "availableDecisions": asked.is_tool_approval().then(|| tool_decisions(asked)),
         }),
         Ask::UserInput(asked) => json!({ "questions": asked.questions }),
     }
+}
+
+/// What Codex takes for an answer to whether a tool may run; it lists it in its
+/// own way.
+fn tool_decisions(asked: &McpElicitation) -> Vec<&'static str> {
+    let for_session = asked.may_be_kept_for_session();
+    let kept = for_session.then_some("acceptForSession");
+    ["accept"]
+        .into_iter()
+        .chain(kept)
+        .chain(["decline", "cancel"])
+        .collect()
 }
 
 impl Decision {

@@ -130,6 +130,15 @@ impl McpElicitation {
             .and_then(|meta| meta.get("codex_approval_kind"))
             .is_some_and(|kind| kind == "mcp_tool_call")
     }
+
+    /// Whether Codex offers not to ask about the tool again in this thread.
+    #[must_use]
+    pub fn may_be_kept_for_session(&self) -> bool {
+        self.meta
+            .as_ref()
+            .and_then(|meta| meta.get("persist")?.as_array())
+            .is_some_and(|scopes| scopes.iter().any(|scope| scope == "session"))
+    }
 }
 
 /// `item/tool/requestUserInput`.

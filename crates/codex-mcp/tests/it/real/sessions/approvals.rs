@@ -173,6 +173,24 @@ async fn a_tool_call_is_decided(release: &str) {
         let output = done["result"]["output"].as_str().unwrap();
         assert!(output.contains(outcome), "{output}");
     }
+
+    // Allowed for good, it isn't asked about again.
+    let session = poller.start("call it", json!({})).await;
+    let question = poller.question(&session).await;
+    let offered = json!(["accept", "acceptForSession", "decline", "cancel"]);
+    assert_eq!(question["availableDecisions"], offered);
+    poller.decide(&session, &question, "acceptForSession").await;
+    poller.until_idle(&session).await;
+    poller.reply(&session, "call it again", json!({})).await;
+    let (done, events) = poller.until_idle(&session).await;
+    let output = done["result"]["output"].as_str().unwrap();
+    assert!(output.contains("threadId is missing"), "{output}");
+    assert!(
+        events
+            .iter()
+            .all(|event| event["type"] != "approval_request"),
+        "{events:#?}"
+    );
     stage.finish(poller.client).await;
 }
 
