@@ -135,19 +135,26 @@ impl Settings {
         })
     }
 
-    /// Takes over what a prompt has changed.
-    pub(super) fn apply(&mut self, prompt: &Prompt) {
+    /// The settings with these changes.
+    pub(super) fn with(&self, overrides: &Overrides) -> Self {
         let Overrides {
             cwd,
             model,
             approval_policy,
             sandbox,
-        } = prompt.overrides.clone();
-        let thread = &mut self.thread;
+        } = overrides.clone();
+        let mut changed = self.clone();
+        let thread = &mut changed.thread;
         thread.cwd = cwd.or(thread.cwd.take());
         thread.model = model.or(thread.model.take());
         thread.approval_policy = approval_policy.or(thread.approval_policy);
         thread.sandbox = sandbox.or(thread.sandbox);
+        changed
+    }
+
+    /// Takes over what a prompt has changed.
+    pub(super) fn apply(&mut self, prompt: &Prompt) {
+        *self = self.with(&prompt.overrides);
         self.manner = manner_over(prompt.manner, self.manner);
     }
 }
@@ -161,7 +168,7 @@ pub(super) fn manner_over(above: TurnManner, below: TurnManner) -> TurnManner {
 }
 
 /// Something to say to Codex.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// The words.
     pub text: String,

@@ -60,7 +60,6 @@ impl Listener for Hub {
             params: serde_json::from_str(params.get()).unwrap_or_default(),
         };
         let effects = entry.change(|machine, now| machine.asked(asked, now));
-        entry.clock.notify_one();
         perform(&entry, effects);
         true
     }
@@ -85,7 +84,9 @@ impl Supervisor for Hub {
 
 /// Tells a machine the time for as long as its turn runs.
 pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64) {
+    let mut revision = entry.watch();
     loop {
+        revision.mark_unchanged();
         let (runs, deadline) = entry.look(|machine, _| {
             let runs = machine.has_turn() && machine.turns() == turn;
             (runs, machine.next_deadline())
@@ -94,7 +95,8 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64) {
             return;
         }
         tokio::select! {
-            () = entry.clock.notified() => {}
+            // Fails only without the entry, which is here.
+            _ = revision.changed() => {}
             () = until(deadline) => {
                 let effects = entry.change(Session::tick);
                 if !effects.is_empty() {
@@ -149,8 +151,6 @@ fn see_to_its_end(entry: &Arc<Entry>) {
     if runs {
         tokio::spawn(insist(Arc::clone(entry), turn));
     }
-    // Whoever keeps its time learns that there is nothing more to keep.
-    entry.clock.notify_one();
 }
 
 async fn insist(entry: Arc<Entry>, turn: u64) {

@@ -136,7 +136,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoSession`] and [`EngineError::Decision`].
+    /// [`EngineError::NoSession`], [`EngineError::Cancelled`] and
+    /// [`EngineError::Decision`].
     pub fn respond(
         &self,
         session: &SessionId,
@@ -145,6 +146,9 @@ impl Engine {
         note: Option<&str>,
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
+        if entry.state() == State::Cancelled {
+            return Err(EngineError::Cancelled(session.clone()));
+        }
         let effects = entry.change(|machine, now| machine.decide(action, decision, note, now))?;
         perform(&entry, effects);
         Ok(())

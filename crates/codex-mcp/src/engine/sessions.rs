@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Effect, Fate, Patience, Session, State};
 use codex_mcp_protocol::codex::{ThreadId, TurnManner};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::backend::Running;
 use super::clock::now;
-use super::command::{Info, Open, Overrides, Prompt, SessionId, Settings, View, manner_over};
+use super::command::{
+    Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
+};
 
 /// How many sessions there may be at a time.
 const SESSIONS: usize = 10_000;
@@ -23,9 +25,6 @@ const REMEMBERED: usize = 10_000;
 pub(super) struct Entry {
     pub(super) id: SessionId,
     pub(super) thread: ThreadId,
-    /// Woken when a question comes that may have to be declined earlier than the
-    /// time that is waited for.
-    pub(super) clock: Notify,
     inner: Mutex<Inner>,
     revision: watch::Sender<u64>,
     /// Counts what is written to the log, and the revisions.
@@ -60,7 +59,6 @@ impl Entry {
         Self {
             id: SessionId::new(),
             thread,
-            clock: Notify::new(),
             inner: Mutex::new(Inner {
                 machine: Session::new(patience, now()),
                 settings,
@@ -98,6 +96,15 @@ impl Entry {
 
     pub(super) fn server(&self) -> Running {
         self.lock().server.clone()
+    }
+
+    /// How it is to be taken up again once it is over.
+    fn keepsake(&self) -> Start {
+        let inner = self.lock();
+        Start {
+            settings: inner.settings.clone(),
+            patience: Some(inner.machine.patience()),
+        }
     }
 
     pub(super) fn settings(&self) -> Settings {
@@ -175,7 +182,7 @@ impl Entry {
         Info {
             session: self.id.clone(),
             thread: self.thread.clone(),
-            settings: inner.settings.clone(),
+            settings: inner.settings.with(&inner.pending),
             view: inner.machine.view(now().instant),
         }
     }
@@ -192,14 +199,14 @@ struct Tables {
     by_thread: HashMap<ThreadId, Arc<Entry>>,
     /// The ids in the order in which the sessions began.
     order: VecDeque<SessionId>,
-    remembered: HashMap<ThreadId, Settings>,
+    remembered: HashMap<ThreadId, Start>,
     /// The remembered threads, longest ago first.
     remembered_order: VecDeque<ThreadId>,
 }
 
 impl Tables {
-    fn remember(&mut self, thread: ThreadId, settings: Settings) {
-        if self.remembered.insert(thread.clone(), settings).is_none() {
+    fn remember(&mut self, thread: ThreadId, start: Start) {
+        if self.remembered.insert(thread.clone(), start).is_none() {
             self.remembered_order.push_back(thread);
         }
         while self.remembered_order.len() > REMEMBERED {
@@ -209,10 +216,10 @@ impl Tables {
         }
     }
 
-    fn recall(&mut self, thread: &str) -> Option<Settings> {
-        let settings = self.remembered.remove(thread)?;
+    fn recall(&mut self, thread: &str) -> Option<Start> {
+        let start = self.remembered.remove(thread)?;
         self.remembered_order.retain(|one| one.as_str() != thread);
-        Some(settings)
+        Some(start)
     }
 }
 
@@ -273,15 +280,15 @@ impl Sessions {
         let is_it = |one: &Arc<Entry>| Arc::ptr_eq(one, entry);
         if tables.by_thread.get(&entry.thread).is_some_and(is_it) {
             tables.by_thread.remove(&entry.thread);
-            tables.remember(entry.thread.clone(), entry.settings());
+            tables.remember(entry.thread.clone(), entry.keepsake());
         }
     }
 
-    /// The settings of a thread whose session is over, if they are remembered.
-    pub(super) fn recall(&self, thread: &str) -> Option<Settings> {
+    /// How a thread was whose session is over, if that is remembered.
+    pub(super) fn recall(&self, thread: &str) -> Option<Start> {
         let mut tables = self.lock();
         match tables.by_thread.get(thread) {
-            Some(entry) => Some(entry.settings()),
+            Some(entry) => Some(entry.keepsake()),
             None => tables.recall(thread),
         }
     }

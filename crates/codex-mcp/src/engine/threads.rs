@@ -55,7 +55,9 @@ impl Engine {
             }
         }
         let before = self.hub.sessions.recall(thread.as_str());
-        start.settings = start.settings.over(before.unwrap_or_default());
+        let before = before.unwrap_or_default();
+        start.settings = start.settings.over(before.settings);
+        start.patience = start.patience.or(before.patience);
         let settings = self.with_profile(&start.settings)?;
         let running = self.backend.ready(&self.hub).await?;
         let thread = resume_in(&running.0, &thread, &settings).await?;

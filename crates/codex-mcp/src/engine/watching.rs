@@ -118,6 +118,8 @@ fn standing(entry: &Entry) -> (State, usize) {
 fn has_news(entry: &Entry, cursor: Option<u64>) -> bool {
     entry.look(|machine, _| {
         let log = machine.log();
-        log.has_news(cursor.unwrap_or(log.read_to()))
+        let cursor = cursor.unwrap_or(log.read_to());
+        // That a cursor is beyond the end is news to its owner.
+        log.has_news(cursor) || cursor > log.next_id()
     })
 }

@@ -128,7 +128,10 @@ impl<'a> TurnWait<'a> {
                 Event::Heartbeat => self.told.heartbeat(self.context).await,
                 Event::ComeBack => {
                     self.withdraw_all().await;
-                    return Ok(self.still_running());
+                    return Ok(match view.actions.as_slice() {
+                        [] => self.still_running(),
+                        open => self.waiting_approval(open),
+                    });
                 }
                 Event::TimedOut => return self.give_up(Code::Timeout).await,
                 Event::Cancelled => return self.give_up(Code::Cancelled).await,
@@ -291,7 +294,7 @@ impl<'a> TurnWait<'a> {
             .collect();
         let content = format!(
             "Codex waits for an answer:\n{}\n\
-             This client can't be asked. Decide with codex_check (action respond_permission or \
+             Decide with codex_check (action respond_permission or \
              respond_user_input, sessionId {}, and the requestId of each of `actions`) within {} s, \
              or it is declined; either way the turn goes on. Codex asks less under another \
              approval-policy or sandbox.",

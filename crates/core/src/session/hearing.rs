@@ -14,13 +14,6 @@ use crate::clock::Now;
 use crate::describe;
 use crate::events::{EventData, EventType};
 
-/// News that come too often for what they tell: what they tell is in the result.
-const UNWRITTEN: [&str; 3] = [
-    "thread/tokenUsage/updated",
-    "turn/diff/updated",
-    "thread/status/changed",
-];
-
 impl Session {
     /// Codex tells something about the thread.
     pub fn heard(&mut self, heard: Heard<'_>, now: Now) -> Vec<Effect> {
@@ -73,7 +66,6 @@ impl Session {
             }
             Notification::Error { error, will_retry } => self.went_wrong(&error, will_retry, now),
             Notification::RequestResolved(request) => self.resolved(&request, now),
-            Notification::Other if UNWRITTEN.contains(&method) => {}
             Notification::Other => self.write_news(method, params, None, now),
         }
         Vec::new()

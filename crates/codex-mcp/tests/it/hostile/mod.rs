@@ -19,4 +19,5 @@ mod output;
 mod processes;
 mod resources;
 mod serve;
+mod sessions;
 mod stdio_mode;

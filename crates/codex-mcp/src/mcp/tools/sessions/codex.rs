@@ -112,8 +112,14 @@ pub(in crate::mcp::tools) async fn call(
     let started = front
         .to_the_end(context, async move {
             let opened = engine.start(start).await?;
-            let turn = engine.prompt(&opened.session, prompt).await?;
-            Ok((opened, turn))
+            match engine.prompt(&opened.session, prompt).await {
+                Ok(turn) => Ok((opened, turn)),
+                Err(error) => {
+                    // The caller does not learn of it, so nobody could use it.
+                    engine.cancel(&opened.session, "its first prompt was not taken")?;
+                    Err(error)
+                }
+            }
         })
         .await?;
     elicit(front, context, &started.1, &started.0.thread);

@@ -174,7 +174,14 @@ async fn resume(
         warnings,
     } = wanted.into_beginning(front)?;
     let resume = Resume { thread, start };
-    let prompt = given.prompt.map(|Words(text)| Prompt { text, ..first });
+    let prompt = match given.prompt {
+        Some(Words(text)) => Some(Prompt { text, ..first }),
+        None if first != Prompt::default() => {
+            let message = "images and outputSchema go with a prompt, and there is none";
+            return Err(ToolError::new(Code::InvalidArgument, message));
+        }
+        None => None,
+    };
     let engine = Arc::clone(&front.engine);
     let (taken_up, turn) = front
         .to_the_end(context, async move {

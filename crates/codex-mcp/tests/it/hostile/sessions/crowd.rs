@@ -1,0 +1,108 @@
+//! Very many sessions at once.
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, Plan, TurnEnd};
+
+use super::{Sessions, is_name, sent, told};
+
+const COUNT: usize = 200;
+
+/// Turns that each say something else.
+fn counting() -> Plan {
+    let mut plan = Plan::new();
+    for nth in 1..=COUNT {
+        let answer = Action::say(&format!("answer {nth}"));
+        let actions = [
+            Action::Answer,
+            Action::StartTurn,
+            answer,
+            Action::EndTurn(TurnEnd::Completed),
+        ];
+        plan = plan
+            .on("turn/start", actions)
+            .nth(u32::try_from(nth).unwrap());
+    }
+    plan
+}
+
+#[tokio::test]
+async fn two_hundred_sessions_get_each_its_own_result() {
+    let mut sessions = Sessions::new(&counting()).await;
+    let calls: Vec<Value> = (0..COUNT)
+        .map(|number| {
+            let arguments = super::beginning(json!({"model": format!("model-{number}")}));
+            sessions.serve.client.request_tool("codex", arguments)
+        })
+        .collect();
+    let mut started = Vec::new();
+    for call in &calls {
+        started.push(told(&sessions.serve.client.result(call).await));
+    }
+    let ids: Vec<String> = started
+        .iter()
+        .map(|one| one["sessionId"].as_str().unwrap().to_owned())
+        .collect();
+    for id in &ids {
+        assert!(is_name(id, "sess_", 12), "{id}");
+        sessions.result(id).await;
+    }
+
+    // In the order of the calls, and so of the starts.
+    let list = sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    let listed: Vec<&Value> = list["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["sessionId"])
+        .collect();
+    assert_eq!(json!(listed), json!(ids));
+    for (number, one) in list["sessions"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(one["model"], format!("model-{number}"));
+    }
+
+    let prompted = sent(&sessions.serve, "turn/start");
+    for one in &started {
+        let place = prompted
+            .iter()
+            .position(|prompt| prompt["params"]["threadId"] == one["threadId"])
+            .unwrap();
+        let session = one["sessionId"].as_str().unwrap();
+        let standing = sessions.standing(session).await;
+        assert_eq!(
+            standing["result"]["output"],
+            format!("answer {}", place + 1)
+        );
+    }
+    assert_eq!(sessions.serve.fake.started().len(), 1);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn the_first_of_two_hundred_is_waited_for() {
+    const FIRST: usize = 137;
+    let mut plan = Plan::new();
+    for nth in 1..=COUNT {
+        let gate = if nth == FIRST + 1 { "first" } else { "others" };
+        plan = plan
+            .on("turn/start", super::gated(gate))
+            .nth(u32::try_from(nth).unwrap());
+    }
+    let mut sessions = Sessions::new(&plan).await;
+    let mut ids = Vec::new();
+    for _ in 0..COUNT {
+        ids.push(sessions.start(json!({})).await);
+    }
+    let arguments = json!({"action": "wait_any", "sessionIds": ids, "waitMs": 600_000});
+    let call = sessions
+        .serve
+        .client
+        .request_tool("codex_session", arguments);
+    sessions.serve.settled().await;
+    assert_eq!(sessions.serve.client.response_so_far(&call), None);
+    sessions.serve.fake.open_gate("first");
+    let first = told(&sessions.serve.client.result(&call).await);
+    assert_eq!(first, json!({"sessionId": ids[FIRST], "status": "idle"}));
+    sessions.finish().await;
+}

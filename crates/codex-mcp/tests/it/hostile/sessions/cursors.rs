@@ -1,0 +1,310 @@
+//! Where a reader is in the events, and what it is told when some are gone.
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, Plan};
+
+use super::super::serve::{turn, turns};
+use super::{Sessions, decision, gated, join};
+
+/// How many events a log keeps that are of passing interest.
+const SOFT: u64 = 1000;
+
+fn ids(look: &Value) -> Vec<u64> {
+    let events = look["events"].as_array().unwrap();
+    events
+        .iter()
+        .map(|event| event["id"].as_u64().unwrap())
+        .collect()
+}
+
+fn next(look: &Value) -> u64 {
+    look["nextCursor"].as_u64().unwrap()
+}
+
+/// News that say nothing, one event each.
+fn noise(count: u64) -> Vec<Action> {
+    let one = |number| Action::Notify {
+        method: "test/noise".to_owned(),
+        params: json!({"number": number}),
+    };
+    (0..count).map(one).collect()
+}
+
+#[tokio::test]
+async fn a_cursor_from_the_future_is_refused_and_answers_nothing() {
+    let plan = turns([Action::ask_approval("touch x")]);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    let end = next(&sessions.poll(&session, json!({"maxEvents": 1000})).await);
+    for beyond in [end + 1, 9_007_199_254_740_991] {
+        let poll = json!({"action": "poll", "sessionId": session});
+        let input = json!({"action": "respond_user_input", "sessionId": session,
+            "requestId": question["requestId"], "answers": {}});
+        for arguments in [poll, decision(&session, &question, "accept"), input] {
+            let arguments = join(arguments, json!({"cursor": beyond}));
+            let refusal = sessions.refused("codex_check", arguments.clone()).await;
+            assert_eq!(refusal.code, "INVALID_ARGUMENT", "{arguments}");
+            assert!(refusal.message.contains("cursor"), "{}", refusal.message);
+            assert!(
+                refusal.message.contains(&beyond.to_string()),
+                "{}",
+                refusal.message
+            );
+        }
+    }
+    assert_eq!(sessions.serve.answers(), Vec::<Value>::new());
+    assert_eq!(sessions.standing(&session).await["actions"][0], question);
+    // Nothing has been skipped.
+    assert_eq!(next(&sessions.poll(&session, json!({})).await), end);
+
+    // The end itself is a place to wait at.
+    let at_the_end = join(
+        decision(&session, &question, "accept"),
+        json!({"cursor": end}),
+    );
+    sessions.call("codex_check", at_the_end).await;
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    let rest = sessions.poll(&session, json!({"maxEvents": 1000})).await;
+    assert_eq!(ids(&rest)[0], end);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn an_old_cursor_reads_again_and_leaves_the_place_where_it_is() {
+    let mut sessions = Sessions::new(&turns(noise(10))).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    let first = sessions
+        .poll(&session, json!({"maxEvents": 3, "responseMode": "full"}))
+        .await;
+    assert_eq!(ids(&first), [0, 1, 2]);
+    let again = json!({"cursor": 0, "maxEvents": 2, "responseMode": "full"});
+    let again = sessions.poll(&session, again).await;
+    assert_eq!(ids(&again), [0, 1]);
+    assert_eq!(again["nextCursor"], 2);
+    assert_eq!(again["events"][0], first["events"][0]);
+    assert_eq!(again["events"][1], first["events"][1]);
+    let on = sessions.poll(&session, json!({"maxEvents": 1})).await;
+    assert_eq!(ids(&on), [3]);
+
+    // A later cursor moves it.
+    let ahead = sessions
+        .poll(&session, json!({"cursor": 5, "maxEvents": 1}))
+        .await;
+    assert_eq!(ids(&ahead), [5]);
+    let on = sessions.poll(&session, json!({"maxEvents": 1})).await;
+    assert_eq!(ids(&on), [6]);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_poll_that_takes_nothing_takes_one() {
+    let mut sessions = Sessions::new(&Plan::new()).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    for (more, expected) in [
+        (json!({}), 0),
+        (json!({"maxEvents": 0}), 1),
+        (json!({"maxEvents": 1}), 2),
+    ] {
+        let look = sessions.poll(&session, more).await;
+        assert_eq!(ids(&look), [expected]);
+        assert_eq!(next(&look), expected + 1);
+    }
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn an_answer_reads_only_what_it_asks_for_and_nothing_twice() {
+    let question = Action::ask_approval;
+    let plan = turns([question("one"), question("two"), question("three")]);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+
+    let open = sessions.question(&session).await;
+    let answered = sessions
+        .call("codex_check", decision(&session, &open, "accept"))
+        .await;
+    assert_eq!(answered["events"], json!([]));
+    assert_eq!(answered["nextCursor"], 0);
+    let first = sessions.poll(&session, json!({"maxEvents": 2})).await;
+    assert_eq!(ids(&first), [0, 1]);
+
+    // An answer with an old cursor goes on where the session was read to.
+    let open = sessions.question(&session).await;
+    let more = json!({"cursor": 0, "maxEvents": 1});
+    let answered = sessions
+        .call(
+            "codex_check",
+            join(decision(&session, &open, "accept"), more),
+        )
+        .await;
+    assert_eq!(ids(&answered), [2]);
+    assert_eq!(next(&answered), 3);
+
+    let open = sessions.question(&session).await;
+    let more = json!({"maxEvents": 1000});
+    let answered = sessions
+        .call(
+            "codex_check",
+            join(decision(&session, &open, "accept"), more),
+        )
+        .await;
+    assert_eq!(ids(&answered)[0], 3);
+    let last = answered["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["type"], "approval_result");
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_reader_far_behind_is_told_where_it_goes_on() {
+    let plan = Plan::new().on("turn/start", turn(noise(SOFT + 500)));
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    let look = sessions
+        .poll(&session, json!({"maxEvents": 5000, "responseMode": "full"}))
+        .await;
+    let there = ids(&look);
+    let reset = look["cursorResetTo"].as_u64().unwrap();
+    assert!(reset > 500, "{reset}");
+    assert_eq!(there[0], reset);
+    assert_eq!(u64::try_from(there.len()).unwrap(), SOFT);
+    assert!(
+        there.is_sorted_by(|one, other| one + 1 == *other),
+        "{there:?}"
+    );
+    assert_eq!(look.get("dropped"), None);
+    let events = look["events"].as_array().unwrap();
+    assert_eq!(events.last().unwrap()["type"], "result");
+    // The noise that is there is the latest, in order.
+    let numbers: Vec<u64> = events
+        .iter()
+        .filter_map(|event| event["data"]["number"].as_u64())
+        .collect();
+    assert_eq!(*numbers.last().unwrap(), SOFT + 499);
+    assert!(numbers.is_sorted_by(|one, other| one + 1 == *other));
+
+    // Who asks for what is still there isn't told anything.
+    let look = sessions.poll(&session, json!({"cursor": reset})).await;
+    assert_eq!(look.get("cursorResetTo"), None);
+    assert_eq!(ids(&look), [reset]);
+    // Who asks for what has just gone is.
+    let look = sessions.poll(&session, json!({"cursor": reset - 1})).await;
+    assert_eq!(look["cursorResetTo"], reset);
+    assert_eq!(next(&look), reset + 1);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_outlives_any_noise_and_holes_are_counted() {
+    let mut actions = vec![Action::ask_approval("touch x")];
+    actions.extend(noise(SOFT + 500));
+    let plan = Plan::new().on("turn/start", turn(actions));
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    sessions
+        .call("codex_check", decision(&session, &question, "accept"))
+        .await;
+    sessions.result(&session).await;
+    let look = sessions
+        .poll(&session, json!({"maxEvents": 5000, "responseMode": "full"}))
+        .await;
+    let events = look["events"].as_array().unwrap();
+    // What came before the question went first, so the reader starts there.
+    assert_eq!(events[0]["type"], "approval_request");
+    assert_eq!(events[1]["type"], "approval_result");
+    assert_eq!(look["cursorResetTo"], events[0]["id"]);
+    let there = ids(&look);
+    let gone = there.last().unwrap() - there[0] + 1 - u64::try_from(there.len()).unwrap();
+    assert!(gone >= 500, "{gone}");
+    assert_eq!(look["dropped"], gone);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_reply_drops_the_end_of_the_turn_before() {
+    let mut sessions = Sessions::new(&Plan::new()).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    let before = sessions.events(&session).await;
+    assert_eq!(before.last().unwrap()["type"], "result");
+    let result = before.last().unwrap()["id"].as_u64().unwrap();
+    sessions.reply(&session).await;
+    sessions.result(&session).await;
+
+    let look = sessions
+        .poll(&session, json!({"cursor": 0, "maxEvents": 5000}))
+        .await;
+    let there = ids(&look);
+    assert!(!there.contains(&result), "{there:?}");
+    assert!(
+        there.contains(&(result - 1)) && there.contains(&(result + 1)),
+        "{there:?}"
+    );
+    assert_eq!(look["dropped"], 1);
+    assert_eq!(look.get("cursorResetTo"), None);
+    let results: Vec<&Value> = look["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["type"] == "result")
+        .collect();
+    assert_eq!(results.len(), 1);
+
+    // A reader that stands right at the hole is told where it goes on.
+    let look = sessions.poll(&session, json!({"cursor": result})).await;
+    assert_eq!(look["cursorResetTo"], result + 1);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn what_was_read_never_changes() {
+    let delta = |text: &str| Action::Notify {
+        method: "item/agentMessage/delta".to_owned(),
+        params: json!({"itemId": "m", "delta": text}),
+    };
+    let plan = Plan::new().on(
+        "turn/start",
+        [
+            vec![
+                Action::Answer,
+                Action::StartTurn,
+                delta("one "),
+                delta("two "),
+                Action::gate("read"),
+            ],
+            vec![delta("three "), delta("four ")],
+            gated("go").split_off(2),
+        ]
+        .concat(),
+    );
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let whole = json!({"maxEvents": 1000, "responseMode": "full", "waitMs": 20_000});
+    let mut before = Vec::new();
+    let grown = |events: &[Value]| {
+        let deltas = events
+            .iter()
+            .filter_map(|event| event["data"]["delta"].as_str());
+        deltas.collect::<String>()
+    };
+    while !grown(&before).ends_with("two ") {
+        let look = sessions.poll(&session, whole.clone()).await;
+        before.extend(look["events"].as_array().unwrap().clone());
+    }
+    sessions.serve.fake.open_gate("read");
+    let mut after = Vec::new();
+    while !grown(&after).ends_with("four ") {
+        let look = sessions.poll(&session, whole.clone()).await;
+        after.extend(look["events"].as_array().unwrap().clone());
+    }
+    assert_eq!(grown(&before), "one two ");
+    assert_eq!(grown(&after), "three four ");
+    assert_eq!(sessions.events(&session).await[..before.len()], before);
+    sessions.serve.fake.open_gate("go");
+    sessions.result(&session).await;
+    sessions.finish().await;
+}

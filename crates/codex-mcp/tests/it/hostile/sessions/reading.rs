@@ -1,0 +1,286 @@
+//! How much a reader gets to see.
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, Plan, Question, TurnEnd};
+
+use super::super::serve::{turn, turns};
+use super::{Sessions, decision};
+
+/// The least room that a look is given, in bytes.
+const FLOOR: usize = 640;
+
+const MODES: [&str; 3] = ["minimal", "delta_compact", "full"];
+
+/// A long message, of which no two parts are alike.
+fn long(bytes: usize) -> String {
+    let mut text: String = (0..bytes / 8)
+        .map(|number| format!("{number:07} "))
+        .collect();
+    text.push_str("the end");
+    text
+}
+
+#[tokio::test]
+async fn the_final_message_is_whole_in_every_mode() {
+    let text = long(100 * 1024);
+    let plan = Plan::new().on(
+        "turn/start",
+        [
+            Action::Answer,
+            Action::StartTurn,
+            Action::say(&text),
+            Action::EndTurn(TurnEnd::Completed),
+        ],
+    );
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    for mode in MODES {
+        let more = json!({"cursor": 0, "maxEvents": 5000, "responseMode": mode});
+        let look = sessions.poll(&session, more).await;
+        assert_eq!(look["result"]["output"], text, "{mode}");
+        assert_eq!(look.get("truncated"), None);
+        let limit = match mode {
+            "minimal" => 256,
+            "delta_compact" => 2048,
+            _ => 16_384,
+        };
+        let deltas: Vec<&Value> = look["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| &event["data"])
+            .filter(|data| data["method"] == "item/agentMessage/delta")
+            .collect();
+        assert!(deltas.len() >= 7, "{}", deltas.len());
+        for data in &deltas {
+            let length = data["delta"].as_str().unwrap().chars().count();
+            assert!(length <= limit, "{mode}: {length}");
+            let cut = mode != "full" && length == limit;
+            assert_eq!(data["deltaTruncated"] == true, cut, "{mode}: {length}");
+        }
+        if mode == "full" {
+            let all: String = deltas
+                .iter()
+                .map(|data| data["delta"].as_str().unwrap())
+                .collect();
+            assert_eq!(all, text);
+        }
+    }
+    sessions.finish().await;
+}
+
+/// A turn with all kinds of events, and a long end.
+fn rich() -> Plan {
+    let notify = |method: &str, params: Value| Action::Notify {
+        method: method.to_owned(),
+        params,
+    };
+    let change = json!({"path": "/repo/a", "kind": {"type": "add"}, "diff": "+x\n"});
+    let patch = |status: &str| json!({"item": {"type": "fileChange", "id": "f", "changes": [change], "status": status}});
+    let mut actions = vec![
+        notify(
+            "turn/plan/updated",
+            json!({"explanation": null,
+            "plan": [{"step": "s".repeat(300), "status": "pending"}]}),
+        ),
+        notify("item/started", patch("inProgress")),
+        notify("item/completed", patch("completed")),
+        notify(
+            "turn/diff/updated",
+            json!({"diff": format!("diff {}", "d".repeat(900))}),
+        ),
+        Action::ask_approval(&format!("echo {}", "x".repeat(3000))),
+    ];
+    actions.extend((0..30).map(|number| {
+        let text = format!("{number} {}", "é\"\\\n".repeat(400));
+        notify(
+            "item/completed",
+            json!({"item": {"type": "reasoning", "id": number, "text": text}}),
+        )
+    }));
+    actions.push(Action::say(&long(5000)));
+    Plan::new().on("turn/start", turn(actions))
+}
+
+#[tokio::test]
+async fn a_reader_with_little_room_reaches_the_end_and_the_result() {
+    for limit in [0, 1, 640, 700, 3000] {
+        for mode in MODES {
+            let mut sessions = Sessions::new(&rich()).await;
+            let session = sessions.start(json!({})).await;
+            let (mut seen, mut looks) = (Vec::new(), 0);
+            let last = loop {
+                let more = json!({"maxEvents": 100, "responseMode": mode,
+                    "pollOptions": {"maxBytes": limit}});
+                let look = sessions.poll(&session, more).await;
+                looks += 1;
+                assert!(looks < 400, "no end: {look:#}");
+                let length = look.to_string().len();
+                let room = limit.max(FLOOR);
+                assert!(length <= room, "{mode} {limit}: {length} bytes: {look:#}");
+                assert_eq!(
+                    look["truncated"] == true,
+                    look["truncatedFields"].is_array()
+                );
+                let events = look["events"].as_array().unwrap();
+                seen.extend(events.iter().map(|event| event["id"].as_u64().unwrap()));
+                if !events.is_empty() {
+                    continue;
+                }
+                match look["status"].as_str().unwrap() {
+                    // However little there is room for, a question can be answered.
+                    "waiting_approval" => {
+                        let arguments = decision(&session, &look["actions"][0], "accept");
+                        sessions.call("codex_check", arguments).await;
+                    }
+                    "running" => {
+                        sessions.attention(&session).await;
+                    }
+                    _ => break look,
+                }
+            };
+            let whole: Vec<u64> = (0..=*seen.last().unwrap()).collect();
+            assert_eq!(seen, whole, "{mode} {limit}");
+            assert_eq!(last["result"]["status"], "completed", "{last:#}");
+            let output = last["result"]["output"].as_str().unwrap();
+            assert!(output.starts_with("done"), "{output}");
+            sessions.finish().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_there_is_no_room_for_is_named() {
+    let mut sessions = Sessions::new(&rich()).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    let room = |bytes: u64| {
+        json!({"cursor": 0, "maxEvents": 1000, "responseMode": "full",
+        "pollOptions": {"maxBytes": bytes}})
+    };
+    let look = sessions.poll(&session, room(700)).await;
+    assert_eq!(look["truncated"], true);
+    let fields = look["truncatedFields"].as_array().unwrap();
+    assert!(fields.contains(&"events".into()), "{look:#}");
+    assert!(fields.contains(&"actions".into()), "{look:#}");
+    let action = look["actions"][0].as_object().unwrap();
+    for name in ["type", "requestId", "kind"] {
+        assert_eq!(action[name], question[name]);
+    }
+    let roomy = sessions.poll(&session, room(1_000_000)).await;
+    assert_eq!(roomy.get("truncated"), None);
+    assert_eq!(roomy["actions"][0], question);
+    sessions
+        .call("codex_check", decision(&session, &question, "accept"))
+        .await;
+    sessions.result(&session).await;
+
+    // Events go before the result does, down to one.
+    let look = sessions.poll(&session, room(3000)).await;
+    assert_eq!(look["result"]["output"], "done");
+    assert_eq!(look["truncatedFields"][0], "events");
+    assert!(look.to_string().len() <= 3000);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_reader_does_not_want_it_does_not_get() {
+    let plan = turns([Action::AskTogether(vec![Question::approval("touch x")])]);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    let without = |name: &str| json!({"maxEvents": 1, "pollOptions": {name: false}});
+
+    let look = sessions.poll(&session, without("includeEvents")).await;
+    assert_eq!(look["events"], json!([]));
+    assert_eq!(look["nextCursor"], 0);
+    assert_eq!(look["actions"].as_array().unwrap().len(), 1);
+    let look = sessions.poll(&session, without("includeActions")).await;
+    assert_eq!(look["actions"], json!([]));
+    assert_eq!(look["events"][0]["id"], 0);
+    sessions
+        .call("codex_check", decision(&session, &question, "accept"))
+        .await;
+    sessions.result(&session).await;
+    let look = sessions.poll(&session, without("includeResult")).await;
+    assert_eq!(look.get("result"), None);
+    assert_eq!(look["events"][0]["id"], 1);
+    let look = sessions.poll(&session, json!({})).await;
+    assert_eq!(look["result"]["output"], "done");
+    assert_eq!(look["events"][0]["id"], 2);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_result_tells_what_the_turn_did() {
+    let mut sessions = Sessions::new(&rich()).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    sessions
+        .call("codex_check", decision(&session, &question, "accept"))
+        .await;
+    let result = sessions.result(&session).await;
+    assert_eq!(result["usage"]["total"]["totalTokens"], 15);
+    assert_eq!(result["plan"]["plan"][0]["status"], "pending");
+    assert!(result["diff"].as_str().unwrap().starts_with("diff ddd"));
+    assert_eq!(
+        result["changedFiles"],
+        json!([{"path": "/repo/a", "kind": "add"}])
+    );
+    assert_eq!(result["turn"]["status"], "completed");
+    let whole = sessions.get(&session).await;
+    for name in ["usage", "plan", "diff", "changedFiles"] {
+        assert_eq!(whole[name], result[name], "{name}");
+    }
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn however_many_questions_there_are_the_room_is_kept() {
+    let questions = (0..30).map(|number| Question::approval(&format!("touch {number}")));
+    let plan = turns([Action::AskTogether(questions.collect())]);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    while sessions.get(&session).await["pendingRequestCount"] != 30 {
+        sessions.question(&session).await;
+    }
+    let more = json!({"pollOptions": {"maxBytes": 1, "includeEvents": false}});
+    let look = sessions.poll(&session, more.clone()).await;
+    assert!(look.to_string().len() <= FLOOR, "{look:#}");
+    assert_eq!(look["truncatedFields"], json!(["actions"]));
+    // One after the other can be decided all the same.
+    for left in (0..30).rev() {
+        let look = sessions.poll(&session, more.clone()).await;
+        let arguments = decision(&session, &look["actions"][0], "accept");
+        sessions.call("codex_check", arguments).await;
+        assert_eq!(sessions.get(&session).await["pendingRequestCount"], left);
+    }
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_long_error_is_cut_to_the_room_there_is() {
+    let message = "it's \"broken\"\n".repeat(10_000);
+    let actions = [
+        Action::Answer,
+        Action::StartTurn,
+        Action::EndTurn(TurnEnd::Failed(message.clone())),
+    ];
+    let mut sessions = Sessions::new(&Plan::new().on("turn/start", actions)).await;
+    let session = sessions.start(json!({})).await;
+    assert_eq!(sessions.result(&session).await["error"], message);
+    for mode in MODES {
+        let more = json!({"cursor": 0, "maxEvents": 1000, "responseMode": mode,
+            "pollOptions": {"maxBytes": 700, "includeEvents": false}});
+        let look = sessions.poll(&session, more).await;
+        assert!(look.to_string().len() <= 700, "{look:#}");
+        assert_eq!(look["result"]["status"], "failed");
+        assert!(
+            look["result"]["error"].as_str().unwrap().ends_with('…'),
+            "{look:#}"
+        );
+    }
+    sessions.finish().await;
+}

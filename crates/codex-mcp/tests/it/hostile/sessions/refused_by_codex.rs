@@ -1,0 +1,112 @@
+//! What Codex itself refuses.
+
+use serde_json::json;
+use testkit::fake::{Action, HELLO, Plan};
+
+use super::refusals::{THREAD, works};
+use super::{Sessions, beginning};
+
+#[tokio::test]
+async fn a_thread_that_codex_does_not_give_makes_no_session() {
+    for words in [
+        "no rollout found for thread id",
+        "thread not found:",
+        "thread already has an active writer:",
+    ] {
+        let refusal = Action::Error {
+            code: -32600,
+            message: format!("{words} {THREAD}"),
+        };
+        let plan = Plan::new().on("thread/resume", [refusal]).nth(1);
+        let mut sessions = Sessions::new(&plan).await;
+        let arguments = json!({"action": "resume", "threadId": THREAD, "prompt": "go on"});
+        let refusal = sessions.refused("codex_session", arguments.clone()).await;
+        assert_eq!(refusal.code, "THREAD_FORK_RESUME_FAILED", "{words}");
+        assert!(refusal.message.contains(THREAD), "{}", refusal.message);
+        let list = sessions
+            .call("codex_session", json!({"action": "list"}))
+            .await;
+        assert_eq!(list, json!({"sessions": []}));
+
+        let resumed = sessions.call("codex_session", arguments).await;
+        assert_eq!(resumed["threadId"], THREAD);
+        let session = resumed["sessionId"].as_str().unwrap().to_owned();
+        assert_eq!(sessions.result(&session).await["output"], HELLO);
+        sessions.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn what_codex_refuses_leaves_no_session_behind_that_runs() {
+    let refuse = Action::Error {
+        code: -32600,
+        message: "no such model".to_owned(),
+    };
+    let plan = Plan::new().on("turn/start", [refuse]).nth(1);
+    let mut sessions = Sessions::new(&plan).await;
+    let refusal = sessions.refused("codex", beginning(json!({}))).await;
+    assert_eq!(refusal.code, "INTERNAL");
+    assert!(
+        refusal.message.contains("no such model"),
+        "{}",
+        refusal.message
+    );
+    let list = sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    for one in list["sessions"].as_array().unwrap() {
+        assert_eq!(one["status"], "cancelled", "{list:#}");
+    }
+    let session = sessions.start(json!({})).await;
+    assert_eq!(sessions.result(&session).await["output"], HELLO);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
+    let refuse = Action::Error {
+        code: -32600,
+        message: "no turns today".to_owned(),
+    };
+    let plan = Plan::new().on("turn/start", [refuse]).nth(2);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    let before = sessions.standing(&session).await;
+    let reply = json!({"sessionId": session, "prompt": "go on", "model": "other"});
+    let refusal = sessions.refused("codex_reply", reply).await;
+    assert_eq!(refusal.code, "INTERNAL");
+    assert!(
+        refusal.message.contains("no turns today"),
+        "{}",
+        refusal.message
+    );
+    let after = sessions.standing(&session).await;
+    assert_eq!(after, before);
+    assert_eq!(sessions.get(&session).await.get("model"), None);
+    sessions.reply(&session).await;
+    assert_eq!(sessions.result(&session).await["output"], HELLO);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_fork_that_codex_refuses_makes_no_session() {
+    for words in ["no rollout found for thread id", "something else"] {
+        let refusal = Action::Error {
+            code: -32600,
+            message: words.to_owned(),
+        };
+        let plan = Plan::new().on("thread/fork", [refusal]).nth(1);
+        let mut sessions = Sessions::new(&plan).await;
+        let session = sessions.start(json!({})).await;
+        sessions.result(&session).await;
+        let fork = json!({"action": "fork", "sessionId": session});
+        let refusal = sessions.refused("codex_session", fork).await;
+        assert_eq!(refusal.code, "THREAD_FORK_RESUME_FAILED", "{words}");
+        let list = sessions
+            .call("codex_session", json!({"action": "list"}))
+            .await;
+        assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
+        works(sessions, &session).await;
+    }
+}
