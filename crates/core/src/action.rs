@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, CommandApproval, LegacyRefusal, McpElicitation};
+use codex_mcp_protocol::codex::{Ask, CommandApproval, LegacyRefusal, McpElicitation, Question};
 use codex_mcp_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -33,6 +33,8 @@ pub struct Action {
     pub created: SystemTime,
     /// When it is declined if nobody has answered.
     pub deadline: Instant,
+    /// The same by the calendar.
+    pub expires: SystemTime,
 }
 
 /// What an action is about.
@@ -91,11 +93,28 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongDecision {
     /// Codex doesn't offer it for this question.
-    #[error("Codex does not offer this decision here; decline and cancel are always possible")]
-    NotOffered,
+    #[error("Codex does not offer this decision here; possible are {}", .offered.join(", "))]
+    NotOffered {
+        /// What it does offer, and what is always possible.
+        offered: Vec<String>,
+    },
     /// The question wants words, not a yes.
     #[error("this question wants an answer to each of its fields; decline it to go on without")]
     WantsContent,
+    /// An answer to another question.
+    #[error("there is no question {id:?}; there are {}", .known.join(", "))]
+    NoSuchQuestion {
+        /// Its id, as it was given.
+        id: String,
+        /// The ids that there are.
+        known: Vec<String>,
+    },
+    /// A question has no answer.
+    #[error("question {id:?} has no answer, which is {{\"answers\": [text, …]}} or a text")]
+    Unanswered {
+        /// Its id.
+        id: String,
+    },
     /// The question wants a yes or no, not words.
     #[error("this question wants a decision, not a form")]
     WantsDecision,
@@ -131,7 +150,7 @@ pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
         Ask::FileChange(_) => Ok(Answer::plain(json!({ "decision": word(decision)? }))),
         Ask::Permissions(asked) => permissions_answer(&asked.permissions, decision),
         Ask::McpElicitation(asked) => elicitation_answer(asked, decision),
-        Ask::UserInput(_) => user_input_answer(decision),
+        Ask::UserInput(asked) => user_input_answer(&asked.questions, decision),
         Ask::LegacyCommand(asked) => legacy_command_answer(asked.refusal, decision),
         Ask::LegacyPatch(asked) => legacy_answer(asked.refusal, decision),
     }
@@ -145,9 +164,22 @@ fn word(decision: &Decision) -> Result<&'static str, WrongDecision> {
         Decision::Decline => Ok("decline"),
         Decision::Cancel => Ok("cancel"),
         Decision::AcceptWithExecpolicyAmendment(_) | Decision::ApplyNetworkPolicyAmendment(_) => {
-            Err(WrongDecision::NotOffered)
+            Err(not_offered(&["accept", "acceptForSession"]))
         }
         Decision::Submit(_) => Err(WrongDecision::WantsDecision),
+    }
+}
+
+/// The refusal of a decision where these are offered.
+fn not_offered(offered: &[&str]) -> WrongDecision {
+    let always = ["decline", "cancel"];
+    let besides = always.iter().filter(|word| !offered.contains(word));
+    WrongDecision::NotOffered {
+        offered: offered
+            .iter()
+            .chain(besides)
+            .map(|&word| word.to_owned())
+            .collect(),
     }
 }
 
@@ -170,7 +202,29 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
     if always || offers(asked, name) {
         Ok(Answer::plain(json!({ "decision": value })))
     } else {
-        Err(WrongDecision::NotOffered)
+        Err(not_offered(&words_of(asked)))
+    }
+}
+
+/// The decisions on a command that every release takes, besides those that are
+/// always possible.
+const KNOWN_TO_ALL: [&str; 3] = [
+    "accept",
+    "acceptForSession",
+    "acceptWithExecpolicyAmendment",
+];
+
+/// The words of the decisions that Codex offers.
+fn words_of(asked: &CommandApproval) -> Vec<&str> {
+    fn word(offered: &Value) -> Option<&str> {
+        match offered {
+            Value::Object(object) => object.keys().next().map(String::as_str),
+            offered => offered.as_str(),
+        }
+    }
+    match &asked.available_decisions {
+        Some(offered) => offered.iter().filter_map(word).collect(),
+        None => KNOWN_TO_ALL.to_vec(),
     }
 }
 
@@ -189,8 +243,10 @@ fn legacy_command_answer(
     refusal: LegacyRefusal,
     decision: &Decision,
 ) -> Result<Answer, WrongDecision> {
-    let Decision::AcceptWithExecpolicyAmendment(words) = decision else {
-        return legacy_answer(refusal, decision);
+    let words = match decision {
+        Decision::AcceptWithExecpolicyAmendment(words) => words,
+        Decision::ApplyNetworkPolicyAmendment(_) => return Err(not_offered(&KNOWN_TO_ALL)),
+        decision => return legacy_answer(refusal, decision),
     };
     let amendment = json!({ "proposed_execpolicy_amendment": words });
     Ok(Answer::plain(
@@ -223,7 +279,7 @@ fn permissions_answer(wanted: &Value, decision: &Decision) -> Result<Answer, Wro
             interrupt: true,
         }),
         Decision::AcceptWithExecpolicyAmendment(_) | Decision::ApplyNetworkPolicyAmendment(_) => {
-            Err(WrongDecision::NotOffered)
+            Err(not_offered(&["accept", "acceptForSession"]))
         }
         Decision::Submit(_) => Err(WrongDecision::WantsDecision),
     }
@@ -249,7 +305,15 @@ fn elicitation_answer(
         Decision::Accept => json!({ "action": "accept", "content": {} }),
         Decision::AcceptForSession
         | Decision::AcceptWithExecpolicyAmendment(_)
-        | Decision::ApplyNetworkPolicyAmendment(_) => return Err(WrongDecision::NotOffered),
+        | Decision::ApplyNetworkPolicyAmendment(_) => {
+            let kept = asked.may_be_kept_for_session();
+            let offered: &[&str] = match kept {
+                true => &["accept", "acceptForSession"],
+                false => &["accept"],
+            };
+            return Err(not_offered(offered));
+        }
+        Decision::Submit(_) if !wants_form => return Err(WrongDecision::WantsDecision),
         Decision::Submit(content) => json!({ "action": "accept", "content": content }),
         Decision::Decline => json!({ "action": "decline" }),
         Decision::Cancel => json!({ "action": "cancel" }),
@@ -257,17 +321,14 @@ fn elicitation_answer(
     Ok(Answer::plain(result))
 }
 
-fn user_input_answer(decision: &Decision) -> Result<Answer, WrongDecision> {
-    let answers: BTreeMap<&str, Value> = match decision {
+fn user_input_answer(questions: &[Question], decision: &Decision) -> Result<Answer, WrongDecision> {
+    let answers = match decision {
         Decision::Accept
         | Decision::AcceptForSession
         | Decision::AcceptWithExecpolicyAmendment(_)
         | Decision::ApplyNetworkPolicyAmendment(_) => return Err(WrongDecision::WantsContent),
         Decision::Decline | Decision::Cancel => BTreeMap::new(),
-        Decision::Submit(content) => content
-            .iter()
-            .map(|(id, value)| (id.as_str(), json!({ "answers": texts(value) })))
-            .collect(),
+        Decision::Submit(content) => answers(questions, content)?,
     };
     Ok(Answer {
         result: json!({ "answers": answers }),
@@ -275,15 +336,43 @@ fn user_input_answer(decision: &Decision) -> Result<Answer, WrongDecision> {
     })
 }
 
-fn texts(value: &Value) -> Vec<String> {
+/// The answers to all questions. One answer too few, or one to something that
+/// was not asked, is a slip that could not be mended later.
+fn answers<'a>(
+    questions: &'a [Question],
+    content: &Map<String, Value>,
+) -> Result<BTreeMap<&'a str, Value>, WrongDecision> {
+    let is_asked = |id: &String| questions.iter().any(|question| question.id == *id);
+    if let Some(id) = content.keys().find(|id| !is_asked(id)) {
+        return Err(WrongDecision::NoSuchQuestion {
+            id: id.clone(),
+            known: questions.iter().map(|one| one.id.clone()).collect(),
+        });
+    }
+    let answered = questions.iter().map(|question| {
+        let given = content.get(&question.id).and_then(texts);
+        let given = given.filter(|texts| !texts.is_empty());
+        let texts = given.ok_or_else(|| WrongDecision::Unanswered {
+            id: question.id.clone(),
+        })?;
+        Ok((question.id.as_str(), json!({ "answers": texts })))
+    });
+    answered.collect()
+}
+
+/// The texts of an answer: Codex's `{"answers": […]}`, a list, or one text, as
+/// forms give it. `None` for anything else.
+fn texts(value: &Value) -> Option<Vec<String>> {
     match value {
-        Value::Array(values) => values.iter().flat_map(texts).collect(),
-        Value::String(text) => vec![text.clone()],
-        Value::Null => Vec::new(),
-        Value::Object(object) if object.contains_key("answers") => {
-            object.get("answers").map(texts).unwrap_or_default()
+        Value::Array(values) => {
+            let all: Option<Vec<Vec<String>>> = values.iter().map(texts).collect();
+            Some(all?.concat())
         }
-        other => vec![other.to_string()],
+        Value::Object(object) => texts(object.get("answers")?),
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Number(number) => Some(vec![number.to_string()]),
+        Value::Bool(flag) => Some(vec![flag.to_string()]),
+        Value::Null => None,
     }
 }
 

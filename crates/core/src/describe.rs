@@ -27,6 +27,7 @@ pub(crate) fn item(item: &Item) -> Option<String> {
         Item::FileChange { changes, .. } => format!("changing {}", paths(changes)),
         Item::McpToolCall { server, tool } => format!("calling {server}.{tool}"),
         Item::WebSearch { query } => format!("searching the web for {query}"),
+        Item::CollabAgentToolCall { .. } => "working with other agents".to_owned(),
         Item::Reasoning => "thinking".to_owned(),
         Item::UserMessage | Item::Other => return None,
     };

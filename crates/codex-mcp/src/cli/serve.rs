@@ -102,6 +102,9 @@ fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
     for Warning { message, hint } in &config.warnings {
         tracing::warn!("{message}. {hint}");
     }
+    if args.elicit && args.api == Api::Classic {
+        tracing::warn!("--elicit has no effect without --api sessions: classic calls always ask");
+    }
     let patience = Patience {
         call: config.request_timeout,
         approval: Duration::from_secs(args.approval_timeout),

@@ -296,6 +296,15 @@ pub struct Attention {
     pub state: State,
 }
 
+/// Who is to decide what Codex asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Deciding {
+    /// Whoever looks into the session.
+    Reader,
+    /// Somebody else, who has been asked.
+    Other,
+}
+
 /// How long somebody waits at most (1 day), and so the largest time that is
 /// taken for a wait.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -60,8 +60,16 @@ pub enum EngineError {
     #[error("there is no session {0}")]
     NoSession(SessionId),
     /// The session is over.
-    #[error("session {0} was cancelled")]
-    Cancelled(SessionId),
+    #[error("session {session} was cancelled; its thread is {thread}")]
+    Cancelled {
+        /// The session.
+        session: SessionId,
+        /// Its thread, which can be resumed.
+        thread: ThreadId,
+    },
+    /// The prompt was taken back before Codex had it.
+    #[error("the turn of session {0} was ended before Codex had the prompt")]
+    Withdrawn(SessionId),
     /// No turn of the session runs.
     #[error("no turn of session {0} is running")]
     NotRunning(SessionId),
@@ -70,8 +78,8 @@ pub enum EngineError {
     StillEnding(ThreadId),
     /// The thread is in use, and what is wanted can't be changed meanwhile.
     #[error(
-        "thread {thread} is in use by session {session}: its config, profile, instructions \
-         and `ephemeral` are fixed until that session is cancelled"
+        "thread {thread} is in use by session {session}: its config, profile and instructions \
+         are fixed until that session is cancelled"
     )]
     Live {
         /// The thread.
@@ -79,6 +87,9 @@ pub enum EngineError {
         /// Its session.
         session: SessionId,
     },
+    /// Only a new thread can be kept from being written down.
+    #[error("a thread that is resumed has been written down, so it can't be ephemeral")]
+    AlreadyWritten,
     /// The thread can't be forked.
     #[error("thread {thread} can't be forked: {why}")]
     CantFork {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Asked, Effect, Session};
 use codex_mcp_protocol::codex::{
-    Ask, Heard, LegacyRefusal, Method, Notification, ThreadParams, TurnInterruptParams,
+    Ask, Heard, Item, LegacyRefusal, Method, Notification, ThreadParams, TurnInterruptParams,
 };
 use codex_mcp_protocol::rpc::RequestId;
 use serde_json::value::RawValue;
@@ -38,6 +38,13 @@ impl Listener for Hub {
         let Some(entry) = self.sessions.by_thread(&heard.thread) else {
             return;
         };
+        if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
+        | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
+        {
+            for child in children {
+                self.sessions.adopt(child, &entry);
+            }
+        }
         // Those who wait for the turn need not hear of each piece of text.
         let effects = match heard.news {
             Notification::Delta(..) => entry.write(|machine, now| machine.heard(heard, now)),
@@ -47,7 +54,7 @@ impl Listener for Hub {
     }
 
     fn asked(&self, thread: &str, request: RequestId, mut ask: Ask, params: &RawValue) -> bool {
-        let Some(entry) = self.sessions.by_thread(thread) else {
+        let Some(entry) = self.sessions.responsible(thread) else {
             return false;
         };
         let (server, _) = entry.server();
@@ -130,6 +137,9 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
 /// Interrupts a turn of a session. Should it not end, insists, and gives it up
 /// in the end, so that its thread can be used again.
 pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
+    if entry.look(|machine, _| machine.is_being_interrupted()) {
+        return;
+    }
     let effects = entry.change(|machine, now| match machine.turns() == turn {
         true => machine.interrupt(now),
         false => Vec::new(),

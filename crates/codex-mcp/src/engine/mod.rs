@@ -45,6 +45,7 @@ use std::time::Duration;
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::session::{Patience, Session, State};
 use codex_mcp_protocol::codex::{InitializeResponse, Method};
+use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -58,6 +59,15 @@ use sessions::Entry;
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
 /// server of the user's is started with the thread.
 const THREAD_PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long Codex may take for anything else.
+const RPC_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often something is asked of a Codex that says that it has too much to do.
+const ATTEMPTS: u32 = 6;
+
+/// How long to wait before the second time; twice as long before each further.
+const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// How long the end of everything may take.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(3);
@@ -147,7 +157,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         if entry.state() == State::Cancelled {
-            return Err(EngineError::Cancelled(session.clone()));
+            return Err(entry.cancelled());
         }
         let effects = entry.change(|machine, now| machine.decide(action, decision, note, now))?;
         perform(&entry, effects);
@@ -175,7 +185,7 @@ impl Engine {
         let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
         match state {
             State::Running | State::WaitingApproval => hub::interrupt(&entry, turn),
-            State::Cancelled => return Err(EngineError::Cancelled(session.clone())),
+            State::Cancelled => return Err(entry.cancelled()),
             State::Idle | State::Error => return Err(EngineError::NotRunning(session.clone())),
         }
         Ok(())
@@ -208,8 +218,9 @@ impl Engine {
     /// [`EngineError::NoSession`].
     pub fn get(&self, session: &SessionId) -> Result<Info, EngineError> {
         let entry = self.entry(session)?;
+        let info = entry.info();
         entry.look(Session::used);
-        Ok(entry.info())
+        Ok(info)
     }
 
     /// All sessions, in the order in which they began.
@@ -257,7 +268,29 @@ async fn call<T: DeserializeOwned>(
     method: Method,
     params: &impl Serialize,
 ) -> Result<T, EngineError> {
-    match server.call(method, params, THREAD_PATIENCE).await {
+    let mut pause = BACK_OFF;
+    for _ in 1..ATTEMPTS {
+        match call_once(server, method, params).await {
+            Err(EngineError::Refused { refusal, .. }) if refusal.code == code::CODEX_OVERLOADED => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            answered => return answered,
+        }
+    }
+    call_once(server, method, params).await
+}
+
+async fn call_once<T: DeserializeOwned>(
+    server: &AppServer,
+    method: Method,
+    params: &impl Serialize,
+) -> Result<T, EngineError> {
+    let patience = match method {
+        Method::TurnSteer | Method::ConfigRead => RPC_PATIENCE,
+        _ => THREAD_PATIENCE,
+    };
+    match server.call(method, params, patience).await {
         Ok(result) => Ok(result),
         Err(CallError::Closed(_)) => Err(EngineError::Gone(server.exit().await)),
         Err(CallError::Refused(refusal)) => Err(EngineError::Refused { method, refusal }),

@@ -8,14 +8,19 @@ use codex_mcp_core::session::{Effect, Fate, Patience, Session, State};
 use codex_mcp_protocol::codex::{ThreadId, TurnManner};
 use tokio::sync::watch;
 
+use super::EngineError;
 use super::backend::Running;
 use super::clock::now;
 use super::command::{
     Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
 };
 
-/// How many sessions there may be at a time.
-const SESSIONS: usize = 10_000;
+/// How many sessions there may be at a time. For one more, the one gives way that
+/// was not used for longest.
+const SESSIONS: usize = 1000;
+
+/// How many threads of sub-agents are known at a time.
+const CHILDREN: usize = 10_000;
 
 /// Of how many threads the settings are remembered whose session is over. Of a
 /// thread beyond that Codex's rollout is left.
@@ -102,13 +107,23 @@ impl Entry {
     fn keepsake(&self) -> Start {
         let inner = self.lock();
         Start {
-            settings: inner.settings.clone(),
+            settings: inner.settings.with(&inner.pending),
             patience: Some(inner.machine.patience()),
         }
     }
 
+    /// Those that the next prompt is to bring included.
     pub(super) fn settings(&self) -> Settings {
-        self.lock().settings.clone()
+        let inner = self.lock();
+        inner.settings.with(&inner.pending)
+    }
+
+    /// The error for those who want something of a session that is over.
+    pub(super) fn cancelled(&self) -> EngineError {
+        EngineError::Cancelled {
+            session: self.id.clone(),
+            thread: self.thread.clone(),
+        }
     }
 
     /// Has the next prompt change the settings.
@@ -197,6 +212,8 @@ impl Entry {
 struct Tables {
     by_id: HashMap<SessionId, Arc<Entry>>,
     by_thread: HashMap<ThreadId, Arc<Entry>>,
+    /// The sessions whose threads have begun these threads of sub-agents.
+    by_child: HashMap<String, Arc<Entry>>,
     /// The ids in the order in which the sessions began.
     order: VecDeque<SessionId>,
     remembered: HashMap<ThreadId, Start>,
@@ -205,6 +222,27 @@ struct Tables {
 }
 
 impl Tables {
+    fn forget(&mut self, entry: &Arc<Entry>) {
+        let is_it = |one: &Arc<Entry>| Arc::ptr_eq(one, entry);
+        self.by_id.remove(&entry.id);
+        self.order.retain(|id| *id != entry.id);
+        self.by_child.retain(|_, parent| !is_it(parent));
+        if self.by_thread.get(&entry.thread).is_some_and(is_it) {
+            self.by_thread.remove(&entry.thread);
+            self.remember(entry.thread.clone(), entry.keepsake());
+        }
+    }
+
+    /// Forgets the session that is at nothing and was not used for longest.
+    fn evict(&mut self) -> Option<Arc<Entry>> {
+        let unused = |entry: &&Arc<Entry>| entry.look(|machine, _| !machine.has_turn());
+        let since = |entry: &&Arc<Entry>| entry.look(|machine, _| machine.last_active());
+        let entry = self.by_id.values().filter(unused).min_by_key(since)?;
+        let entry = Arc::clone(entry);
+        self.forget(&entry);
+        Some(entry)
+    }
+
     fn remember(&mut self, thread: ThreadId, start: Start) {
         if self.remembered.insert(thread.clone(), start).is_none() {
             self.remembered_order.push_back(thread);
@@ -223,7 +261,13 @@ impl Tables {
     }
 }
 
-/// There are too many sessions already.
+/// A session that was added, or is there already, and one that gave way.
+pub(super) struct Added {
+    pub(super) entry: Arc<Entry>,
+    pub(super) evicted: Option<Arc<Entry>>,
+}
+
+/// There are too many sessions that are at work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full;
 
@@ -236,23 +280,27 @@ pub(super) struct Sessions {
 impl Sessions {
     /// Adds a session. Returns the one that the thread has got in the meantime,
     /// if any. One that is cancelled gives way.
-    pub(super) fn add(&self, entry: Entry) -> Result<Arc<Entry>, Full> {
+    pub(super) fn add(&self, entry: Entry) -> Result<Added, Full> {
         let mut tables = self.lock();
         if let Some(already) = tables.by_thread.get(&entry.thread)
             && already.state() != State::Cancelled
         {
-            return Ok(Arc::clone(already));
+            return Ok(Added {
+                entry: Arc::clone(already),
+                evicted: None,
+            });
         }
-        if tables.by_id.len() >= SESSIONS {
-            return Err(Full);
-        }
+        let evicted = match tables.by_id.len() >= SESSIONS {
+            true => Some(tables.evict().ok_or(Full)?),
+            false => None,
+        };
         let entry = Arc::new(entry);
         tables.by_id.insert(entry.id.clone(), Arc::clone(&entry));
         tables
             .by_thread
             .insert(entry.thread.clone(), Arc::clone(&entry));
         tables.order.push_back(entry.id.clone());
-        Ok(entry)
+        Ok(Added { entry, evicted })
     }
 
     /// Cancels and forgets what nobody has used for long. Returns what is to be
@@ -274,14 +322,23 @@ impl Sessions {
     }
 
     fn forget(&self, entry: &Arc<Entry>) {
+        self.lock().forget(entry);
+    }
+
+    /// A sub-agent of a session's thread has a thread of its own.
+    pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) {
         let mut tables = self.lock();
-        tables.by_id.remove(&entry.id);
-        tables.order.retain(|id| *id != entry.id);
-        let is_it = |one: &Arc<Entry>| Arc::ptr_eq(one, entry);
-        if tables.by_thread.get(&entry.thread).is_some_and(is_it) {
-            tables.by_thread.remove(&entry.thread);
-            tables.remember(entry.thread.clone(), entry.keepsake());
+        if tables.by_child.len() < CHILDREN {
+            tables.by_child.insert(child.to_owned(), Arc::clone(parent));
         }
+    }
+
+    /// The session that a question about a thread is for: its own, or that of the
+    /// thread which has begun it.
+    pub(super) fn responsible(&self, thread: &str) -> Option<Arc<Entry>> {
+        let tables = self.lock();
+        let own = tables.by_thread.get(thread);
+        own.or_else(|| tables.by_child.get(thread)).cloned()
     }
 
     /// How a thread was whose session is over, if that is remembered.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use codex_mcp_core::session::{PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    Method, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams, ThreadSettings,
-    ThreadStartParams,
+    Keeping, Method, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams,
+    ThreadSettings, ThreadStartParams,
 };
 
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{Opened, Resume, SessionId, Settings, Start};
-use super::sessions::{Entry, Full};
-use super::{Engine, EngineError, call, profile};
+use super::sessions::{Added, Entry, Full};
+use super::{Engine, EngineError, call, hub, profile};
 
 impl Engine {
     /// Begins a thread.
@@ -42,6 +42,9 @@ impl Engine {
     /// [`EngineError`]; the thread is as it was then.
     pub async fn resume(&self, resume: Resume) -> Result<Opened, EngineError> {
         let Resume { thread, mut start } = resume;
+        if start.settings.keeping == Keeping::Ephemeral {
+            return Err(EngineError::AlreadyWritten);
+        }
         if let Some(cwd) = start.settings.thread.cwd.take() {
             start.settings.thread.cwd = Some(self.folder(Some(cwd))?);
         }
@@ -75,11 +78,12 @@ impl Engine {
             thread: entry.thread.clone(),
             session: entry.id.clone(),
         })?;
+        self.load(entry).await?;
         entry.set_pending(pending, start.settings.manner);
         if let Some(patience) = start.patience {
             entry.look(|machine, _| machine.set_patience(patience));
         }
-        self.load(entry).await?;
+        entry.change(|machine, _| machine.recovered());
         Ok(opened(entry))
     }
 
@@ -92,7 +96,7 @@ impl Engine {
     pub async fn fork(&self, session: &SessionId) -> Result<Opened, EngineError> {
         let entry = self.entry(session)?;
         if entry.state() == State::Cancelled {
-            return Err(EngineError::Cancelled(session.clone()));
+            return Err(entry.cancelled());
         }
         let running = self.backend.ready(&self.hub).await?;
         let settings = entry.settings();
@@ -132,8 +136,15 @@ impl Engine {
     ) -> Result<Arc<Entry>, EngineError> {
         let patience = start.patience.unwrap_or(self.options.patience);
         let entry = Entry::new(thread, start.settings, running, patience);
-        let entry = self.hub.sessions.add(entry);
-        entry.map_err(|Full| EngineError::TooManySessions)
+        let Added { entry, evicted } = self
+            .hub
+            .sessions
+            .add(entry)
+            .map_err(|Full| EngineError::TooManySessions)?;
+        if let Some(evicted) = evicted {
+            hub::cancel(&evicted, "it was not used for long, and others began");
+        }
+        Ok(entry)
     }
 
     /// A working folder, absolute. Codex runs happily in a folder that isn't

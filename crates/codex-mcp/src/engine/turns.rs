@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use codex_mcp_core::session::{Form, PromptRefused, Session, State};
+use codex_mcp_core::session::{Form, PromptRefused, State};
 use codex_mcp_protocol::codex::{
     ConfigReadParams, ConfigReadResponse, Method, SandboxMode, SandboxPolicy, ThreadSettings,
     TurnOverrides, TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
@@ -46,13 +46,13 @@ impl Engine {
     async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
         let number = take(entry, prompt)?;
         tokio::spawn(hub::keep_time(Arc::clone(entry), number));
-        match self.send(entry, prompt).await {
+        match self.send(entry, prompt, number).await {
             Ok(response) => {
                 entry.prompted(prompt);
                 let id = response.turn.id;
                 perform(
                     entry,
-                    entry.change(|machine, now| machine.accepted(id, now)),
+                    entry.change(|machine, now| machine.accepted(number, id, now)),
                 );
                 Ok(TurnRef {
                     session: entry.id.clone(),
@@ -60,19 +60,33 @@ impl Engine {
                 })
             }
             // Codex may have taken the prompt all the same.
-            Err(error @ (EngineError::Silent { .. } | EngineError::Unreadable { .. })) => {
+            Err(
+                error @ (EngineError::Silent {
+                    method: Method::TurnStart,
+                    ..
+                }
+                | EngineError::Unreadable {
+                    method: Method::TurnStart,
+                    ..
+                }),
+            ) => {
                 hub::interrupt(entry, number);
                 Err(error)
             }
             Err(error) => {
-                let effects = entry.change(Session::refused);
+                let effects = entry.change(|machine, now| machine.refused(number, now));
                 perform(entry, effects);
                 Err(error.about(&entry.thread))
             }
         }
     }
 
-    async fn send(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnResponse, EngineError> {
+    async fn send(
+        &self,
+        entry: &Arc<Entry>,
+        prompt: &Prompt,
+        number: u64,
+    ) -> Result<TurnResponse, EngineError> {
         self.load(entry).await?;
         let settings = entry.settings();
         let params = TurnStartParams {
@@ -85,6 +99,10 @@ impl Engine {
             output_schema: prompt.output_schema.as_ref(),
         };
         let (server, _) = entry.server();
+        // Much can have happened while the thread was loaded.
+        if !entry.change(|machine, _| machine.sending(number)) {
+            return Err(EngineError::Withdrawn(entry.id.clone()));
+        }
         call(&server, Method::TurnStart, &params).await
     }
 
@@ -101,7 +119,7 @@ impl Engine {
         });
         let turn = match (state, turn) {
             (State::Running | State::WaitingApproval, Some(turn)) => turn,
-            (State::Cancelled, _) => return Err(EngineError::Cancelled(session.clone())),
+            (State::Cancelled, _) => return Err(entry.cancelled()),
             _ => return Err(EngineError::NotRunning(session.clone())),
         };
         let params = TurnSteerParams {
@@ -155,7 +173,7 @@ fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
         Ok::<u64, PromptRefused>(machine.turns())
     });
     taken.map_err(|refused| match refused {
-        PromptRefused::Cancelled => EngineError::Cancelled(entry.id.clone()),
+        PromptRefused::Cancelled => entry.cancelled(),
         refused => EngineError::Busy(refused),
     })
 }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
-use super::command::{Attention, Polled, SessionId};
+use super::command::{Attention, Deciding, Polled, SessionId};
 use super::sessions::Entry;
 use super::{Engine, EngineError};
 
@@ -23,6 +23,17 @@ impl Engine {
         // Fails only if the entry is dropped, which is a change as well.
         let _ = revision.wait_for(|revision| *revision > seen).await;
         Ok(())
+    }
+
+    /// Where somebody reads on who has been at `cursor`: not before the place up to
+    /// which the session has been read.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`] and [`EngineError::BeyondTheEnd`].
+    pub fn place(&self, session: &SessionId, cursor: Option<u64>) -> Result<u64, EngineError> {
+        let entry = self.entry(session)?;
+        Ok(entry.look(|machine, _| machine.place(cursor))?)
     }
 
     /// Looks into a session.
@@ -40,7 +51,8 @@ impl Engine {
     }
 
     /// Waits until a [`poll`](Self::poll) would show something new, at most for
-    /// `wait`. A session that is at nothing has nothing new to come.
+    /// `wait`. A session that is at nothing has nothing new to come; and one in
+    /// which a question is open that only the reader can answer is not waited for.
     ///
     /// # Errors
     ///
@@ -50,6 +62,7 @@ impl Engine {
         session: &SessionId,
         poll: &Poll,
         wait: Duration,
+        deciding: Deciding,
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         let deadline = Instant::now() + wait;
@@ -63,7 +76,9 @@ impl Engine {
                 false => now != before,
             };
             // An open question is not new, but it must not be waited away.
-            let asked = now.0 == State::WaitingApproval && poll.options.include_actions;
+            let asked = now.0 == State::WaitingApproval
+                && poll.options.include_actions
+                && deciding == Deciding::Reader;
             if changed || asked || !now.0.is_at_work() {
                 return Ok(());
             }

@@ -58,6 +58,10 @@ codes! {
         "Cancel sessions that are of no use any more, then call again.";
     SessionBusy: "SESSION_BUSY", Worthwhile,
         "Wait until the turn has ended, then call again.";
+    SessionWaiting: "SESSION_BUSY", Worthwhile,
+        "Answer what it asks with codex_check, then call again when the turn has ended.";
+    ThreadLive: "SESSION_BUSY", Pointless,
+        "Leave these settings out, or cancel that session first.";
     SessionNotRunning: "SESSION_NOT_RUNNING", Pointless,
         "Look at its status; a session that is idle takes a new prompt.";
     SessionCancelled: "CANCELLED", Pointless,
@@ -107,8 +111,13 @@ impl Code {
                 "THREAD_FORK_RESUME_FAILED"
             }
             Self::CodexSilent | Self::Timeout => "TIMEOUT",
-            Self::Cancelled | Self::SessionCancelled | Self::ShuttingDown => "CANCELLED",
-            Self::SessionBusy | Self::TooManySessions => "SESSION_BUSY",
+            Self::Cancelled | Self::Interrupted | Self::SessionCancelled | Self::ShuttingDown => {
+                "CANCELLED"
+            }
+            Self::SessionBusy | Self::SessionWaiting | Self::ThreadLive | Self::TooManySessions => {
+                "SESSION_BUSY"
+            }
+            Self::CodexRefused => "INVALID_ARGUMENT",
             Self::InvalidArgument
             | Self::SessionNotFound
             | Self::SessionNotRunning
@@ -123,6 +132,7 @@ impl Code {
         match self {
             Self::CodexDied => "Call again: Codex is started anew and the thread resumed.",
             Self::Cancelled => "The session goes on; look in with codex_check.",
+            Self::Interrupted => "Give it another prompt with codex_reply.",
             Self::ShuttingDown => {
                 "Start codex-mcp again, then take the thread up with codex_session, action resume."
             }

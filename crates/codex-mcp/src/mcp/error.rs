@@ -34,6 +34,11 @@ impl ToolError {
         self
     }
 
+    pub(super) fn with_note(mut self, note: &str) -> Self {
+        self.message = format!("{note}: {}", self.message);
+        self
+    }
+
     pub(super) fn with_partial(mut self, partial: String) -> Self {
         self.partial = partial;
         self
@@ -101,19 +106,23 @@ impl From<EngineError> for ToolError {
             EngineError::Refused { refusal, .. } => refused(refusal.code),
             EngineError::NoThread(_) => Code::ThreadNotFound,
             EngineError::ThreadInUse(_) => Code::ThreadInUse,
-            EngineError::Busy(PromptRefused::Running | PromptRefused::Waiting) => Code::SessionBusy,
+            EngineError::Busy(PromptRefused::Running) => Code::SessionBusy,
+            EngineError::Busy(PromptRefused::Waiting) => Code::SessionWaiting,
             EngineError::NoSession(_) => Code::SessionNotFound,
-            EngineError::Cancelled(_) | EngineError::Busy(PromptRefused::Cancelled) => {
+            EngineError::Cancelled { .. } | EngineError::Busy(PromptRefused::Cancelled) => {
                 Code::SessionCancelled
             }
             EngineError::NotRunning(_) => Code::SessionNotRunning,
-            EngineError::StillEnding(_) | EngineError::Live { .. } => Code::SessionBusy,
+            EngineError::StillEnding(_) => Code::SessionBusy,
+            EngineError::Live { .. } => Code::ThreadLive,
+            EngineError::Withdrawn(_) => Code::Interrupted,
             EngineError::TooManySessions => Code::TooManySessions,
             EngineError::CantFork { .. } => Code::CantFork,
             EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
             EngineError::Decision(DecisionRefused::Wrong(_))
             | EngineError::NoFolder(_)
             | EngineError::BeyondTheEnd(_)
+            | EngineError::AlreadyWritten
             | EngineError::BadOverride { .. }
             | EngineError::Profile(
                 ProfileError::BadName

@@ -206,6 +206,7 @@ impl Front {
         context: &RequestContext<RoleServer>,
         state: &str,
         answers: BTreeMap<String, Value>,
+        wait: Option<Duration>,
     ) -> Result<CallToolResponse, ToolError> {
         let RequestState { turn, thread } = RequestState::parse(state)?;
         let in_thread = |error: ToolError| error.in_thread(&thread);
@@ -218,7 +219,10 @@ impl Front {
         for (action, answer) in answers {
             self.decide(&turn.session, &ActionId(action), &answer);
         }
-        let until = Until::GiveUp(Instant::now() + self.patience.call);
+        let until = match wait {
+            Some(wait) => Until::ComeBack(Instant::now() + wait),
+            None => Until::GiveUp(Instant::now() + self.patience.call),
+        };
         TurnWait::new(self, context, turn, thread, until, Vec::new())
             .outcome()
             .await
@@ -295,17 +299,19 @@ impl ServerHandler for Front {
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = tools::named(self.api, &call.name)?;
         let answered = match &call.request_state {
-            Some(state) => {
+            Some(state) if tool.waits() => {
                 let answers = call.input_responses.unwrap_or_default();
-                self.go_on(&context, state, answers).await
+                let arguments = call.arguments.unwrap_or_default();
+                let wait = tools::wait_of(&arguments);
+                self.go_on(&context, state, answers, wait).await
             }
-            None => {
+            _ => {
                 tool.call(self, &context, call.arguments.unwrap_or_default())
                     .await
             }
         };
         Ok(answered.unwrap_or_else(|error| {
-            tracing::info!("{}: {}", call.name, error.text());
+            tracing::debug!("{}: {}", call.name, tool.refusal_text(&error));
             tool.refusal(error).into()
         }))
     }

@@ -113,11 +113,12 @@ impl<'a> TurnWait<'a> {
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
         loop {
             let view = self.front.engine.inspect(&self.turn.session)?;
+            // Before the end: the last step and the end may well come together.
+            self.told.tell(self.context, &view).await;
             if let Some(outcome) = self.ended(&view) {
                 self.withdraw_all().await;
                 return self.come_back_with(outcome?);
             }
-            self.told.tell(self.context, &view).await;
             if let Some(response) = self.attend(&view).await {
                 self.withdraw_all().await;
                 return Ok(response);

@@ -1,6 +1,6 @@
 use codex_mcp_protocol::codex::{
     FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval, McpElicitation,
-    PermissionsApproval, UserInputRequest,
+    PermissionsApproval, Question, QuestionOption, UserInputRequest,
 };
 
 use super::*;
@@ -53,6 +53,28 @@ fn legacy_patch(refusal: LegacyRefusal) -> Ask {
     })
 }
 
+fn question(id: &str, labels: &[&str]) -> Question {
+    let option = |label: &&str| QuestionOption {
+        label: (*label).to_owned(),
+        description: String::new(),
+    };
+    Question {
+        id: id.to_owned(),
+        header: id.to_uppercase(),
+        question: format!("what about {id}?"),
+        options: (!labels.is_empty()).then(|| labels.iter().map(option).collect()),
+        is_other: true,
+        is_secret: false,
+    }
+}
+
+fn user_input(questions: Vec<Question>) -> Ask {
+    Ask::UserInput(UserInputRequest {
+        item_id: "item".into(),
+        questions,
+    })
+}
+
 fn asks() -> Vec<(&'static str, Ask)> {
     let permissions = PermissionsApproval {
         permissions: json!({"network": {"enabled": true}}),
@@ -95,7 +117,22 @@ fn asks() -> Vec<(&'static str, Ask)> {
             "form of a server",
             elicitation(json!({"type": "object", "properties": {"q": {"type": "string"}}})),
         ),
-        ("user input", Ask::UserInput(UserInputRequest::default())),
+        (
+            "user input",
+            user_input(vec![question("q", &["yes", "no"]), question("many", &[])]),
+        ),
+        (
+            "user input, one question",
+            user_input(vec![question("q", &[])]),
+        ),
+        (
+            "user input, a question more",
+            user_input(vec![
+                question("q", &[]),
+                question("many", &[]),
+                question("more", &[]),
+            ]),
+        ),
         (
             "legacy command, up to 0.144",
             legacy_command(LegacyRefusal::Word),
@@ -147,22 +184,83 @@ fn declining_and_cancelling_always_fit() {
 }
 
 #[test]
+fn a_refusal_names_what_is_possible() {
+    for (name, ask) in asks() {
+        let mut possible: Vec<&str> = Vec::new();
+        let mut named: Vec<Vec<String>> = Vec::new();
+        for decision in &decisions() {
+            match answer(&ask, decision) {
+                Ok(_) => possible.push(decision.name()),
+                Err(WrongDecision::NotOffered { offered }) => named.push(offered),
+                Err(_) => {}
+            }
+        }
+        possible.sort_unstable();
+        for mut offered in named {
+            offered.sort_unstable();
+            assert_eq!(offered, possible, "{name}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_to_a_question_may_come_in_several_shapes() {
     for (given, expected) in [
         (json!("yes"), json!(["yes"])),
         (json!(["a", "b"]), json!(["a", "b"])),
         (json!({"answers": ["a", "b"]}), json!(["a", "b"])),
         (json!({"answers": "a"}), json!(["a"])),
-        (json!({"answers": []}), json!([])),
-        (json!({"other": 1}), json!([r#"{"other":1}"#])),
         (json!(7), json!(["7"])),
         (json!(true), json!(["true"])),
-        (Value::Null, json!([])),
     ] {
-        let ask = Ask::UserInput(UserInputRequest::default());
+        let ask = user_input(vec![question("q", &[])]);
         let decision = Decision::Submit(object(json!({ "q": given.clone() })));
         let expected = json!({"answers": {"q": {"answers": expected}}});
         let answer = answer(&ask, &decision).unwrap();
         assert_eq!(answer, Answer::plain(expected), "{given}");
     }
+}
+
+#[test]
+fn what_is_no_answer_is_not_taken_for_one() {
+    for given in [
+        json!({"answers": []}),
+        json!({"other": 1}),
+        json!([]),
+        json!(["a", null]),
+        json!({}),
+        Value::Null,
+    ] {
+        let ask = user_input(vec![question("q", &[])]);
+        let decision = Decision::Submit(object(json!({ "q": given.clone() })));
+        let refusal = WrongDecision::Unanswered { id: "q".into() };
+        assert_eq!(answer(&ask, &decision), Err(refusal), "{given}");
+    }
+}
+
+#[test]
+fn exactly_the_questions_asked_are_to_be_answered() {
+    let ask = user_input(vec![question("a", &[]), question("b", &[])]);
+    let unanswered = |id: &str| Err(WrongDecision::Unanswered { id: id.into() });
+    let not_asked = Err(WrongDecision::NoSuchQuestion {
+        id: "c".into(),
+        known: vec!["a".into(), "b".into()],
+    });
+    let answers = json!({"answers": {"a": {"answers": ["1"]}, "b": {"answers": ["2"]}}});
+    for (given, expected) in [
+        (json!({"a": "1", "b": "2"}), Ok(Answer::plain(answers))),
+        (json!({"a": "1"}), unanswered("b")),
+        (json!({"b": "2"}), unanswered("a")),
+        (json!({}), unanswered("a")),
+        (json!({"a": "1", "b": "2", "c": "3"}), not_asked.clone()),
+        (json!({"a": "1", "c": "3"}), not_asked),
+    ] {
+        let decision = Decision::Submit(object(given.clone()));
+        assert_eq!(answer(&ask, &decision), expected, "{given}");
+    }
+    let nothing = Decision::Submit(Map::new());
+    assert_eq!(
+        answer(&user_input(Vec::new()), &nothing),
+        Ok(Answer::plain(json!({"answers": {}})))
+    );
 }

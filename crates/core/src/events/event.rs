@@ -177,9 +177,21 @@ impl Growing {
         rest
     }
 
-    /// Takes off what is beyond [`GROWTH_LIMIT`] characters.
-    pub(super) fn split_off(&mut self) -> Option<Self> {
-        self.split_off_at(GROWTH_LIMIT)
+    /// The text in pieces of at most [`GROWTH_LIMIT`] characters.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Self> {
+        let mut rest = self.text.as_str();
+        std::iter::from_fn(move || {
+            let end = rest.char_indices().nth(GROWTH_LIMIT);
+            let (piece, after) = rest.split_at(end.map_or(rest.len(), |(end, _)| end));
+            rest = after;
+            (!piece.is_empty()).then(|| Self {
+                source: self.source,
+                turn_id: self.turn_id.clone(),
+                item_id: self.item_id.clone(),
+                text: piece.to_owned(),
+                characters: piece.chars().count(),
+            })
+        })
     }
 
     fn split_off_at(&mut self, limit: usize) -> Option<Self> {

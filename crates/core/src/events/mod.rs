@@ -115,10 +115,9 @@ impl EventLog {
     pub fn push(&mut self, at: SystemTime, data: EventData) {
         match data {
             EventData::Growing(growing) => {
-                let mut rest = self.grow(growing);
-                while let Some(mut growing) = rest {
-                    rest = growing.split_off();
-                    self.append(at, EventData::Growing(growing));
+                let rest = self.grow(growing);
+                for piece in rest.iter().flat_map(Growing::pieces) {
+                    self.append(at, EventData::Growing(piece));
                 }
             }
             fixed @ EventData::Fixed(_) => self.append(at, fixed),
@@ -137,8 +136,8 @@ impl EventLog {
     }
 
     /// Lets events go that the predicate picks: an old turn's end, say.
-    pub fn forget(&mut self, of_no_use: impl Fn(&EventData) -> bool) {
-        self.events.retain(|event| !of_no_use(&event.data));
+    pub fn forget(&mut self, of_no_use: impl Fn(&Event) -> bool) {
+        self.events.retain(|event| !of_no_use(event));
         self.bytes = self.events.iter().map(|event| event.data.size()).sum();
     }
 

@@ -173,8 +173,10 @@ fn beginning(events: &[&Event], mode: ResponseMode, room: Option<usize>) -> Vec<
     beginning
 }
 
-/// Makes something fit: events go first, down to one, then the result, then the
-/// particulars of questions; last the one event, or the result, is cut.
+/// Makes something fit: the particulars of questions that are there twice go
+/// first; then events, down to one, unless the result would have to go all the
+/// same; then the result, and all particulars of questions; last the one event,
+/// or the result, is cut.
 struct Fitting<'a> {
     shown: &'a mut Shown,
     room: usize,
@@ -193,12 +195,10 @@ impl<'a> Fitting<'a> {
         if self.excess() == 0 {
             return;
         }
+        self.thin_out_actions(|key| key != "params");
+        self.drop_result_beside_events();
         self.drop_events();
-        if !self.shown.events.is_empty() && self.excess() > 0 && self.shown.result.take().is_some()
-        {
-            self.left_out("result");
-        }
-        self.compact_actions();
+        self.thin_out_actions(|key| matches!(key, "type" | "requestId" | "kind"));
         self.cut_result();
         self.cut_event();
         self.drop_actions();
@@ -216,8 +216,20 @@ impl<'a> Fitting<'a> {
         }
     }
 
+    /// A result that doesn't even fit beside one event comes when the events are
+    /// read.
+    fn drop_result_beside_events(&mut self) {
+        let Some((_, others)) = self.shown.events.split_first() else {
+            return;
+        };
+        let spared: usize = others.iter().map(|event| length(event) + 1).sum();
+        if self.excess() > spared && self.shown.result.take().is_some() {
+            self.left_out("result");
+        }
+    }
+
     fn drop_events(&mut self) {
-        if self.shown.events.len() < 2 {
+        if self.shown.events.len() < 2 || self.excess() == 0 {
             return;
         }
         self.left_out("events");
@@ -231,14 +243,14 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    fn compact_actions(&mut self) {
+    fn thin_out_actions(&mut self, stays: impl Fn(&str) -> bool) {
         if self.shown.actions.is_empty() || self.excess() == 0 {
             return;
         }
         self.left_out("actions");
         for action in &mut self.shown.actions {
             if let Value::Object(action) = action {
-                action.retain(|key, _| matches!(key.as_str(), "type" | "requestId" | "kind"));
+                action.retain(|key, _| stays(key));
             }
         }
     }

@@ -45,7 +45,7 @@ const MINIMAL: [&str; 20] = [
 ];
 
 /// What stays besides in [`ResponseMode::DeltaCompact`].
-const COMPACT: [&str; 4] = ["reason", "command", "cwd", "sourceMethod"];
+const COMPACT: [&str; 5] = ["reason", "command", "cwd", "sourceMethod", "denyMessage"];
 
 impl ResponseMode {
     /// The most that is shown of a text, in characters.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
+mod fitting;
 mod model;
 mod steps;
 
@@ -68,16 +69,6 @@ fn full(max_events: usize) -> Poll {
         max_events,
         mode: ResponseMode::Full,
         ..Poll::default()
-    }
-}
-
-fn bounded(max_bytes: u64) -> Poll {
-    Poll {
-        options: PollOptions {
-            max_bytes: Some(max_bytes),
-            ..PollOptions::default()
-        },
-        ..full(10)
     }
 }
 
@@ -171,6 +162,49 @@ fn only_the_last_few_texts_still_grow() {
 }
 
 #[test]
+fn a_text_that_is_empty_is_no_event() {
+    let mut log = log([text("a", "")]);
+    assert_eq!((log.next_id(), log.bytes), (0, 0));
+    log.push(at(0), text("a", "1"));
+    log.push(at(0), text("a", ""));
+    log.push(at(0), text("b", ""));
+    assert_eq!(texts(&log), [("a".to_owned(), "1".to_owned())]);
+    assert_eq!(log.next_id(), 1);
+}
+
+#[test]
+fn a_long_text_is_cut_front_to_back() {
+    let mut log = log([text("a", "0")]);
+    let long: String = ('a'..='z').cycle().take(2 * GROWTH_LIMIT + 7).collect();
+    log.push(at(0), text("a", &long));
+    let texts: Vec<String> = texts(&log).into_iter().map(|(_, text)| text).collect();
+    let lengths: Vec<usize> = texts.iter().map(String::len).collect();
+    assert_eq!(lengths, [GROWTH_LIMIT, GROWTH_LIMIT, 8]);
+    assert!(texts.concat() == format!("0{long}"));
+}
+
+/// Each of its events is made once, and none is left out before its turn.
+#[test]
+fn a_text_of_sixteen_mebibytes_is_a_thousand_events() {
+    const LENGTH: usize = 16 << 20;
+    const EVENTS: u64 = 1024;
+    let line = |number: usize| format!("{number:015}\n");
+    let long: String = (0..LENGTH / 16).map(line).collect();
+    let log = log([text("a", &long)]);
+    assert_eq!(log.next_id(), EVENTS);
+    let kept = texts(&log);
+    assert!(kept.iter().all(|(_, text)| text.len() == GROWTH_LIMIT));
+    let kept: Vec<String> = kept.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(
+        kept.len(),
+        SOFT.bytes / text("a", kept.first().unwrap()).size()
+    );
+    assert!(long.ends_with(&kept.concat()));
+    let first = EVENTS - kept.len() as u64;
+    assert_eq!(ids(&log), (first..EVENTS).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_text_of_another_kind_or_turn_is_another_text() {
     let reasoning = EventData::text(DeltaSource::Reasoning, "turn-1", "a", "2");
     let later = EventData::text(DeltaSource::AgentMessage, "turn-2", "a", "3");
@@ -217,7 +251,7 @@ fn holes_are_told() {
         result,
     ];
     let mut log = log(events);
-    log.forget(|data| data.kind() == EventType::Result);
+    log.forget(|event| event.data.kind() == EventType::Result);
     let shown = log.look(&full(10), Vec::new(), None);
     assert_eq!(shown.cursor_reset_to, Some(1));
     assert_eq!((shown.events.len(), shown.dropped), (2, 1));
@@ -244,116 +278,4 @@ fn a_look_that_wants_no_events_marks_none_as_read() {
         log.look(&full(10), Vec::new(), None).cursor_reset_to,
         Some(3)
     );
-}
-
-#[test]
-fn events_go_before_the_result() {
-    let mut log = log(many(20, &progress()));
-    let result = json!({"status": "completed", "output": "x".repeat(500)});
-    let shown = log.look(&bounded(1200), Vec::new(), Some(result.clone()));
-    assert_eq!(shown.result, Some(result));
-    assert!((1..10).contains(&shown.events.len()));
-    assert_eq!(shown.next_cursor, shown.events.len() as u64);
-    assert!(shown.truncated);
-    assert_eq!(shown.truncated_fields, ["events"]);
-    assert!(size(&shown) <= 1200);
-}
-
-#[test]
-fn a_result_goes_before_the_last_event_and_comes_whole_without() {
-    let mut log = log([progress()]);
-    let result = json!({"status": "completed", "output": "x".repeat(1500)});
-    let shown = log.look(&bounded(1600), Vec::new(), Some(result.clone()));
-    assert_eq!((shown.events.len(), shown.result), (1, None));
-    assert_eq!(shown.truncated_fields, ["result"]);
-    let shown = log.look(&bounded(1800), Vec::new(), Some(result.clone()));
-    assert_eq!(shown.result, Some(result));
-    assert!(!shown.truncated);
-}
-
-#[test]
-fn the_final_message_is_the_last_of_a_result_to_be_cut() {
-    let mut log = log([]);
-    let output = "ß".repeat(700);
-    let result = json!({
-        "status": "completed", "output": output, "turn": {"id": "t", "items": [1, 2, 3]},
-        "diff": "d".repeat(5000), "changedFiles": [{"path": "p".repeat(200), "kind": "add"}],
-    });
-    let shown = log.look(&bounded(2100), Vec::new(), Some(result.clone()));
-    assert_eq!(
-        shown.result,
-        Some(json!({"status": "completed", "output": output,
-            "changedFiles": [{"path": "p".repeat(200), "kind": "add"}]}))
-    );
-    assert_eq!(shown.truncated_fields, ["result.turn", "result.diff"]);
-
-    let shown = log.look(&bounded(900), Vec::new(), Some(result));
-    let fields = [
-        "result.turn",
-        "result.diff",
-        "result.changedFiles",
-        "result.output",
-    ];
-    assert_eq!(shown.truncated_fields, fields);
-    let cut = shown.result.as_ref().unwrap()["output"].as_str().unwrap();
-    assert!(cut.ends_with("ß…") && cut.len() > 300, "{cut}");
-    assert!(size(&shown) <= 900);
-}
-
-#[test]
-fn an_event_that_does_not_fit_is_cut_and_counts_as_shown() {
-    for data in [
-        text("item", &"\u{1}ß\"".repeat(5000)),
-        fixed(
-            EventType::ApprovalRequest,
-            json!({"command": "x".repeat(9000), "requestId": "r"}),
-        ),
-        fixed(
-            EventType::Progress,
-            json!({"method": "m", "n": (0..5000).collect::<Vec<_>>()}),
-        ),
-    ] {
-        for limit in [0, 1, 640, 2000] {
-            let mut log = log([data.clone(), progress()]);
-            let shown = log.look(&bounded(limit), Vec::new(), None);
-            assert_eq!((shown.events.len(), shown.next_cursor), (1, 1));
-            assert_eq!(shown.truncated_fields, ["events"]);
-            assert!(size(&shown) <= FLOOR.max(2000));
-            assert!(limit > 640 || size(&shown) <= FLOOR, "{shown:?}");
-        }
-    }
-}
-
-#[test]
-fn questions_are_shown_by_name_where_there_is_no_room_for_more() {
-    let action = |id: &str, command: &str| {
-        json!({"type": "approval", "requestId": id, "kind": "command", "command": command,
-            "params": {"command": command}})
-    };
-    let long = "x".repeat(1000);
-    let mut log = log([progress()]);
-    let actions = vec![action("req_1", &long), action("req_2", "ls")];
-    let shown = log.look(&bounded(1000), actions, None);
-    let name = |id: &str| json!({"type": "approval", "requestId": id, "kind": "command"});
-    assert_eq!(shown.actions, [name("req_1"), name("req_2")]);
-    assert_eq!(shown.events.len(), 1);
-    assert_eq!(shown.truncated_fields, ["actions"]);
-}
-
-#[test]
-fn the_first_questions_are_shown_where_there_is_no_room_for_all() {
-    let name = |number: usize| json!({"type": "approval", "requestId": format!("req_{number}"), "kind": "command"});
-    let mut log = log([progress()]);
-    let actions: Vec<Value> = (0..50).map(name).collect();
-    let shown = log.look(&bounded(1000), actions.clone(), None);
-    assert!((5..50).contains(&shown.actions.len()));
-    assert!(actions.starts_with(&shown.actions));
-    assert_eq!((shown.events.len(), shown.next_cursor), (1, 1));
-    assert!(
-        shown
-            .truncated_fields
-            .iter()
-            .any(|field| field == "actions")
-    );
-    assert!(size(&shown) <= 1000);
 }

@@ -58,6 +58,7 @@ impl Session {
             params,
             created: now.wall,
             deadline: now.instant + self.patience.approval,
+            expires: now.wall + self.patience.approval,
         };
         self.write(now, EventType::ApprovalRequest, action.told());
         self.actions.push(action);
@@ -82,6 +83,7 @@ impl Session {
         let answer = action::answer(&action.ask, decision)?;
         let action = self.actions.remove(position);
         self.alive(now);
+        self.step(Some("going on".to_owned()));
         self.close(&action, &Closed::Decided(decision, note), now);
         let mut effects = vec![Effect::Answer {
             request: action.request,

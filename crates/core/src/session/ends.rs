@@ -11,11 +11,14 @@ use crate::clock::Now;
 use crate::events::EventType;
 
 impl Session {
-    /// Codex didn't take the prompt, so there is no turn, and all is as it was.
-    pub fn refused(&mut self, now: Now) -> Vec<Effect> {
-        let unstarted = |turn: &mut Running| turn.phase == Phase::Prompted;
+    /// Codex didn't take the prompt of turn `number`, so there is no such turn, and
+    /// all is as it was.
+    pub fn refused(&mut self, number: u64, now: Now) -> Vec<Effect> {
+        let current = self.turns == number;
+        let unstarted = |turn: &mut Running| current && turn.phase != Phase::Started;
         match self.turn.take_if(unstarted) {
             Some(turn) => {
+                self.refused += 1;
                 self.lost = turn.lost_before;
                 self.after_the_turn(now)
             }
@@ -25,6 +28,11 @@ impl Session {
 
     /// Somebody wants the turn to end. Open questions are declined with it.
     pub fn interrupt(&mut self, now: Now) -> Vec<Effect> {
+        if let Some(unsent) = self.take_back() {
+            let effects = self.decline_all(now);
+            self.conclude(unsent, Ending::Interrupted, None, now);
+            return effects;
+        }
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };
@@ -36,6 +44,11 @@ impl Session {
         let mut effects = self.decline_all(now);
         effects.extend(target.map(Effect::Interrupt));
         effects
+    }
+
+    /// Takes back a prompt that has not been sent.
+    fn take_back(&mut self) -> Option<Running> {
+        self.turn.take_if(|turn| turn.phase == Phase::Taken)
     }
 
     /// The turn has not ended although it was interrupted; asks once more,
@@ -74,6 +87,10 @@ impl Session {
     /// waits for the turn.
     pub fn lose(&mut self, how: &str, now: Now) {
         self.drop_questions(now);
+        // A prompt that has not been sent goes to the next Codex.
+        if self.has_unsent_prompt() {
+            return;
+        }
         self.active = now;
         self.lost = Some(how.to_owned());
         if let Some(turn) = self.turn.take() {
@@ -81,6 +98,13 @@ impl Session {
         }
         if self.cancelled.is_none() {
             self.write(now, EventType::Error, json!({ "message": how }));
+        }
+    }
+
+    /// Codex has the thread again.
+    pub fn recovered(&mut self) {
+        if self.turn.is_none() {
+            self.lost = None;
         }
     }
 
@@ -96,10 +120,13 @@ impl Session {
                 .as_ref()
                 .and_then(|(_, outcome)| outcome.turn.clone()),
         };
-        let effects = match self.turn {
-            Some(_) => self.interrupt(now),
-            None => vec![Effect::LetGo],
+        let mut effects = match self.take_back() {
+            Some(_) => self.decline_all(now),
+            None => self.interrupt(now),
         };
+        if self.turn.is_none() {
+            effects.push(Effect::LetGo);
+        }
         self.active = now;
         self.write(
             now,

@@ -71,9 +71,14 @@ impl Session {
         Vec::new()
     }
 
-    /// Codex took the prompt. Its news of the turn may have overtaken this
-    /// answer, even the news of its end.
-    pub fn accepted(&mut self, id: TurnId, now: Now) -> Vec<Effect> {
+    /// Codex took the prompt of turn `number`. Its news of the turn may have
+    /// overtaken this answer, even the news of its end. How the turn before ended is no longer in
+    /// the log.
+    pub fn accepted(&mut self, number: u64, id: TurnId, now: Now) -> Vec<Effect> {
+        if self.turns != number {
+            return Vec::new();
+        }
+        self.forget_the_turn_before();
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };
@@ -105,7 +110,22 @@ impl Session {
         }
     }
 
+    /// Codex has the prompt, so how the turn before it ended is history.
+    fn forget_the_turn_before(&mut self) {
+        if let Some(since) = self.turn.as_ref().map(|turn| turn.since) {
+            self.log.forget(|event| {
+                let ends = matches!(event.data.kind(), EventType::Result | EventType::Error);
+                ends && event.id < since
+            });
+        }
+    }
+
     fn started(&mut self, id: TurnId) -> Vec<Effect> {
+        // News of a turn that was given up, if the prompt has not been sent.
+        if self.has_unsent_prompt() {
+            return Vec::new();
+        }
+        self.forget_the_turn_before();
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };

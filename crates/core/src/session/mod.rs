@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Waiting is Running with open questions, so it is not stored but derived. A
-//! turn exists from the moment its prompt is sent. It can be interrupted once
+//! turn exists from the moment its prompt is taken; before that has been sent, it
+//! can be taken back. It can be interrupted once
 //! Codex says that it has started (Codex refuses it before that: "no active
 //! turn to interrupt"), so an earlier interrupt is kept until then. A session
 //! that is cancelled in the middle of a turn lets go of the thread when the turn
@@ -43,7 +44,7 @@ pub use answering::Asked;
 pub use shown::{IDLE_POLL_INTERVAL, View};
 pub use turn::{ChangedFile, DIFF_LIMIT, Ending, Facts, Form, Outcome, PARTIAL_TEXT_LIMIT};
 
-use turn::Running;
+use turn::{Phase, Running};
 
 /// A session that nobody has used for this long is cancelled (30 min).
 pub const IDLE_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -173,6 +174,8 @@ pub struct Session {
     actions: Vec<Action>,
     outcome: Option<(u64, Arc<Outcome>)>,
     turns: u64,
+    /// How many prompts Codex did not take.
+    refused: u64,
     steps: u64,
     doing: String,
     created: Now,
@@ -197,6 +200,7 @@ impl Session {
             actions: Vec::new(),
             outcome: None,
             turns: 0,
+            refused: 0,
             steps: 0,
             doing: String::new(),
             created: now,
@@ -268,6 +272,18 @@ impl Session {
         self.turn.as_ref().map(Running::partial).unwrap_or_default()
     }
 
+    /// When it was used, or Codex heard, last.
+    #[must_use]
+    pub fn last_active(&self) -> Instant {
+        self.active.instant
+    }
+
+    /// Whether somebody has wanted the running turn to end.
+    #[must_use]
+    pub fn is_being_interrupted(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.interrupt_wanted)
+    }
+
     /// Notes that somebody takes an interest in the session.
     pub fn used(&mut self, now: Now) {
         self.active = now;
@@ -284,9 +300,9 @@ impl Session {
         self.patience = patience;
     }
 
-    /// Takes a prompt: the caller sends it to Codex next, and tells with
-    /// [`accepted`](Self::accepted) or [`refused`](Self::refused) how that went.
-    /// How the turn before ended is no longer in the log.
+    /// Takes a prompt. The caller says with [`sending`](Self::sending) when it
+    /// goes to Codex, and tells with [`accepted`](Self::accepted) or
+    /// [`refused`](Self::refused) how that went.
     ///
     /// # Errors
     ///
@@ -297,13 +313,25 @@ impl Session {
             State::WaitingApproval => Err(PromptRefused::Waiting),
             State::Cancelled => Err(PromptRefused::Cancelled),
             State::Idle | State::Error => {
-                self.log
-                    .forget(|data| matches!(data.kind(), EventType::Result | EventType::Error));
-                self.turn = Some(Running::new(form, self.lost.take()));
+                let since = self.log.next_id();
+                self.turn = Some(Running::new(form, self.lost.take(), since));
                 self.turns += 1;
                 self.alive(now);
                 Ok(())
             }
+        }
+    }
+
+    /// The prompt of turn `number` goes to Codex now; `false` if nobody wants that
+    /// any more.
+    pub fn sending(&mut self, number: u64) -> bool {
+        let current = self.turns == number;
+        match self.turn.as_mut().filter(|_| current) {
+            Some(turn) => {
+                turn.phase = Phase::Prompted;
+                true
+            }
+            None => false,
         }
     }
 
@@ -313,14 +341,25 @@ impl Session {
     ///
     /// [`BeyondTheEnd`] for a cursor that no event can have yet.
     pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<Shown, BeyondTheEnd> {
-        let next = self.log.next_id();
-        if let Some(cursor) = poll.cursor.filter(|cursor| *cursor > next) {
-            return Err(BeyondTheEnd { cursor, next });
-        }
+        self.place(poll.cursor)?;
         self.used(now);
         let actions = self.actions.iter().map(Action::shown).collect();
         let result = self.result(poll.mode);
         Ok(self.log.look(poll, actions, result))
+    }
+
+    /// Where somebody reads on who has been at `cursor`: not before the place up to
+    /// which the log has been read.
+    ///
+    /// # Errors
+    ///
+    /// [`BeyondTheEnd`] for a cursor that no event can have yet.
+    pub fn place(&self, cursor: Option<u64>) -> Result<u64, BeyondTheEnd> {
+        let (next, read_to) = (self.log.next_id(), self.log.read_to());
+        match cursor {
+            Some(cursor) if cursor > next => Err(BeyondTheEnd { cursor, next }),
+            cursor => Ok(cursor.unwrap_or_default().max(read_to)),
+        }
     }
 
     /// The log, to be looked into without a trace.
@@ -373,6 +412,11 @@ impl Session {
             true => (self.cancel(why, now), Fate::Keep),
             false => (Vec::new(), Fate::Keep),
         }
+    }
+
+    fn has_unsent_prompt(&self) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| turn.phase == Phase::Taken)
     }
 
     fn alive(&mut self, now: Now) {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::turn::{Ending, Facts, Outcome};
-use super::{Session, State};
+use super::{Cancelled, Session, State};
 use crate::action::{Action, ActionKind, Decision};
 use crate::clock::timestamp;
 use crate::events::ResponseMode;
@@ -72,7 +72,7 @@ impl Session {
             state: self.state(),
             created: self.created.wall,
             active: self.active.wall,
-            turns: self.turns,
+            turns: self.turns - self.refused,
             turn: self.turn_id().cloned(),
             progress: (self.steps, self.doing.clone()),
             open: self.actions.len(),
@@ -92,20 +92,43 @@ impl Session {
     #[must_use]
     pub fn result(&self, mode: ResponseMode) -> Option<Value> {
         if let Some(over) = &self.cancelled {
-            return Some(without_nulls(json!({
-                "status": "cancelled",
-                "reason": over.why,
-                "error": over.why,
-                "turnId": over.turn,
-                "completedAt": timestamp(over.at),
-            })));
+            return Some(self.result_of_cancelled(over, mode));
         }
         match (&self.turn, &self.outcome, &self.lost) {
             (Some(_), ..) => None,
-            (None, Some((_, outcome)), _) => Some(outcome.result(mode)),
+            (None, Some((_, outcome)), None) => Some(outcome.result(mode)),
+            // What the last turn has brought stays to be had.
+            (None, Some((_, outcome)), Some(how)) => {
+                let mut result = outcome.result(mode);
+                if let Some(result) = result.as_object_mut() {
+                    result.insert("status".to_owned(), "error".into());
+                    result.insert("error".to_owned(), how.as_str().into());
+                }
+                Some(result)
+            }
             (None, None, Some(how)) => Some(json!({ "status": "error", "error": how })),
             (None, None, None) => None,
         }
+    }
+}
+
+impl Session {
+    /// What the last turn has brought stays to be had.
+    fn result_of_cancelled(&self, over: &Cancelled, mode: ResponseMode) -> Value {
+        let last = self.outcome.as_ref().map(|(_, outcome)| outcome);
+        let last = last.filter(|outcome| outcome.turn == over.turn);
+        let mut result = last.map_or_else(|| json!({}), |outcome| outcome.result(mode));
+        let cancelled = json!({
+            "status": "cancelled",
+            "reason": over.why,
+            "error": over.why,
+            "turnId": over.turn,
+            "completedAt": timestamp(over.at),
+        });
+        if let (Some(result), Value::Object(cancelled)) = (result.as_object_mut(), cancelled) {
+            result.extend(cancelled);
+        }
+        without_nulls(result)
     }
 }
 
@@ -224,6 +247,7 @@ impl Action {
             "params": self.params,
             "itemId": self.item_id(),
             "createdAt": timestamp(self.created),
+            "expiresAt": timestamp(self.expires),
         });
         if let (Some(action), Value::Object(particulars)) =
             (action.as_object_mut(), particulars(&self.ask))

@@ -6,7 +6,9 @@ use super::*;
 use crate::action::{ActionId, Decision};
 
 mod outcomes;
+mod prompting;
 mod properties;
+mod questions;
 mod time;
 
 const PATIENCE: Patience = Patience {
@@ -17,6 +19,11 @@ const PATIENCE: Patience = Patience {
 /// What can happen to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
+    /// A prompt is taken, and not sent yet.
+    Take,
+    /// What was taken last is sent.
+    Send,
+    /// Both.
     Prompt,
     Accepted,
     Refused,
@@ -42,7 +49,9 @@ enum Event {
     Lost,
 }
 
-const EVENTS: [Event; 23] = [
+const EVENTS: [Event; 25] = [
+    Event::Take,
+    Event::Send,
     Event::Prompt,
     Event::Accepted,
     Event::Refused,
@@ -68,10 +77,12 @@ const EVENTS: [Event; 23] = [
     Event::Lost,
 ];
 
-/// A session, the time, and how often Codex has asked something.
+/// A session, the time, the prompt that is to be sent, and how often Codex has
+/// asked something.
 struct World {
     session: Session,
     now: Now,
+    unsent: Option<u64>,
     asked: i64,
 }
 
@@ -84,6 +95,7 @@ impl World {
         Self {
             session: Session::new(PATIENCE, now),
             now,
+            unsent: None,
             asked: 0,
         }
     }
@@ -169,14 +181,23 @@ impl World {
         let id = self.current();
         let mut note = String::new();
         let effects = match event {
+            Event::Take => {
+                note = self.take();
+                Vec::new()
+            }
+            Event::Send => {
+                note = self.send();
+                Vec::new()
+            }
             Event::Prompt => {
-                if let Err(refusal) = self.session.prompt(Form::Text, now) {
-                    note = format!("refused: {refusal:?}");
+                note = self.take();
+                if note.is_empty() {
+                    note = self.send();
                 }
                 Vec::new()
             }
-            Event::Accepted => self.session.accepted(TurnId(id), now),
-            Event::Refused => self.session.refused(now),
+            Event::Accepted => self.session.accepted(self.session.turns(), TurnId(id), now),
+            Event::Refused => self.session.refused(self.session.turns(), now),
             Event::Started => {
                 let turn = json!({"id": id, "status": "inProgress", "items": []});
                 self.hear("turn/started", json!({"threadId": "t", "turn": turn}))
@@ -215,6 +236,26 @@ impl World {
             }
         };
         (effects, note)
+    }
+
+    fn take(&mut self) -> String {
+        match self.session.prompt(Form::Text, self.now) {
+            Ok(()) => {
+                self.unsent = Some(self.session.turns());
+                String::new()
+            }
+            Err(refusal) => format!("refused: {refusal:?}"),
+        }
+    }
+
+    /// Sends what was taken last, once.
+    fn send(&mut self) -> String {
+        let note = match self.unsent.take() {
+            Some(number) if self.session.sending(number) => "",
+            Some(_) => "not wanted",
+            None => "nothing to send",
+        };
+        note.to_owned()
     }
 
     fn tick_after(&mut self, duration: Duration) -> Vec<Effect> {
@@ -271,9 +312,11 @@ fn written(world: &World, before: usize) -> Vec<String> {
 
 #[test]
 fn every_state_and_event() {
-    use Event::{Accepted, Asked, Cancel, Completed, Interrupt, Lost, Prompt, Started};
-    let states: [(&str, &[Event]); 10] = [
+    use Event::{Accepted, Asked, Cancel, Completed, Interrupt, Lost, Prompt, Started, Take};
+    let states: [(&str, &[Event]); 13] = [
         ("idle", &[]),
+        ("taken", &[Take]),
+        ("taken, waiting", &[Take, Asked]),
         ("prompted", &[Prompt]),
         ("accepted", &[Prompt, Accepted]),
         (
@@ -284,6 +327,7 @@ fn every_state_and_event() {
         ("waiting", &[Prompt, Accepted, Started, Asked]),
         ("idle again", &[Prompt, Accepted, Started, Completed]),
         ("error", &[Prompt, Started, Lost]),
+        ("taken after an error", &[Prompt, Started, Lost, Take]),
         (
             "cancelled, turn running",
             &[Prompt, Accepted, Started, Cancel],

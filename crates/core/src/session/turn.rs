@@ -132,6 +132,8 @@ impl ChangedFile {
 /// Whether Codex has said that the turn runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// The prompt is taken and on its way to be sent.
+    Taken,
     /// The prompt is sent; Codex hasn't said that the turn has started.
     Prompted,
     Started,
@@ -165,6 +167,8 @@ pub(super) struct Running {
     form: Form,
     /// How Codex had gone before the prompt, if it had.
     pub(super) lost_before: Option<String>,
+    /// The number of the first event after the prompt.
+    pub(super) since: u64,
     /// The last whole message.
     last: Option<String>,
     /// All whole messages.
@@ -176,15 +180,16 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(form: Form, lost_before: Option<String>) -> Self {
+    pub(super) fn new(form: Form, lost_before: Option<String>, since: u64) -> Self {
         Self {
             id: None,
-            phase: Phase::Prompted,
+            phase: Phase::Taken,
             interrupt_wanted: false,
             early_end: None,
             facts: Facts::default(),
             form,
             lost_before,
+            since,
             last: None,
             said: BoundedText::default(),
             writing: None,

@@ -167,6 +167,12 @@ pub struct Question {
     /// Answers to choose from.
     #[serde(default)]
     pub options: Option<Vec<QuestionOption>>,
+    /// Whether an answer of one's own will do as well.
+    #[serde(default, rename = "isOther")]
+    pub is_other: bool,
+    /// Whether the answer is not to be shown.
+    #[serde(default, rename = "isSecret")]
+    pub is_secret: bool,
 }
 
 /// An answer to choose.

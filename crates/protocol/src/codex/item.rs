@@ -47,6 +47,12 @@ pub enum Item {
         #[serde(default)]
         query: String,
     },
+    /// Codex has to do with other agents, which it may have begun itself.
+    CollabAgentToolCall {
+        /// Their threads.
+        #[serde(default, rename = "receiverThreadIds")]
+        children: Vec<String>,
+    },
     /// Codex thinks.
     Reasoning,
     /// What the user has said.

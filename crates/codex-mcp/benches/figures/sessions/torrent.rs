@@ -36,6 +36,7 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
             readers.push(Reader {
                 session: poller.start().await,
                 text: String::new(),
+                next: 0,
                 done: false,
             });
         }
@@ -68,6 +69,8 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
 struct Reader {
     session: String,
     text: String,
+    /// The number of the event that comes next.
+    next: u64,
     done: bool,
 }
 
@@ -76,7 +79,10 @@ impl Reader {
         let more = json!({"maxEvents": 1000, "responseMode": "full"});
         let look = poller.poll(&self.session, more).await;
         assert_eq!(look.get("cursorResetTo"), None, "{look:#}");
+        assert_eq!(look.get("dropped"), None, "{look:#}");
         for event in look["events"].as_array().unwrap() {
+            assert_eq!(event["id"], self.next, "no event is lost");
+            self.next += 1;
             if event["data"]["method"] == "item/agentMessage/delta" {
                 self.text.push_str(event["data"]["delta"].as_str().unwrap());
             }

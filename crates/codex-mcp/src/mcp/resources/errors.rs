@@ -1,6 +1,8 @@
 //! `errors`: the codes that tools fail with. The classic ones are listed from
 //! the table that the tools themselves use.
 
+use std::collections::BTreeSet;
+
 use crate::mcp::code::{Code, Retry, Row};
 
 /// The document, with a place for the classic codes.
@@ -24,8 +26,13 @@ pub(super) fn text() -> String {
 fn classic_codes() -> String {
     let mut table = "| code | retry | what to do |\n| --- | --- | --- |".to_owned();
     let classic = |code: &&Code| !OF_SESSIONS_ALONE.contains(code);
+    let mut listed = BTreeSet::new();
     for code in Code::ALL.iter().filter(classic) {
         let Row { name, retry, hint } = code.row();
+        // One name may have several hints; the first is for most cases.
+        if !listed.insert(name) {
+            continue;
+        }
         let retry = match retry {
             Retry::Worthwhile => "yes",
             Retry::Pointless => "no",
@@ -37,8 +44,6 @@ fn classic_codes() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// The codes in the tables of a part of the document.

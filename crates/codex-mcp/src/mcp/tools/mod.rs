@@ -6,6 +6,7 @@ mod parameters;
 mod sessions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -113,20 +114,39 @@ impl Name {
         }
     }
 
+    /// Whether it waits for a turn, and so may come back with a question.
+    pub(super) fn waits(self) -> bool {
+        matches!(self, Self::Codex | Self::CodexReply)
+    }
+
+    /// An error in words, as its clients read it.
+    pub(super) fn refusal_text(self, error: &ToolError) -> String {
+        match self.waits() {
+            true => error.text(),
+            false => error.text_for_sessions(),
+        }
+    }
+
     /// An error in the form that the tool's clients know.
     pub(super) fn refusal(self, error: ToolError) -> CallToolResult {
-        match self {
-            Self::Codex | Self::CodexReply => error.into_result(),
-            Self::StartSession | Self::ReplyToSession | Self::Session | Self::Check => {
-                sessions::refusal(&error)
-            }
+        match self.waits() {
+            true => error.into_result(),
+            false => sessions::refusal(&error),
         }
     }
 }
 
+/// How long a call that comes again, with the answers to its questions, is to
+/// wait.
+pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
+    let wait = arguments.get(classic::WAIT)?;
+    let parameters::Wait(wait) = serde_json::from_value(wait.clone()).ok()?;
+    Some(wait)
+}
+
 /// A tool whose schema is written as JSON.
-fn tool(name: &'static str, title: &'static str, description: &'static str, input: Value) -> Tool {
-    Tool::new(name, description, object(input)).with_title(title)
+fn tool(name: &'static str, description: &'static str, input: Value) -> Tool {
+    Tool::new(name, description, object(input))
 }
 
 fn object(value: Value) -> Arc<JsonObject> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// A JSON Schema that is an object.
@@ -36,34 +36,67 @@ impl TryFrom<Map<String, Value>> for OutputSchema {
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "reading it is the check")]
 struct Keywords {
+    #[serde(default, deserialize_with = "some")]
     r#type: Option<Types>,
+    #[serde(default, deserialize_with = "some")]
     r#enum: Option<Vec<Value>>,
+    #[serde(default, deserialize_with = "some")]
     required: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "some")]
     title: Option<String>,
+    #[serde(default, deserialize_with = "some")]
     description: Option<String>,
+    #[serde(default, deserialize_with = "some")]
     pattern: Option<String>,
+    #[serde(default, deserialize_with = "some")]
     format: Option<String>,
-    #[serde(rename = "$ref")]
+    #[serde(rename = "$ref", default, deserialize_with = "some")]
     reference: Option<String>,
+    #[serde(default, deserialize_with = "some")]
     minimum: Option<f64>,
+    #[serde(default, deserialize_with = "some")]
     maximum: Option<f64>,
+    #[serde(default, deserialize_with = "some")]
     multiple_of: Option<f64>,
+    #[serde(default, deserialize_with = "some")]
     min_length: Option<u64>,
+    #[serde(default, deserialize_with = "some")]
     max_length: Option<u64>,
+    #[serde(default, deserialize_with = "some")]
     min_items: Option<u64>,
+    #[serde(default, deserialize_with = "some")]
     max_items: Option<u64>,
+    #[serde(default, deserialize_with = "some")]
     properties: Option<BTreeMap<String, Schema>>,
+    #[serde(default, deserialize_with = "some")]
     pattern_properties: Option<BTreeMap<String, Schema>>,
+    #[serde(default, deserialize_with = "some")]
     definitions: Option<BTreeMap<String, Schema>>,
-    #[serde(rename = "$defs")]
+    #[serde(rename = "$defs", default, deserialize_with = "some")]
     defs: Option<BTreeMap<String, Schema>>,
+    #[serde(default, deserialize_with = "some")]
     additional_properties: Option<Box<Schema>>,
+    #[serde(default, deserialize_with = "some")]
     items: Option<Box<Items>>,
+    #[serde(default, deserialize_with = "some")]
     prefix_items: Option<Vec<Schema>>,
+    #[serde(default, deserialize_with = "some")]
     any_of: Option<Vec<Schema>>,
+    #[serde(default, deserialize_with = "some")]
     all_of: Option<Vec<Schema>>,
+    #[serde(default, deserialize_with = "some")]
     one_of: Option<Vec<Schema>>,
+    #[serde(default, deserialize_with = "some")]
     not: Option<Box<Schema>>,
+}
+
+/// A keyword that is there has a value: null is none.
+fn some<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A schema within another: one that says yes or no to everything, or keywords.
@@ -138,6 +171,8 @@ mod tests {
         for (schema, named) in [
             (json!({"type": 5}), "type: a type is one of"),
             (json!({"type": "text"}), "type: a type is one of"),
+            (json!({"type": null}), "type: a type is one of"),
+            (json!({"required": null}), "required: invalid type: null"),
             (json!({"properties": {"a": 1}}), "properties.a: a schema is"),
             (json!({"properties": ["a"]}), "properties: invalid type"),
             (json!({"required": "a"}), "required: invalid type"),

@@ -17,13 +17,68 @@ use crate::mcp::front::Front;
 pub(super) fn arguments<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let place = error.path().to_string();
+        let inner = in_words_of_json(&error.inner().to_string());
         let message = match place.as_str() {
-            "." => error.inner().to_string(),
-            place => format!("{place}: {}", error.inner()),
+            "." => inner,
+            place => format!("{place}: {inner}"),
         };
         ToolError::new(Code::InvalidArgument, message)
     })
 }
+
+/// What serde says, in the words of those who write JSON; and where a parameter
+/// belongs that stands in the wrong place.
+fn in_words_of_json(error: &str) -> String {
+    let mut text = error.to_owned();
+    for (rust, json) in [
+        ("unknown variant", "unknown value"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected an object"),
+        ("invalid type: map", "invalid type: object"),
+        ("invalid type: sequence", "invalid type: list"),
+    ] {
+        text = text.replace(rust, json);
+    }
+    for (home, parameters) in MISPLACED {
+        let misplaced = parameters
+            .iter()
+            .find(|name| text.starts_with(&format!("unknown field `{name}`")));
+        if let Some(name) = misplaced
+            && text.contains(&format!("`{home}`"))
+        {
+            return format!("`{name}` belongs into `{home}`");
+        }
+    }
+    text
+}
+
+/// Parameters that are easily put beside the object that they belong into.
+const MISPLACED: [(&str, &[&str]); 2] = [
+    (
+        "advanced",
+        &[
+            "baseInstructions",
+            "developerInstructions",
+            "personality",
+            "summary",
+            "config",
+            "ephemeral",
+            "outputSchema",
+            "images",
+            "approvalTimeoutMs",
+            "stallTimeoutMs",
+        ],
+    ),
+    (
+        "pollOptions",
+        &[
+            "includeEvents",
+            "includeActions",
+            "includeResult",
+            "maxBytes",
+        ],
+    ),
+];
 
 /// Something to say to Codex: any text that isn't blank.
 #[derive(Debug, Deserialize)]

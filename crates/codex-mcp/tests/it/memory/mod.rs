@@ -4,7 +4,9 @@
 //! Nothing that either side is sent may be left unread: a test that ends with
 //! something unread fails.
 
+mod carried_on;
 mod classic;
+mod eliciting;
 mod limits;
 mod looking;
 mod sessions;
@@ -82,6 +84,13 @@ impl World {
     }
 
     async fn with_api(api: Api, capabilities: Value) -> Self {
+        let mut world = Self::silent(api, Decider::Poller).await;
+        world.shake_hands(capabilities).await;
+        world
+    }
+
+    /// One whose client has said nothing yet.
+    async fn silent(api: Api, decider: Decider) -> Self {
         let patience = Patience {
             call: Duration::from_secs(300),
             approval: Duration::from_secs(60),
@@ -112,7 +121,7 @@ impl World {
         let (reader, writer) = tokio::io::split(ours);
         let closing = CancellationToken::new();
         let transport = LineTransport::new(reader, writer, 1 << 20, closing.clone());
-        let front = Front::new(engine, api, Decider::Poller, patience, closing);
+        let front = Front::new(engine, api, decider, patience, closing);
         let served = tokio::spawn(async move {
             front
                 .serve(transport)
@@ -122,22 +131,24 @@ impl World {
                 .await
                 .unwrap();
         });
-        let mut world = Self {
+        Self {
             client: End::new("client", client),
             codex,
             next_id: 1,
             served,
-        };
+        }
+    }
+
+    async fn shake_hands(&mut self, capabilities: Value) {
         let params = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"},
         });
-        world.request("initialize", params).await;
-        world.client.next().await;
+        self.request("initialize", params).await;
+        self.client.next().await;
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        world.client.send(initialized).await;
-        world
+        self.client.send(initialized).await;
     }
 
     async fn request(&mut self, method: &str, params: Value) -> i64 {

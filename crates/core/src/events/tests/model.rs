@@ -60,6 +60,9 @@ struct Model {
 
 impl Model {
     fn push_text(&mut self, item: &'static str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         self.said.entry(item).or_default().push_str(text);
         let mut rest: Vec<char> = text.chars().collect();
         if let Some(id) = self.grows(item)
@@ -75,9 +78,7 @@ impl Model {
                 return self.evict();
             }
         }
-        let pieces: Vec<String> = rest.chunks(GROWTH_LIMIT).map(String::from_iter).collect();
-        let nothing = text.is_empty().then(String::new);
-        for text in pieces.into_iter().chain(nothing) {
+        for text in rest.chunks(GROWTH_LIMIT).map(String::from_iter) {
             let size = super::text(item, &text).size();
             self.append(Told::new(Content::Text { item, text }, Rank::Passing, size));
         }
@@ -191,8 +192,9 @@ impl Pair {
                 self.model.settle(request);
             }
             Step::Reply => {
-                self.log
-                    .forget(|data| matches!(data.kind(), EventType::Result | EventType::Error));
+                self.log.forget(|event| {
+                    matches!(event.data.kind(), EventType::Result | EventType::Error)
+                });
                 self.model.forget_ends();
             }
             Step::Look(look) => {
@@ -251,7 +253,7 @@ impl Pair {
         let mut said: HashMap<&str, String> = HashMap::new();
         for told in &self.model.told {
             if let Content::Text { item, text } = &told.content {
-                prop_assert!(text.chars().count() <= GROWTH_LIMIT);
+                prop_assert!((1..=GROWTH_LIMIT).contains(&text.chars().count()));
                 said.entry(item).or_default().push_str(text);
             }
         }

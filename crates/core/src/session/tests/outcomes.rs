@@ -1,9 +1,7 @@
 //! What comes of turns, and what is told of it.
 
-use codex_mcp_protocol::codex::{FileChange, FileChangeApproval, FileChangeKind, UserInputRequest};
-
 use super::*;
-use crate::events::{PollOptions, Rank, ResponseMode};
+use crate::events::{PollOptions, ResponseMode};
 
 const MODES: [ResponseMode; 3] = [
     ResponseMode::Minimal,
@@ -18,6 +16,10 @@ fn poll(cursor: Option<u64>) -> Poll {
         mode: ResponseMode::Full,
         options: PollOptions::default(),
     }
+}
+
+fn result(world: &World) -> Value {
+    world.session.result(ResponseMode::Full).unwrap()
 }
 
 fn outcome(world: &World) -> &Outcome {
@@ -66,28 +68,6 @@ fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_onl
         world.apply(event);
     }
     assert_eq!(world.session.state(), State::Running);
-}
-
-#[test]
-fn a_question_about_files_says_which() {
-    let mut world = World::running();
-    let change = FileChange {
-        path: "a.txt".into(),
-        kind: FileChangeKind::Add,
-        diff: "hello".into(),
-    };
-    let item = json!({"type": "fileChange", "id": "c", "changes": [change]});
-    world.hear_item("item/started", &item);
-    for (item, expected) in [("c", vec![change]), ("another", Vec::new())] {
-        world.ask(Ask::FileChange(FileChangeApproval {
-            item_id: item.into(),
-            ..FileChangeApproval::default()
-        }));
-        let Ask::FileChange(asked) = &world.session.actions().last().unwrap().ask else {
-            panic!("about files");
-        };
-        assert_eq!(asked.changes, expected);
-    }
 }
 
 #[test]
@@ -172,6 +152,7 @@ fn a_final_message_after_a_schema_is_read() {
     for (message, expected) in [(r#"{"a":1}"#, Some(json!({"a": 1}))), ("words", None)] {
         let mut world = World::new();
         world.session.prompt(Form::Structured, world.now).unwrap();
+        assert!(world.session.sending(1));
         world.apply(Event::Accepted);
         world.hear_message("m", message);
         world.apply(Event::Completed);
@@ -214,23 +195,85 @@ fn a_lost_session_says_how_and_takes_the_next_prompt() {
 }
 
 #[test]
+fn a_session_that_is_lost_between_turns_keeps_what_the_last_one_brought() {
+    use Event::{Accepted, Completed, Lost, Message, Prompt};
+    let mut world = World::after(&[Prompt, Accepted, Message, Completed]);
+    let before = result(&world);
+    world.apply(Lost);
+    let mut expected = before.clone();
+    expected["status"] = json!("error");
+    expected["error"] = json!("killed");
+    assert_eq!(result(&world), expected);
+    assert_eq!(expected["output"], "whole");
+
+    world.session.recovered();
+    assert_eq!(world.session.state(), State::Idle);
+    assert_eq!(result(&world), before);
+    assert_eq!(world.session.view(world.now.instant).error, None);
+}
+
+#[test]
+fn a_session_does_not_recover_under_a_prompt_that_may_be_refused() {
+    let mut world = World::after(&[Event::Lost, Event::Take]);
+    world.session.recovered();
+    assert_eq!(world.session.state(), State::Running);
+    world.apply(Event::Refused);
+    assert_eq!(world.session.state(), State::Error);
+    world.session.recovered();
+    assert_eq!(world.session.state(), State::Idle);
+}
+
+#[test]
 fn a_cancelled_session_says_why() {
     let mut world = World::running();
+    world.hear_delta("m", "par");
     world.apply(Event::Cancel);
-    let result = world.session.result(ResponseMode::Full).unwrap();
-    assert_eq!(result["status"], "cancelled");
-    assert_eq!(result["reason"], "not wanted");
-    assert_eq!(result["turnId"], "turn-1");
+    let mut expected = json!({"status": "cancelled", "reason": "not wanted", "error": "not wanted",
+        "turnId": "turn-1", "completedAt": "1970-01-01T00:00:00.000Z"});
+    assert_eq!(result(&world), expected);
     for event in [Event::Delta, Event::InterruptedByCodex, Event::Lost] {
         world.wait(Duration::from_secs(1));
         world.apply(event);
-        assert_eq!(
-            world.session.result(ResponseMode::Full).as_ref(),
-            Some(&result)
-        );
+        if event == Event::InterruptedByCodex {
+            // What it has brought until then is had, and when it was cancelled
+            // stays.
+            expected["output"] = json!("parpar");
+            expected["turn"] = json!({"id": "turn-1", "status": "interrupted", "items": []});
+        }
+        assert_eq!(result(&world), expected, "{event:?}");
     }
     assert_eq!(world.told("result").len(), 1);
     assert_eq!(world.told("error"), Vec::<Value>::new());
+}
+
+#[test]
+fn a_session_that_is_cancelled_between_turns_keeps_what_the_last_one_brought() {
+    for end in [Event::Completed, Event::Failed] {
+        let mut world = World::running();
+        let change = json!([{"path": "a", "kind": {"type": "add"}, "diff": ""}]);
+        let item = json!({"type": "fileChange", "id": "c", "status": "completed",
+            "changes": change});
+        world.hear_item("item/completed", &item);
+        world.apply(Event::Message);
+        world.apply(end);
+        let mut expected = result(&world);
+        world.wait(Duration::from_secs(1));
+        world.apply(Event::Cancel);
+        assert_eq!(expected["output"], "whole");
+        assert_eq!(
+            expected["changedFiles"],
+            json!([{"path": "a", "kind": "add"}])
+        );
+        for (key, value) in [
+            ("status", "cancelled"),
+            ("reason", "not wanted"),
+            ("error", "not wanted"),
+            ("completedAt", "1970-01-01T00:00:01.000Z"),
+        ] {
+            expected[key] = json!(value);
+        }
+        assert_eq!(result(&world), expected, "{end:?}");
+    }
 }
 
 #[test]
@@ -247,51 +290,6 @@ fn what_codex_tries_again_is_progress() {
         (&json!(2), &json!(5))
     );
     assert_eq!(world.told("error"), Vec::<Value>::new());
-}
-
-#[test]
-fn answers_are_told_with_what_was_said() {
-    let mut world = World::running();
-    world.apply(Event::Asked);
-    world.ask(Ask::UserInput(UserInputRequest::default()));
-    world.apply(Event::Asked);
-    let Value::Object(answers) = json!({"q": {"answers": ["yes"]}}) else {
-        panic!("an object");
-    };
-    for (id, decision, note) in [
-        ("req_1", Decision::Decline, Some("too risky")),
-        ("req_2", Decision::Submit(answers), None),
-    ] {
-        let id = ActionId(id.into());
-        world
-            .session
-            .decide(&id, &decision, note, world.now)
-            .unwrap();
-    }
-    world.apply(Event::TimePasses);
-    let expected = [
-        json!({"requestId": "req_1", "kind": "command", "itemId": "", "decision": "decline",
-            "denyMessage": "too risky"}),
-        json!({"requestId": "req_2", "kind": "user_input", "itemId": "", "decision": "accept",
-            "answers": {"q": {"answers": ["yes"]}}}),
-        json!({"requestId": "req_3", "kind": "command", "itemId": "", "decision": "decline",
-            "timeout": true, "message": "nobody answered in time, so it was declined"}),
-    ];
-    assert_eq!(world.told("approval_result"), expected);
-}
-
-#[test]
-fn a_question_matters_less_once_it_is_answered() {
-    let mut world = World::running();
-    world.apply(Event::Asked);
-    world.apply(Event::Asked);
-    world.apply(Event::Accept);
-    let events = world.session.log().page(0, usize::MAX).events;
-    let questions = events
-        .iter()
-        .filter(|event| event.data.kind() == EventType::ApprovalRequest);
-    let ranks: Vec<Rank> = questions.map(|event| event.data.rank()).collect();
-    assert_eq!(ranks, [Rank::Settled, Rank::Kept]);
 }
 
 #[test]

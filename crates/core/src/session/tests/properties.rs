@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::events::ResponseMode;
 
 /// A session and all that it has ever wanted done.
 struct Observed {
@@ -58,7 +59,8 @@ impl Observed {
             prop_assert!(!(answered && open.contains(request)));
             let gone = !answered && !open.contains(request);
             let turn_over = !self.world.session.has_turn();
-            prop_assert!(!gone || turn_over || event == Event::Resolved);
+            let reason = matches!(event, Event::Resolved | Event::Lost);
+            prop_assert!(!gone || turn_over || reason);
         }
         // What Codex asks is opened, or answered at once.
         if event == Event::Asked {
@@ -107,6 +109,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let any = proptest::sample::select(EVENTS.to_vec());
     // Few ways lead to questions if all is left to chance.
     let usual = proptest::sample::select(vec![
+        Event::Take,
+        Event::Send,
         Event::Prompt,
         Event::Accepted,
         Event::Started,
@@ -116,6 +120,116 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         Event::Completed,
     ]);
     proptest::collection::vec(prop_oneof![any, usual], 0..60)
+}
+
+/// What a prompt that is refused leaves as it was.
+#[derive(Debug, PartialEq)]
+struct Standing {
+    state: State,
+    turns: u64,
+    error: Option<String>,
+    result: Option<Value>,
+    ends: Vec<Value>,
+}
+
+impl Standing {
+    fn of(world: &World) -> Self {
+        let view = world.session.view(world.now.instant);
+        Self {
+            state: view.state,
+            turns: view.turns,
+            error: view.error,
+            result: world.session.result(ResponseMode::Full),
+            ends: ends(world),
+        }
+    }
+}
+
+/// The events that tell of ends.
+fn ends(world: &World) -> Vec<Value> {
+    let is_end = |event: &Value| event["type"] == "result" || event["type"] == "error";
+    world.events().into_iter().filter(is_end).collect()
+}
+
+/// A session, and how it stood when the running turn was prompted.
+struct Ends {
+    world: World,
+    before: Standing,
+    /// The number of the first event after the prompt.
+    since: u64,
+    /// Whether Codex has told that it has the prompt.
+    known: bool,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let world = World::new();
+        Self {
+            before: Standing::of(&world),
+            world,
+            since: 0,
+            known: false,
+        }
+    }
+
+    fn apply(&mut self, event: Event) -> Result<(), TestCaseError> {
+        let standing = Standing::of(&self.world);
+        let next = self.world.session.log().next_id();
+        let had_turn = self.world.session.has_turn();
+        let number = self.world.session.turns();
+        self.world.apply(event);
+        if self.world.session.turns() > number {
+            prop_assert_eq!(&standing.ends, &ends(&self.world));
+            (self.before, self.since, self.known) = (standing, next, false);
+        }
+        let starts = event == Event::Started && self.world.unsent.is_none();
+        self.known |= had_turn && (starts || event == Event::Accepted);
+        self.check_the_turn_before()?;
+        if had_turn && !self.world.session.has_turn() {
+            self.check_the_end(event)?;
+        }
+        Ok(())
+    }
+
+    fn is_of_the_turn(&self, event: &Value) -> bool {
+        event["id"].as_u64().unwrap() >= self.since
+    }
+
+    /// How the turn before ended is in the log until Codex has the next prompt.
+    fn check_the_turn_before(&self) -> Result<(), TestCaseError> {
+        let mut left = ends(&self.world);
+        left.retain(|event| !self.is_of_the_turn(event));
+        let expected = match self.known {
+            true => &[],
+            false => self.before.ends.as_slice(),
+        };
+        prop_assert_eq!(left, expected);
+        Ok(())
+    }
+
+    fn check_the_end(&self, event: Event) -> Result<(), TestCaseError> {
+        let now = Standing::of(&self.world);
+        if now.state == State::Cancelled {
+            return Ok(());
+        }
+        if event == Event::Refused {
+            if !self.known {
+                prop_assert_eq!(&now, &self.before);
+            }
+            return Ok(());
+        }
+        let of_the_turn = now.ends.iter().filter(|event| self.is_of_the_turn(event));
+        let kinds: Vec<&str> = of_the_turn
+            .map(|event| event["type"].as_str().unwrap())
+            .collect();
+        match now.state {
+            State::Error => prop_assert_eq!(kinds, ["result", "error"]),
+            _ => prop_assert_eq!(kinds, ["result"]),
+        }
+        let (number, _) = self.world.session.outcome().unwrap();
+        prop_assert_eq!(*number, self.world.session.turns());
+        Ok(())
+    }
 }
 
 proptest! {
@@ -139,25 +253,13 @@ proptest! {
         }
     }
 
-    /// A reply lets go of how the turn before ended; the end of each turn is
-    /// told once.
+    /// How the turn before ended is told until Codex has the next prompt, and a
+    /// prompt that is refused leaves no trace; the end of each turn is told once.
     #[test]
-    fn ends_are_told_until_the_next_prompt(events in events()) {
-        let mut world = World::new();
+    fn ends_are_told_until_codex_has_the_next_prompt(events in events()) {
+        let mut ends = Ends::new();
         for event in events {
-            let before = world.session.turns();
-            let had_turn = world.session.has_turn();
-            world.apply(event);
-            let (results, errors) = (world.told("result").len(), world.told("error").len());
-            if world.session.turns() > before {
-                prop_assert_eq!(results + errors, 0);
-            }
-            let ended = had_turn && !world.session.has_turn() && event != Event::Refused;
-            if ended && world.session.state() != State::Cancelled {
-                prop_assert_eq!(results, 1);
-                let gone = world.session.state() == State::Error;
-                prop_assert_eq!(errors, usize::from(gone));
-            }
+            ends.apply(event)?;
         }
     }
 }

@@ -51,7 +51,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
             "config": { "type": "object", "additionalProperties": true, "description": "Overrides of config.toml, by its keys." },
             "base-instructions": { "type": "string", "description": "Replaces Codex's own instructions." },
             "developer-instructions": { "type": "string", "description": "Added as a developer message." },
-            "wait-ms": { "type": "integer", "minimum": 0, "description": "Come back after this time at the latest, with a sessionId to look in with codex_check; the work goes on." },
+            "wait-ms": { "type": "integer", "minimum": 0, "description": "Wait no longer than this for the turn, then come back with a sessionId to look in with codex_check; the work goes on." },
             "compact-prompt": { "type": "string", "description": "Used when the conversation is compacted." },
         },
         "required": ["prompt"],
@@ -154,7 +154,7 @@ mod tests {
             (json!({"prompt": 5}), "prompt: invalid type: integer `5`"),
             (
                 json!({"prompt": "x", "sandbox": "none"}),
-                "sandbox: unknown variant `none`",
+                "sandbox: unknown value `none`",
             ),
             (json!({"prompt": "x", "config": []}), "config: invalid type"),
             (

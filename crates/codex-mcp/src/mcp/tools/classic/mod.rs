@@ -8,9 +8,14 @@ use serde_json::{Value, json};
 
 use super::object;
 
+/// The parameter that says how long to wait.
+pub(super) const WAIT: &str = "wait-ms";
+
 /// A classic tool.
 fn tool(name: &'static str, title: &'static str, description: &'static str, input: Value) -> Tool {
-    super::tool(name, title, description, input).with_raw_output_schema(object(output()))
+    super::tool(name, description, input)
+        .with_title(title)
+        .with_raw_output_schema(object(output()))
 }
 
 /// What both tools answer. Clients check errors against it too, and an error may

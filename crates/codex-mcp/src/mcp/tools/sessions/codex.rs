@@ -20,6 +20,8 @@ use crate::mcp::front::Front;
 
 pub(in crate::mcp::tools) const NAME: &str = "codex";
 
+const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+
 /// How hard the model thinks unless it is told (the npm package's default).
 const EFFORT: Effort = Effort::Low;
 
@@ -43,7 +45,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
             "prompt": { "type": "string", "description": "The task, with all the context it needs." },
             "approvalPolicy": approval_policy(),
             "sandbox": sandbox(),
-            "effort": effort(),
+            "effort": { "enum": EFFORTS, "description": "Default: low." },
             "cwd": { "type": "string", "description": "Folder to work in. Default: the server's." },
             "model": { "type": "string" },
             "profile": { "type": "string", "description": "Profile of Codex's config." },
@@ -68,7 +70,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     let description = "Starts a Codex agent, which reads, writes and runs code in a folder, and \
 returns at once: {sessionId, threadId, status, pollInterval}. Look in with codex_check until \
 status is idle; its result has the final message.";
-    tool(NAME, "Start Codex session", description, input)
+    tool(NAME, description, input)
 }
 
 pub(super) fn approval_policy() -> Value {
@@ -80,7 +82,7 @@ pub(super) fn sandbox() -> Value {
 }
 
 pub(super) fn effort() -> Value {
-    json!({ "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] })
+    json!({ "enum": EFFORTS })
 }
 
 pub(in crate::mcp::tools) async fn call(

@@ -12,14 +12,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::parameters::{Count, Wait, arguments};
-use super::{answer, insert_poll_interval, session, tool};
-use crate::engine::EngineError;
-use crate::engine::command::{Polled, SessionId};
+use super::elicit::asks_the_user;
+use super::{answer, insert_poll_interval, missing, session, tool};
+use crate::engine::command::{Deciding, Polled, SessionId};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
 
 pub(in crate::mcp::tools) const NAME: &str = "codex_check";
+
+/// How many events a poll with `waitMs` takes unless it is told.
+const WAITED: u64 = 50;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,7 +95,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
             "action": { "enum": ["poll", "respond_permission", "respond_user_input"] },
             "sessionId": { "type": "string" },
             "cursor": { "type": "integer", "description": "Default: go on after what was read." },
-            "maxEvents": { "type": "integer", "description": "Default 1, respond_*: 0." },
+            "maxEvents": { "type": "integer", "description": "Default 1, with waitMs 50, respond_*: 0." },
             "responseMode": { "enum": ["minimal", "delta_compact", "full"] },
             "waitMs": { "type": "integer", "description": "poll: wait this long for something new." },
             "pollOptions": {
@@ -117,8 +120,8 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
 status waiting_approval decide each of actions[] with respond_permission, or answer its questions \
 with respond_user_input, before it times out and is declined. decline and cancel (also ends the \
 turn) are always allowed, others where availableDecisions has them. result.output is the whole \
-final message. waitMs saves polling.";
-    tool(NAME, "Check Codex session", description, input)
+final message. To wait for a question or the end use codex_session wait_any.";
+    tool(NAME, description, input)
 }
 
 pub(in crate::mcp::tools) async fn call(
@@ -133,15 +136,21 @@ pub(in crate::mcp::tools) async fn call(
         given.nothing_to_decide()?;
         let wait = given.wait_ms.map_or(Duration::ZERO, |Wait(wait)| wait);
         if !wait.is_zero() {
+            let deciding = match asks_the_user(front, context) {
+                true => Deciding::Other,
+                false => Deciding::Reader,
+            };
             front
-                .wait_for(context, front.engine.news(&session, &poll, wait))
+                .wait_for(context, front.engine.news(&session, &poll, wait, deciding))
                 .await??;
         }
     } else {
-        poll.cursor = respond_cursor(front, &session, poll.cursor)?;
+        given.nothing_to_wait_for()?;
+        // Somebody who answers may have an old cursor: nothing is shown twice.
+        poll.cursor = Some(front.engine.place(&session, poll.cursor)?);
         let decision = given.decision()?;
         let request = given.request_id.take();
-        let request = request.ok_or_else(|| missing("requestId", given.action))?;
+        let request = request.ok_or_else(|| missing("requestId", given.action.name()))?;
         let note = given.deny_message.as_deref();
         let engine = &front.engine;
         engine.respond(&session, &ActionId(request), &decision, note)?;
@@ -171,35 +180,14 @@ fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
     Ok(Value::Object(all))
 }
 
-/// Somebody who answers a question may have an old cursor: nothing is shown twice.
-fn respond_cursor(
-    front: &Front,
-    session: &SessionId,
-    cursor: Option<u64>,
-) -> Result<Option<u64>, ToolError> {
-    let Some(cursor) = cursor else {
-        return Ok(None);
-    };
-    let (next, read_to) = front.engine.get(session)?.view.events;
-    if cursor > next {
-        return Err(
-            EngineError::BeyondTheEnd(codex_mcp_core::session::BeyondTheEnd { cursor, next })
-                .into(),
-        );
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::RespondPermission => "respond_permission",
+            Self::RespondUserInput => "respond_user_input",
+        }
     }
-    Ok(Some(cursor.max(read_to)))
-}
-
-fn missing(what: &str, action: Action) -> ToolError {
-    let action = match action {
-        Action::Poll => "poll",
-        Action::RespondPermission => "respond_permission",
-        Action::RespondUserInput => "respond_user_input",
-    };
-    ToolError::new(
-        Code::InvalidArgument,
-        format!("{what} is missing, which {action} needs"),
-    )
 }
 
 impl Arguments {
@@ -208,7 +196,9 @@ impl Arguments {
         let given = self.poll_options.as_ref();
         let most = self.max_events.map(|Count(most)| most);
         let most = match self.action {
-            // A poll that takes nothing would go round in circles.
+            // A poll that takes nothing would go round in circles, and one that has
+            // waited would do so for each word if it took but one.
+            Action::Poll if self.wait_ms.is_some() => most.unwrap_or(WAITED).max(1),
             Action::Poll => most.unwrap_or(1).max(1),
             Action::RespondPermission | Action::RespondUserInput => most.unwrap_or(0),
         };
@@ -240,9 +230,19 @@ impl Arguments {
         ))
     }
 
+    fn nothing_to_wait_for(&self) -> Result<(), ToolError> {
+        match self.wait_ms {
+            None => Ok(()),
+            Some(_) => Err(ToolError::new(
+                Code::InvalidArgument,
+                "waitMs goes with poll: answer first, then poll",
+            )),
+        }
+    }
+
     fn decision(&mut self) -> Result<Decision, ToolError> {
-        let action = self.action;
-        if action == Action::RespondUserInput {
+        let action = self.action.name();
+        if self.action == Action::RespondUserInput {
             let answers = self.answers.take();
             return answers
                 .map(Decision::Submit)

@@ -54,7 +54,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     });
     let description = "Gives a session that is idle or in error its next prompt, and returns at \
 once like codex. What is set here holds from now on.";
-    tool(NAME, "Continue Codex session", description, input)
+    tool(NAME, description, input)
 }
 
 pub(in crate::mcp::tools) async fn call(

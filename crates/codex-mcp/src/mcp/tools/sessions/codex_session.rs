@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::parameters::{Policy, Wait, Words, arguments};
 use super::settings::{Advanced, Beginning, Wanted};
-use super::{answer, elicit, forked, milliseconds, opened, session, tool};
+use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
+use crate::engine::Engine;
 use crate::engine::command::{Attention, Info, Prompt, Resume, SessionId};
 use crate::engine::profile::ProfileName;
 use crate::mcp::code::Code;
@@ -27,6 +28,9 @@ pub(in crate::mcp::tools) const NAME: &str = "codex_session";
 /// How long `wait_any` waits unless it is told: below the minute after which many
 /// clients give up.
 const WAIT: Duration = Duration::from_secs(50);
+
+/// How many sessions a list has at most.
+const LISTED: usize = 500;
 
 /// Why a session was cancelled that its client has cancelled.
 const CANCELLED: &str = "Cancelled by user";
@@ -86,8 +90,8 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     });
     let description = "list; get (usage, plan, diff, changedFiles, …); interrupt the turn; cancel \
 the session; fork: go on in a new session; steer: add to the running turn; resume a thread from \
-before; wait_any: for the first of sessionIds that is idle, ended or waiting for a decision.";
-    tool(NAME, "Manage Codex sessions", description, input)
+before; wait_any: for the first of sessionIds that is idle, ended or waiting for a decision (leave out those you have dealt with).";
+    tool(NAME, description, input)
 }
 
 pub(in crate::mcp::tools) async fn call(
@@ -95,13 +99,12 @@ pub(in crate::mcp::tools) async fn call(
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
+    let named: Vec<String> = named(&given);
     let given: Arguments = arguments(given)?;
+    given.action.takes(&named)?;
     let engine = &front.engine;
     let told = match given.action {
-        Action::List => {
-            let all: Vec<Value> = engine.list().iter().map(brief).collect();
-            json!({ "sessions": all })
-        }
+        Action::List => list(engine, given.include_sensitive.unwrap_or(false)),
         Action::Get => {
             let info = engine.get(&session(given.session_id)?)?;
             whole(&info, given.include_sensitive.unwrap_or(false))
@@ -127,6 +130,60 @@ pub(in crate::mcp::tools) async fn call(
         Action::WaitAny => wait_any(front, context, given).await?,
     };
     Ok(answer(told).into())
+}
+
+/// The parameters that are given.
+fn named(given: &JsonObject) -> Vec<String> {
+    let given = given.iter().filter(|(_, value)| !value.is_null());
+    given.map(|(name, _)| name.clone()).collect()
+}
+
+impl Action {
+    /// Refuses what it would silently drop otherwise, apart from what every
+    /// action was always given.
+    fn takes(self, named: &[String]) -> Result<(), ToolError> {
+        let own: &[&str] = match self {
+            Self::List | Self::Get | Self::Cancel | Self::Interrupt | Self::Fork => &[],
+            Self::Steer => &["prompt"],
+            Self::WaitAny => &["sessionIds", "waitMs"],
+            Self::Resume => &[
+                "threadId",
+                "prompt",
+                "approvalPolicy",
+                "sandbox",
+                "effort",
+                "cwd",
+                "model",
+                "profile",
+                "advanced",
+            ],
+        };
+        let always = ["action", "sessionId", "includeSensitive"];
+        let known =
+            |name: &&String| own.contains(&name.as_str()) || always.contains(&name.as_str());
+        match named.iter().find(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => Err(ToolError::new(
+                Code::InvalidArgument,
+                format!("{name} does not go with this action"),
+            )),
+        }
+    }
+}
+
+/// The newest sessions, up to [`LISTED`], in the order in which they began.
+fn list(engine: &Engine, sensitive: bool) -> Value {
+    let all = engine.list();
+    let omitted = all.len().saturating_sub(LISTED);
+    let shown: Vec<Value> = all
+        .iter()
+        .skip(omitted)
+        .map(|info| brief(info, sensitive))
+        .collect();
+    match omitted {
+        0 => json!({ "sessions": shown }),
+        omitted => json!({ "sessions": shown, "omitted": omitted }),
+    }
 }
 
 fn done(session: &SessionId, what: &str) -> Value {
@@ -187,14 +244,20 @@ async fn resume(
         .to_the_end(context, async move {
             let opened = engine.resume(resume).await?;
             let turn = match prompt {
-                Some(prompt) => Some(engine.prompt(&opened.session, prompt).await?),
+                Some(prompt) => Some(engine.prompt(&opened.session, prompt).await),
                 None => None,
             };
             Ok((opened, turn))
         })
         .await?;
-    if let Some(turn) = turn {
-        elicit(front, context, &turn, &taken_up.thread);
+    match turn {
+        Some(Ok(turn)) => elicit(front, context, &turn, &taken_up.thread),
+        Some(Err(error)) => {
+            let session = &taken_up.session;
+            let note = format!("session {session} has the thread, but not the prompt");
+            return Err(ToolError::from(error).with_note(&note));
+        }
+        None => {}
     }
     opened(&front.engine, &taken_up, warnings)
 }
@@ -218,16 +281,14 @@ async fn wait_any(
     })
 }
 
-fn missing(what: &str, action: &str) -> ToolError {
-    ToolError::new(
-        Code::InvalidArgument,
-        format!("{what} is missing, which {action} needs"),
-    )
-}
-
 /// A session in a list.
-fn brief(info: &Info) -> Value {
-    Value::Object(public(info))
+fn brief(info: &Info, sensitive: bool) -> Value {
+    let mut told = public(info);
+    if sensitive {
+        told.insert("threadId".to_owned(), json!(info.thread));
+        told.insert("cwd".to_owned(), json!(info.settings.thread.cwd));
+    }
+    Value::Object(told)
 }
 
 /// A session for somebody who wants to know all about it.
@@ -268,7 +329,7 @@ fn public(info: &Info) -> Map<String, Value> {
         "pendingRequestCount": view.open,
         "turns": view.turns,
         "turnId": view.turn,
-        "doing": Some(&view.progress.1).filter(|_| view.state.is_at_work()),
+        "doing": Some(&view.progress.1).filter(|doing| view.state.is_at_work() && !doing.is_empty()),
         "stalledForMs": view.stalled.map(milliseconds),
     });
     let mut told = match told {

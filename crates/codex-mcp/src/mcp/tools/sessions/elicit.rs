@@ -12,6 +12,11 @@ use crate::mcp::dialogs::{Dialogs, Manner};
 use crate::mcp::front::{self, Decider, Front};
 use crate::mcp::question::Origin;
 
+/// Whether the client's user is asked what Codex asks in a session.
+pub(super) fn asks_the_user(front: &Front, context: &RequestContext<RoleServer>) -> bool {
+    front.decider == Decider::User && Manner::of(context) == Manner::Elicit
+}
+
 /// Puts what Codex asks in a turn to the client's user, until the turn has ended.
 /// A client that can't be asked finds it when it looks in.
 pub(in crate::mcp) fn elicit(
@@ -20,7 +25,7 @@ pub(in crate::mcp) fn elicit(
     turn: &TurnRef,
     thread: &ThreadId,
 ) {
-    if front.decider != Decider::User || Manner::of(context) != Manner::Elicit {
+    if !asks_the_user(front, context) {
         return;
     }
     let asking = Asking {

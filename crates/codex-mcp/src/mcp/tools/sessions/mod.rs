@@ -78,6 +78,13 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+fn missing(what: &str, action: &str) -> ToolError {
+    ToolError::new(
+        Code::InvalidArgument,
+        format!("{what} is missing, which {action} needs"),
+    )
+}
+
 /// The session that an argument names.
 fn session(named: Option<String>) -> Result<SessionId, ToolError> {
     named

@@ -51,6 +51,22 @@ async fn a_turn_that_has_ended_before_is_not_interrupted() {
 }
 
 #[tokio::test]
+async fn what_a_turn_has_brought_outlives_its_session() {
+    let mut sessions = Sessions::new(&Plan::new()).await;
+    let session = sessions.start(json!({})).await;
+    let before = sessions.result(&session).await;
+    sessions.session("cancel", &session).await;
+    let over = sessions.standing(&session).await["result"].clone();
+    assert_eq!(over["status"], "cancelled");
+    assert_eq!(over["reason"], "Cancelled by user");
+    for name in ["output", "turnId", "usage"] {
+        assert!(!before[name].is_null(), "{name}: {before:#}");
+        assert_eq!(over[name], before[name], "{name}");
+    }
+    sessions.finish().await;
+}
+
+#[tokio::test]
 async fn a_turn_that_ends_before_its_interrupt_arrives_stays_cancelled() {
     let too_late = Action::Error {
         code: -32600,

@@ -114,8 +114,10 @@ async fn a_death_is_told_to_every_session_and_each_goes_on() {
         sessions.refused("codex_check", late).await.code,
         "REQUEST_NOT_FOUND"
     );
-    for action in ["interrupt", "steer"] {
-        let arguments = json!({"action": action, "sessionId": all[1], "prompt": "x"});
+    for arguments in [
+        json!({"action": "interrupt", "sessionId": all[1]}),
+        json!({"action": "steer", "sessionId": all[1], "prompt": "x"}),
+    ] {
         let refusal = sessions.refused("codex_session", arguments).await;
         assert_eq!(refusal.code, "SESSION_NOT_RUNNING");
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
 
 use super::super::serve::turns;
-use super::{Sessions, beginning, decision, gated, sent};
+use super::{Refusal, Sessions, beginning, decision, gated, sent};
 
 /// A session that waits for an answer to this.
 pub(super) async fn asked(question: Action) -> (Sessions, String, Value) {
@@ -31,6 +31,12 @@ async fn a_reply_waits_for_its_turn() {
     let question = sessions.question(&session).await;
     let refusal = sessions.refused("codex_reply", reply).await;
     assert_eq!(refusal.code, "SESSION_BUSY");
+    // Waiting would not help here.
+    let words = refusal.message;
+    assert!(
+        words.contains("Answer") && words.contains("codex_check"),
+        "{words}"
+    );
     assert_eq!(
         sessions.standing(&session).await["status"],
         "waiting_approval"
@@ -53,10 +59,12 @@ async fn what_needs_a_turn_is_refused_without_one() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
-    for action in ["interrupt", "steer"] {
-        let arguments = json!({"action": action, "sessionId": session, "prompt": "x"});
+    for arguments in [
+        json!({"action": "interrupt", "sessionId": session}),
+        json!({"action": "steer", "sessionId": session, "prompt": "x"}),
+    ] {
         let refusal = sessions.refused("codex_session", arguments).await;
-        assert_eq!(refusal.code, "SESSION_NOT_RUNNING", "{action}");
+        assert_eq!(refusal.code, "SESSION_NOT_RUNNING");
     }
     assert_eq!(sent(&sessions.serve, "turn/steer"), Vec::<Value>::new());
     assert_eq!(sent(&sessions.serve, "turn/interrupt"), Vec::<Value>::new());
@@ -83,25 +91,47 @@ async fn a_cancelled_session_takes_nothing_and_can_be_looked_at() {
         assert_eq!(over.get("pollInterval"), None);
         assert_eq!(over.get("actions"), None);
 
-        let reply = json!({"sessionId": session, "prompt": "go on"});
-        assert_eq!(
-            sessions.refused("codex_reply", reply).await.code,
-            "CANCELLED"
-        );
-        for action in ["interrupt", "steer", "fork"] {
-            let arguments = json!({"action": action, "sessionId": session, "prompt": "x"});
-            let refusal = sessions.refused("codex_session", arguments).await;
-            assert_eq!(refusal.code, "CANCELLED", "{action}");
+        let whole = sessions.get(&session).await;
+        let thread = whole["threadId"].as_str().unwrap();
+        for (tool, arguments) in [
+            (
+                "codex_reply",
+                json!({"sessionId": session, "prompt": "go on"}),
+            ),
+            (
+                "codex_session",
+                json!({"action": "interrupt", "sessionId": session}),
+            ),
+            (
+                "codex_session",
+                json!({"action": "fork", "sessionId": session}),
+            ),
+            (
+                "codex_session",
+                json!({"action": "steer", "sessionId": session, "prompt": "x"}),
+            ),
+            (
+                "codex_check",
+                json!({"action": "respond_permission", "sessionId": session,
+                    "requestId": "req_00000000", "decision": "accept"}),
+            ),
+        ] {
+            let Refusal { code, message } = sessions.refused(tool, arguments).await;
+            assert_eq!(code, "CANCELLED", "{message}");
+            // Whoever has but the session can take its thread up again.
+            assert!(message.contains(thread), "{message}");
         }
         if question.is_some() {
             // It was declined with the session; nobody can accept it any more.
             let late = decision(&session, &open, "accept");
-            sessions.refused("codex_check", late).await;
+            assert_eq!(
+                sessions.refused("codex_check", late).await.code,
+                "CANCELLED"
+            );
             let answers = sessions.answers(1).await;
             assert_eq!(answers.len(), 1);
             assert_eq!(answers[0]["result"], json!({"decision": "decline"}));
         }
-        let whole = sessions.get(&session).await;
         assert_eq!(whole["status"], "cancelled");
         assert_eq!(whole["cancelledReason"], "Cancelled by user");
         assert_eq!(whole["pendingRequestCount"], 0);

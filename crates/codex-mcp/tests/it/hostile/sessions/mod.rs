@@ -15,7 +15,10 @@ mod questions;
 mod reading;
 mod refusals;
 mod refused_by_codex;
+mod sensitive;
+mod subagents;
 mod waiting;
+mod withdrawn;
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Event, Plan, TurnEnd};

@@ -23,6 +23,12 @@ fn user_question() -> Action {
     ask(USER_INPUT, json!({"itemId": "i", "questions": questions}))
 }
 
+/// The arguments of an answer in words.
+fn answers_to(session: &str, question: &Value, answers: Value) -> Value {
+    json!({"action": "respond_user_input", "sessionId": session,
+        "requestId": question["requestId"], "answers": answers})
+}
+
 impl Sessions {
     /// Answers a question in a way that must be refused, and checks that it is
     /// still open and Codex has heard nothing.
@@ -143,8 +149,7 @@ async fn both_spellings_of_an_amendment_reach_codex_as_its_own() {
 #[tokio::test]
 async fn words_for_a_decision_and_a_decision_for_words_are_refused() {
     let input = |session: &str, question: &Value| {
-        json!({"action": "respond_user_input", "sessionId": session,
-            "requestId": question["requestId"], "answers": {"colour": {"answers": ["red"]}}})
+        answers_to(session, question, json!({"colour": {"answers": ["red"]}}))
     };
     let (mut sessions, session, question) = asked(Action::ask_approval("touch x")).await;
     let arguments = input(&session, &question);
@@ -168,6 +173,66 @@ async fn words_for_a_decision_and_a_decision_for_words_are_refused() {
     let answer = sessions.decided(arguments).await;
     assert_eq!(answer, json!({"answers": {"colour": {"answers": ["red"]}}}));
     sessions.finish().await;
+}
+
+#[tokio::test]
+async fn words_do_not_allow_a_tool_of_an_mcp_server() {
+    let approval = ask(
+        "mcpServer/elicitation/request",
+        json!({"serverName": "s", "message": "Call it?",
+            "_meta": {"codex_approval_kind": "mcp_tool_call"},
+            "requestedSchema": {"type": "object", "properties": {}}}),
+    );
+    let (mut sessions, session, question) = asked(approval).await;
+    for answers in [json!({}), json!({"sure": "yes"})] {
+        let arguments = answers_to(&session, &question, answers);
+        let words = sessions.still_open(&session, &question, arguments).await;
+        assert!(words.contains("wants a decision"), "{words}");
+    }
+    let answer = sessions
+        .decided(decision(&session, &question, "decline"))
+        .await;
+    assert_eq!(answer, json!({"action": "decline"}));
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn answers_that_miss_a_question_leave_all_of_them_open() {
+    let questions = json!([
+        {"id": "colour", "header": "Colour", "question": "Which?", "options": null},
+        {"id": "size", "header": "Size", "question": "How big?", "options": null}]);
+    for right in [
+        json!({"colour": {"answers": ["blue"]}, "size": {"answers": ["small"]}}),
+        json!({"colour": "blue", "size": "small"}),
+    ] {
+        let questions = json!({"itemId": "i", "questions": questions});
+        let (mut sessions, session, question) = asked(ask(USER_INPUT, questions)).await;
+        for (wrong, named) in [
+            (json!({}), "colour"),
+            (json!({"colour": "blue"}), "size"),
+            (
+                json!({"colour": "blue", "size": "small", "shape": "round"}),
+                "shape",
+            ),
+            (
+                json!({"colour": {"answer": "blue"}, "size": "small"}),
+                "colour",
+            ),
+            (json!({"colour": "blue", "size": {"answers": []}}), "size"),
+            (json!({"colour": "blue", "size": null}), "size"),
+        ] {
+            let arguments = answers_to(&session, &question, wrong);
+            let words = sessions.still_open(&session, &question, arguments).await;
+            assert!(words.contains(&format!("question \"{named}\"")), "{words}");
+        }
+        let answer = sessions
+            .decided(answers_to(&session, &question, right))
+            .await;
+        let expected = json!({"colour": {"answers": ["blue"]}, "size": {"answers": ["small"]}});
+        assert_eq!(answer, json!({"answers": expected}));
+        assert_eq!(sessions.result(&session).await["output"], "done");
+        sessions.finish().await;
+    }
 }
 
 #[tokio::test]

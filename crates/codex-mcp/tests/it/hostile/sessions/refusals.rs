@@ -195,20 +195,36 @@ async fn codex_session_names_the_argument_that_is_wrong() {
         ),
     ];
     for action in ["get", "cancel", "interrupt", "fork", "steer"] {
-        rows.push(invalid(
-            tool,
-            json!({"action": action, "prompt": "x"}),
-            "sessionId",
-        ));
-        rows.push(invalid(
-            tool,
-            json!({"action": action, "sessionId": 7, "prompt": "x"}),
-            "sessionId",
-        ));
+        let with = |session: Value| {
+            let mut arguments = json!({"action": action, "sessionId": session});
+            if action == "steer" {
+                arguments["prompt"] = "x".into();
+            }
+            arguments
+        };
+        rows.push(invalid(tool, with(Value::Null), "sessionId"));
+        rows.push(invalid(tool, with(7.into()), "sessionId"));
         for nowhere in [NOWHERE, "", "req_00000000", "../../etc/passwd"] {
-            let arguments = json!({"action": action, "sessionId": nowhere, "prompt": "x"});
-            rows.push((tool, arguments, "SESSION_NOT_FOUND", "session"));
+            rows.push((tool, with(nowhere.into()), "SESSION_NOT_FOUND", "session"));
         }
+    }
+    // What an action would have to drop silently is refused.
+    for (arguments, named) in [
+        (
+            json!({"action": "fork", "sessionId": HERE, "prompt": "x"}),
+            "prompt",
+        ),
+        (
+            json!({"action": "get", "sessionId": HERE, "sessionIds": []}),
+            "sessionIds",
+        ),
+        (json!({"action": "list", "waitMs": 5}), "waitMs"),
+        (
+            json!({"action": "wait_any", "sessionIds": [HERE], "threadId": "x"}),
+            "threadId",
+        ),
+    ] {
+        rows.push(invalid(tool, arguments, named));
     }
     for thread in [
         "",

@@ -45,7 +45,7 @@ async fn what_codex_refuses_leaves_no_session_behind_that_runs() {
     let plan = Plan::new().on("turn/start", [refuse]).nth(1);
     let mut sessions = Sessions::new(&plan).await;
     let refusal = sessions.refused("codex", beginning(json!({}))).await;
-    assert_eq!(refusal.code, "INTERNAL");
+    assert_eq!(refusal.code, "INVALID_ARGUMENT");
     assert!(
         refusal.message.contains("no such model"),
         "{}",
@@ -75,7 +75,7 @@ async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
     let before = sessions.standing(&session).await;
     let reply = json!({"sessionId": session, "prompt": "go on", "model": "other"});
     let refusal = sessions.refused("codex_reply", reply).await;
-    assert_eq!(refusal.code, "INTERNAL");
+    assert_eq!(refusal.code, "INVALID_ARGUMENT");
     assert!(
         refusal.message.contains("no turns today"),
         "{}",

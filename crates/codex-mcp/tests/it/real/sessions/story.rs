@@ -147,21 +147,40 @@ async fn a_story_of_sessions(release: &str) {
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["result"]["reason"], "Cancelled by user");
 
+    // A fork has done what it has done itself.
     let list = poller
         .call("codex_session", json!({"action": "list"}))
         .await;
-    let standing: Vec<(&Value, &Value)> = list["sessions"]
+    let told = |one: &Value, names: &[&str]| -> Vec<Value> {
+        names.iter().map(|name| one[name].clone()).collect()
+    };
+    let names = [
+        "sessionId",
+        "status",
+        "turns",
+        "pendingRequestCount",
+        "sandbox",
+        "approvalPolicy",
+    ];
+    let listed: Vec<Vec<Value>> = list["sessions"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| (&one["sessionId"], &one["status"]))
+        .map(|one| told(one, &names))
         .collect();
+    let expected = |session: &str, status: &str, turns: u64| {
+        let expected = json!([session, status, turns, 0, "read-only", "on-request"]);
+        expected.as_array().unwrap().clone()
+    };
     assert_eq!(
-        standing,
+        listed,
         [
-            (&json!(session), &json!("cancelled")),
-            (&json!(forked), &json!("idle"))
+            expected(&session, "cancelled", 4),
+            expected(&forked, "idle", 1)
         ]
     );
+    for (one, listed) in [(&session, &listed[0]), (&forked, &listed[1])] {
+        assert_eq!(told(&poller.get(one).await, &names), *listed);
+    }
     stage.finish(poller.client).await;
 }

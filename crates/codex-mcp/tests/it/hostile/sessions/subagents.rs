@@ -1,0 +1,94 @@
+//! Agents that Codex has begun itself have threads of their own, and ask too.
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, Plan};
+
+use super::super::serve::turns;
+use super::{Sessions, ask, decision, gated};
+
+const CHILD: &str = "019fa4e0-0000-7000-8001-0000000000c1";
+const STRANGER: &str = "019fa4e0-0000-7000-8001-0000000000c2";
+
+/// Codex asks on behalf of this thread whether a command may run.
+fn asks_for(thread: &str, command: &str) -> Action {
+    ask(
+        "item/commandExecution/requestApproval",
+        json!({"threadId": thread, "turnId": "turn", "itemId": "item", "cwd": "/repo",
+            "command": command}),
+    )
+}
+
+/// Codex tells that it has to do with the child.
+fn tells(method: &str) -> Action {
+    let item = json!({"type": "collabAgentToolCall", "id": "call", "tool": "spawnAgent",
+        "status": "completed", "receiverThreadIds": [CHILD], "agentsStates": {}});
+    Action::Notify {
+        method: method.to_owned(),
+        params: json!({"item": item}),
+    }
+}
+
+/// A turn in which the child asks before and after Codex has told of it, and a
+/// stranger after that.
+fn family(method: &str) -> Plan {
+    turns([
+        asks_for(CHILD, "too early"),
+        tells(method),
+        asks_for(CHILD, "touch x"),
+        asks_for(STRANGER, "touch y"),
+    ])
+}
+
+#[tokio::test]
+async fn a_question_of_a_sub_agent_is_one_of_its_session() {
+    for method in ["item/started", "item/completed"] {
+        for word in ["accept", "decline"] {
+            let mut sessions = Sessions::new(&family(method)).await;
+            let session = sessions.start(json!({})).await;
+            let question = sessions.question(&session).await;
+            assert_eq!(question["command"], "touch x", "{question:#}");
+            assert_eq!(question["params"]["threadId"], CHILD);
+            let refused = sessions.answers(1).await;
+            assert_eq!(refused.len(), 1);
+            assert_eq!(refused[0]["error"]["code"], -32601, "{refused:#?}");
+
+            let arguments = decision(&session, &question, word);
+            sessions.call("codex_check", arguments).await;
+            let answers = sessions.answers(3).await;
+            assert_eq!(answers[1]["id"], 1);
+            assert_eq!(answers[1]["result"], json!({"decision": word}));
+            // What nobody has to do with is refused at once.
+            assert_eq!(answers[2]["id"], 2);
+            assert_eq!(answers[2]["error"]["code"], -32601, "{answers:#?}");
+            assert_eq!(sessions.result(&session).await["output"], "done");
+            let asked = sessions.events_of(&session, "approval_request").await;
+            let commands: Vec<&Value> = asked
+                .iter()
+                .map(|event| &event["data"]["command"])
+                .collect();
+            assert_eq!(json!(commands), json!(["touch x"]));
+            sessions.finish().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_of_a_sub_agent_is_no_other_session_s() {
+    let plan = family("item/completed")
+        .on("turn/start", gated("go"))
+        .nth(1);
+    let mut sessions = Sessions::new(&plan).await;
+    let other = sessions.start(json!({})).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    assert_eq!(sessions.standing(&other).await["status"], "running");
+    let foreign = decision(&other, &question, "accept");
+    let refusal = sessions.refused("codex_check", foreign).await;
+    assert_eq!(refusal.code, "REQUEST_NOT_FOUND");
+    sessions.session("cancel", &session).await;
+    let answers = sessions.answers(2).await;
+    assert_eq!(answers[1]["result"], json!({"decision": "decline"}));
+    sessions.serve.fake.open_gate("go");
+    assert_eq!(sessions.result(&other).await["output"], "done");
+    sessions.finish().await;
+}

@@ -1,0 +1,158 @@
+//! Prompts that were taken and not sent yet: what becomes of them when somebody
+//! takes them back, and when Codex dies.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::Signal;
+use testkit::fake::{Action, HELLO, Plan, fake_codex_path};
+use tokio::time::sleep;
+
+use super::super::serve::{HANDSHAKE, Serve};
+use super::{Refusal, Sessions, gated, refusal, sent, told, wait_for_thread};
+
+const WITHDRAWN: &str = "never mind";
+
+/// How often a test looks whether there is a file.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How often Codex got the prompt that was taken back, and any other.
+fn prompts(sessions: &Sessions) -> (usize, usize) {
+    let prompts = sent(&sessions.serve, "turn/start");
+    let is_it = |prompt: &&Value| prompt["params"]["input"][0]["text"] == WITHDRAWN;
+    let withdrawn = prompts.iter().filter(is_it).count();
+    (withdrawn, prompts.len() - withdrawn)
+}
+
+/// A session whose prompt waits for the second Codex to take up its thread, and
+/// the call that brought the prompt. Codex takes the thread up once the gate
+/// `first` is open, and, if asked again, once `second` is.
+async fn held() -> (Sessions, String, Value) {
+    let plan = Plan::new()
+        .on("turn/start", gated("never"))
+        .in_launch(1)
+        .on("thread/resume", [Action::gate("first"), Action::Proceed])
+        .in_launch(2)
+        .on("thread/resume", [Action::gate("second"), Action::Proceed])
+        .nth(2)
+        .in_launch(2);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    sessions.serve.kill_codex(Signal::SIGKILL);
+    assert_eq!(sessions.attention(&session).await["status"], "error");
+    let reply = json!({"sessionId": session, "prompt": WITHDRAWN});
+    let call = sessions.serve.client.request_tool("codex_reply", reply);
+    sessions.serve.fake.wait_for_method("thread/resume").await;
+    assert_eq!(sessions.standing(&session).await["status"], "running");
+    (sessions, session, call)
+}
+
+/// Lets Codex take up the thread; returns what became of the prompt.
+async fn let_go(sessions: &mut Sessions, call: &Value) -> Refusal {
+    sessions.serve.fake.open_gate("first");
+    let refusal = refusal(&sessions.serve.client.result(call).await);
+    sessions.serve.settled().await;
+    refusal
+}
+
+#[tokio::test]
+async fn a_prompt_that_was_interrupted_is_not_sent() {
+    let (mut sessions, session, call) = held().await;
+    sessions.session("interrupt", &session).await;
+    assert_eq!(sessions.result(&session).await["status"], "interrupted");
+    let refusal = let_go(&mut sessions, &call).await;
+    assert_eq!(refusal.code, "CANCELLED", "{}", refusal.message);
+    assert!(refusal.message.contains(&session), "{}", refusal.message);
+    assert_eq!(sessions.standing(&session).await["status"], "idle");
+    assert_eq!(prompts(&sessions), (0, 1));
+
+    sessions.reply(&session).await;
+    assert_eq!(sessions.result(&session).await["output"], HELLO);
+    assert_eq!(prompts(&sessions), (0, 2));
+    assert_eq!(sent(&sessions.serve, "turn/interrupt"), Vec::<Value>::new());
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn a_prompt_of_a_session_that_was_cancelled_is_not_sent() {
+    let (mut sessions, session, call) = held().await;
+    sessions.session("cancel", &session).await;
+    let refusal = let_go(&mut sessions, &call).await;
+    assert_eq!(refusal.code, "CANCELLED", "{}", refusal.message);
+    let over = sessions.standing(&session).await;
+    assert_eq!(over["status"], "cancelled");
+    assert_eq!(over["result"]["reason"], "Cancelled by user");
+    assert_eq!(prompts(&sessions), (0, 1));
+
+    sessions.serve.fake.open_gate("second");
+    let thread = sessions.get(&session).await["threadId"].clone();
+    let resume = json!({"action": "resume", "threadId": thread, "prompt": "go on"});
+    let resumed = sessions.call("codex_session", resume).await;
+    let again = resumed["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(sessions.result(&again).await["output"], HELLO);
+    assert_eq!(prompts(&sessions), (0, 2));
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn the_prompt_after_one_that_was_taken_back_is_not_taken_with_it() {
+    let (mut sessions, session, call) = held().await;
+    sessions.session("interrupt", &session).await;
+    let next = json!({"sessionId": session, "prompt": "go on"});
+    let next = sessions.serve.client.request_tool("codex_reply", next);
+    let thread = sessions.get(&session).await["threadId"].clone();
+    wait_for_thread(&sessions.serve, 2, "thread/resume", &thread).await;
+    let refusal = let_go(&mut sessions, &call).await;
+    assert_eq!(refusal.code, "CANCELLED", "{}", refusal.message);
+    assert_eq!(sessions.standing(&session).await["status"], "running");
+    sessions.serve.fake.open_gate("second");
+    told(&sessions.serve.client.result(&next).await);
+    assert_eq!(sessions.result(&session).await["output"], HELLO);
+    assert_eq!(prompts(&sessions), (0, 2));
+    sessions.finish().await;
+}
+
+/// The fake Codex in a shell, which goes on for a while after it: its stdout is
+/// closed then, so that nothing can be asked any more, and yet it is not gone.
+const LINGERING: &str = r#"#!/bin/sh
+"$FAKE" "$@"
+exec >&-
+touch "$MARKS/dying"
+while [ ! -e "$MARKS/prompted" ]; do sleep 0.01; done
+"#;
+
+#[tokio::test]
+async fn a_prompt_that_comes_while_codex_dies_goes_to_the_next() {
+    let marks = tempfile::tempdir().unwrap();
+    let script = marks.path().join("codex");
+    fs::write(&script, LINGERING).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let serve = Serve::start_with(&Plan::new(), |launch| {
+        launch
+            .args(["--api", "sessions"])
+            .env("CODEX_MCP_CODEX_BIN", &script)
+            .env("FAKE", fake_codex_path())
+            .env("MARKS", marks.path())
+    });
+    let mut sessions = Sessions { serve };
+    let client = &mut sessions.serve.client;
+    client.initialize(HANDSHAKE, json!({})).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+
+    sessions.serve.kill_codex(Signal::SIGKILL);
+    while !marks.path().join("dying").exists() {
+        sleep(LOOK_AGAIN).await;
+    }
+    let reply = json!({"sessionId": session, "prompt": "go on"});
+    let call = sessions.serve.client.request_tool("codex_reply", reply);
+    sessions.serve.settled().await;
+    fs::write(marks.path().join("prompted"), "").unwrap();
+    told(&sessions.serve.client.result(&call).await);
+    assert_eq!(sessions.result(&session).await["output"], HELLO);
+    assert_eq!(sessions.serve.fake.started().len(), 2);
+    assert_eq!(sent(&sessions.serve, "turn/start").len(), 2);
+    sessions.finish().await;
+}
