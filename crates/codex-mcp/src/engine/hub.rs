@@ -34,10 +34,13 @@ pub(super) struct Hub {
 
 impl Listener for Hub {
     fn heard(&self, heard: Heard<'_>) {
-        // Codex also tells of threads of its own, such as those of subagents.
-        let Some(entry) = self.sessions.by_thread(&heard.thread) else {
-            return;
+        // Codex also tells of threads of its own, such as those of sub-agents; of
+        // these only their questions are ours.
+        let found = match heard.news {
+            Notification::RequestResolved(_) => self.sessions.responsible(&heard.thread),
+            _ => self.sessions.by_thread(&heard.thread),
         };
+        let Some(entry) = found else { return };
         if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
         | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
         {

@@ -358,6 +358,12 @@ impl Sessions {
         self.lock().by_thread.get(thread).cloned()
     }
 
+    /// Whether a session is the one that its thread has now.
+    pub(super) fn is_current(&self, entry: &Arc<Entry>) -> bool {
+        let current = self.by_thread(entry.thread.as_str());
+        current.is_some_and(|current| Arc::ptr_eq(&current, entry))
+    }
+
     /// All of them, in the order in which they began.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
         let tables = self.lock();

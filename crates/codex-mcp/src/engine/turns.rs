@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use codex_mcp_core::session::{Form, PromptRefused, State};
+use codex_mcp_core::session::{Effect, Form, PromptRefused, State};
 use codex_mcp_protocol::codex::{
     ConfigReadParams, ConfigReadResponse, Method, SandboxMode, SandboxPolicy, ThreadSettings,
     TurnOverrides, TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
@@ -72,6 +72,13 @@ impl Engine {
             ) => {
                 hub::interrupt(entry, number);
                 Err(error)
+            }
+            Err(EngineError::Withdrawn(_)) if entry.state() == State::Cancelled => {
+                // The thread was loaded meanwhile, and nobody wants it.
+                if self.hub.sessions.is_current(entry) {
+                    perform(entry, vec![Effect::LetGo]);
+                }
+                Err(entry.cancelled())
             }
             Err(error) => {
                 let effects = entry.change(|machine, now| machine.refused(number, now));

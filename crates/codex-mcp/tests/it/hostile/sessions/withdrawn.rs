@@ -81,13 +81,20 @@ async fn a_prompt_of_a_session_that_was_cancelled_is_not_sent() {
     sessions.session("cancel", &session).await;
     let refusal = let_go(&mut sessions, &call).await;
     assert_eq!(refusal.code, "CANCELLED", "{}", refusal.message);
+    let thread = sessions.get(&session).await["threadId"].clone();
+    assert!(
+        refusal.message.contains(thread.as_str().unwrap()),
+        "{}",
+        refusal.message
+    );
+    // It was loaded meanwhile, and nobody wants it.
+    wait_for_thread(&sessions.serve, 1, "thread/unsubscribe", &thread).await;
     let over = sessions.standing(&session).await;
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["result"]["reason"], "Cancelled by user");
     assert_eq!(prompts(&sessions), (0, 1));
 
     sessions.serve.fake.open_gate("second");
-    let thread = sessions.get(&session).await["threadId"].clone();
     let resume = json!({"action": "resume", "threadId": thread, "prompt": "go on"});
     let resumed = sessions.call("codex_session", resume).await;
     let again = resumed["sessionId"].as_str().unwrap().to_owned();
