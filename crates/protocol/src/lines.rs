@@ -1,4 +1,4 @@
-//! Bounded newline-delimited framing.
+//! Bounded framing: a message a line, or with a header before it.
 //!
 //! [`LineDecoder`] owns the read buffer and never holds more than one line of
 //! at most `limit` bytes (plus one read's worth of what follows it). A longer
@@ -14,6 +14,10 @@
 //!          └──────────────────────────────────┘
 //!               newline: Frame::TooLong
 //! ```
+//!
+//! A decoder [with headers](LineDecoder::with_headers) also takes messages as
+//! the Language Server Protocol frames them, with `Content-Length: N`, an empty
+//! line, and N bytes. Both kinds may be mixed.
 
 use std::ops::Range;
 
@@ -49,7 +53,52 @@ enum Mode {
     Keeping,
     /// Throwing away a line of which this many bytes have been seen.
     Discarding(u64),
+    /// In the lines before a message of this many bytes.
+    Header(usize),
+    /// Waiting for a message of this many bytes.
+    Body(usize),
+    /// Throwing away a message of which this many bytes are still to come.
+    DiscardingBody {
+        left: usize,
+        length: usize,
+    },
 }
+
+/// How messages are told apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Each is a line.
+    #[default]
+    Lines,
+    /// Each has a header that says how long it is.
+    Headers,
+}
+
+impl Framing {
+    /// A message as it is to be written.
+    #[must_use]
+    pub fn frame(self, mut message: Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::Lines => {
+                message.push(b'\n');
+                message
+            }
+            Self::Headers => {
+                let mut framed =
+                    format!("{CONTENT_LENGTH}: {}\r\n\r\n", message.len()).into_bytes();
+                framed.append(&mut message);
+                framed
+            }
+        }
+    }
+}
+
+/// The header that a message's length stands in, see the base protocol of the
+/// Language Server Protocol.
+const CONTENT_LENGTH: &str = "Content-Length";
+
+/// The longest line of a header, in bytes.
+const HEADER_LIMIT: usize = 256;
 
 /// Cuts a byte stream into lines of bounded length.
 #[derive(Debug)]
@@ -65,6 +114,8 @@ pub struct LineDecoder {
     mode: Mode,
     /// How the line that is thrown away began.
     head: Vec<u8>,
+    /// Whether headers are understood, and how the last message came.
+    framing: Option<Framing>,
 }
 
 impl LineDecoder {
@@ -79,7 +130,23 @@ impl LineDecoder {
             searched: 0,
             mode: Mode::Keeping,
             head: Vec::new(),
+            framing: None,
         }
+    }
+
+    /// The same for messages of at most `limit` bytes that may have headers.
+    #[must_use]
+    pub fn with_headers(limit: usize) -> Self {
+        Self {
+            framing: Some(Framing::Lines),
+            ..Self::new(limit)
+        }
+    }
+
+    /// How the last message came.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.framing.unwrap_or_default()
     }
 
     /// Free space for the next read. Tell [`filled`](Self::filled) how much of
@@ -101,20 +168,94 @@ impl LineDecoder {
 
     /// The next whole line, or `None` until more input has come.
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
-        let unsearched = self.buffer.get(self.searched..self.end)?;
-        match memchr::memchr(b'\n', unsearched) {
-            Some(offset) => Some(self.line_ends_at(self.searched + offset)),
-            None => {
+        loop {
+            match self.mode {
+                Mode::Body(length) => return self.body(length),
+                Mode::DiscardingBody { left, length } => return self.discard(left, length),
+                Mode::Keeping | Mode::Discarding(_) | Mode::Header(_) => {}
+            }
+            let unsearched = self.buffer.get(self.searched..self.end)?;
+            let Some(offset) = memchr::memchr(b'\n', unsearched) else {
                 self.no_newline_yet();
-                None
+                return None;
+            };
+            let newline = self.searched + offset;
+            if !self.is_header(newline) {
+                return Some(self.line_ends_at(newline));
             }
         }
+    }
+
+    /// Takes in a line of a header; `false` if it is none.
+    fn is_header(&mut self, newline: usize) -> bool {
+        let before = match (self.framing, self.mode) {
+            (Some(_), Mode::Keeping) => None,
+            (Some(_), Mode::Header(length)) => Some(length),
+            _ => return false,
+        };
+        let line = self.buffer.get(self.start..newline).unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let length = content_length(line);
+        self.mode = match (before, length) {
+            (_, Some(length)) => Mode::Header(length),
+            (None, None) => return false,
+            (Some(length), None) if !line.is_empty() => Mode::Header(length),
+            (Some(length), None) if length > self.limit => Mode::DiscardingBody {
+                left: length,
+                length,
+            },
+            (Some(length), None) => Mode::Body(length),
+        };
+        self.framing = Some(Framing::Headers);
+        self.start = newline + 1;
+        self.searched = self.start;
+        true
+    }
+
+    fn body(&mut self, length: usize) -> Option<Frame<'_>> {
+        let end = self.start + length;
+        if end > self.end {
+            return None;
+        }
+        let body = self.start..end;
+        self.start = end;
+        self.searched = end;
+        self.mode = Mode::Keeping;
+        Some(Frame::Line(self.buffer.get(body).unwrap_or_default()))
+    }
+
+    fn discard(&mut self, left: usize, length: usize) -> Option<Frame<'_>> {
+        if left == length {
+            self.head.clear();
+        }
+        let pending = self.end - self.start;
+        let gone = pending.min(left);
+        let seen = self.start..self.start + gone;
+        let missing = HEAD.saturating_sub(self.head.len());
+        let bytes = self.buffer.get(seen).unwrap_or_default();
+        self.head
+            .extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
+        self.start += gone;
+        self.searched = self.start;
+        let left = left - gone;
+        if left > 0 {
+            self.mode = Mode::DiscardingBody { left, length };
+            return None;
+        }
+        self.mode = Mode::Keeping;
+        Some(Frame::TooLong {
+            length: length as u64,
+            head: &self.head,
+        })
     }
 
     fn line_ends_at(&mut self, newline: usize) -> Frame<'_> {
         let line = self.start..newline;
         self.start = newline + 1;
         self.searched = self.start;
+        if let Some(framing) = &mut self.framing {
+            *framing = Framing::Lines;
+        }
         let length = line.len();
         match std::mem::replace(&mut self.mode, Mode::Keeping) {
             Mode::Discarding(seen) => Frame::TooLong {
@@ -125,7 +266,8 @@ impl LineDecoder {
                 length: length as u64,
                 head: head_of(&self.buffer, line),
             },
-            Mode::Keeping => {
+            // The other modes never get here: their lines are headers.
+            _ => {
                 let bytes = self.buffer.get(line).unwrap_or_default();
                 Frame::Line(bytes.strip_suffix(b"\r").unwrap_or(bytes))
             }
@@ -143,7 +285,7 @@ impl LineDecoder {
                     .extend_from_slice(head_of(&self.buffer, self.start..self.end));
                 0
             }
-            Mode::Keeping => return,
+            _ => return,
         };
         self.mode = Mode::Discarding(seen + pending as u64);
         self.start = 0;
@@ -164,6 +306,18 @@ impl LineDecoder {
             self.buffer.truncate(self.end + READ_SIZE);
             self.buffer.shrink_to_fit();
         }
+    }
+}
+
+/// The length in a header, if the line is the header that says it.
+fn content_length(line: &[u8]) -> Option<usize> {
+    if line.len() > HEADER_LIMIT {
+        return None;
+    }
+    let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+    match name.trim().eq_ignore_ascii_case(CONTENT_LENGTH) {
+        true => value.trim().parse().ok(),
+        false => None,
     }
 }
 
@@ -311,5 +465,55 @@ mod tests {
                 prop_assert_eq!(rest, unfinished);
             }
         }
+    }
+
+    fn framed(body: &str) -> Vec<u8> {
+        Framing::Headers.frame(body.as_bytes().to_vec())
+    }
+
+    fn decode_framed(limit: usize, chunks: &[&[u8]]) -> (Vec<Owned>, Framing) {
+        let mut decoder = LineDecoder::with_headers(limit);
+        let mut frames = Vec::new();
+        for chunk in chunks {
+            feed(&mut decoder, chunk, &mut frames);
+        }
+        (frames, decoder.framing())
+    }
+
+    #[test]
+    fn messages_with_headers_come_whole_however_the_bytes_arrive() {
+        let mut all = framed("{\n\"one\":1}\n");
+        all.extend(b"content-length:3\nContent-Type: x\n\nabc{\"line\":1}\n");
+        all.extend(framed("ß"));
+        let expected: Vec<Owned> = ["{\n\"one\":1}\n", "abc", "{\"line\":1}", "ß"]
+            .iter()
+            .map(|text| Owned::Line(text.as_bytes().to_vec()))
+            .collect();
+        let bytewise: Vec<&[u8]> = all.chunks(1).collect();
+        for chunks in [vec![all.as_slice()], bytewise] {
+            let (frames, framing) = decode_framed(100, &chunks);
+            assert_eq!((frames, framing), (expected.clone(), Framing::Headers));
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_thrown_away_and_the_next_one_is_read() {
+        let mut all = framed(&"x".repeat(1000));
+        all.extend(b"line\n");
+        let bytewise: Vec<&[u8]> = all.chunks(7).collect();
+        for chunks in [vec![all.as_slice()], bytewise] {
+            let (frames, framing) = decode_framed(100, &chunks);
+            assert_eq!(
+                frames,
+                [Owned::TooLong(1000), Owned::Line(b"line".to_vec())]
+            );
+            assert_eq!(framing, Framing::Lines);
+        }
+    }
+
+    #[test]
+    fn headers_are_lines_where_they_are_not_understood() {
+        let (frames, _) = decode(100, &[b"Content-Length: 1\n"]);
+        assert_eq!(frames, [Owned::Line(b"Content-Length: 1".to_vec())]);
     }
 }

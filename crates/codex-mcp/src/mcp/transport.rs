@@ -1,4 +1,5 @@
-//! MCP on stdio: one JSON-RPC message a line.
+//! MCP on stdio: one JSON-RPC message a line, or with a `Content-Length` before it,
+//! and answered in kind.
 //!
 //! rmcp would do this too, but drops what it can't read without a word. Here
 //! every line that is not a message is answered with a JSON-RPC error, so that
@@ -15,7 +16,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_protocol::lines::{Frame, LineDecoder};
+use codex_mcp_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_mcp_protocol::rpc::code;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
@@ -40,6 +41,8 @@ pub struct LineTransport<R, W> {
     /// A refusal that is being written. No further line is looked at until it
     /// has been: a client that doesn't read is not listened to either.
     refusing: Option<JoinHandle<io::Result<()>>>,
+    /// How the client frames its messages, and so do we.
+    framing: Arc<Mutex<Framing>>,
     /// Requests that have not been answered.
     open: Arc<Mutex<HashSet<NumberOrString>>>,
     service: Service,
@@ -75,8 +78,9 @@ where
     pub fn new(reader: R, writer: W, line_limit: usize, closing: CancellationToken) -> Self {
         Self {
             reader,
-            decoder: LineDecoder::new(line_limit),
+            decoder: LineDecoder::with_headers(line_limit),
             line_limit,
+            framing: Arc::default(),
             writer: Arc::new(tokio::sync::Mutex::new(Some(writer))),
             refusing: None,
             open: Arc::default(),
@@ -102,6 +106,7 @@ where
                     ),
                 )),
             };
+            *lock(&self.framing) = self.decoder.framing();
             if let Some(message) = self.admit(read) {
                 return Some(message);
             }
@@ -137,7 +142,8 @@ where
     /// Writes on a task of its own: reading is dropped half-way whenever something
     /// else happens, and half a line must never stay.
     fn refuse(&mut self, refusal: ServerJsonRpcMessage) {
-        let writing = write(Arc::clone(&self.writer), refusal);
+        let framing = *lock(&self.framing);
+        let writing = write(Arc::clone(&self.writer), framing, refusal);
         self.refusing = Some(tokio::spawn(writing));
     }
 
@@ -189,9 +195,10 @@ where
             lock(&self.open).remove(id);
         }
         let writer = Arc::clone(&self.writer);
+        let framing = *lock(&self.framing);
         let closing = self.closing.clone();
         async move {
-            let written = write(writer, message).await;
+            let written = write(writer, framing, message).await;
             if written.is_err() {
                 closing.cancel();
             }
@@ -233,13 +240,13 @@ where
 
 async fn write<W: AsyncWrite + Unpin>(
     writer: Writer<W>,
+    framing: Framing,
     message: ServerJsonRpcMessage,
 ) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&message)?;
-    line.push(b'\n');
+    let framed = framing.frame(serde_json::to_vec(&message)?);
     let mut writer = writer.lock().await;
     let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-    writer.write_all(&line).await?;
+    writer.write_all(&framed).await?;
     writer.flush().await
 }
 
@@ -274,5 +281,55 @@ mod tests {
             let text = message["error"]["message"].as_str().unwrap();
             assert!(text.starts_with(expected), "{text}");
         }
+    }
+
+    /// A message as it is framed with headers, and what was read behind it.
+    async fn next_with_header(client: &mut (impl AsyncRead + Unpin)) -> Value {
+        let mut header = Vec::new();
+        while !header.ends_with(b"\r\n\r\n") {
+            header.push(client.read_u8().await.unwrap());
+        }
+        let header = String::from_utf8(header).unwrap();
+        let length = header.strip_prefix("Content-Length: ").unwrap();
+        let mut body = vec![0; length.trim().parse().unwrap()];
+        client.read_exact(&mut body).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_client_is_answered_in_its_own_framing() {
+        let (ours, mut client) = tokio::io::duplex(4096);
+        let (reader, writer) = tokio::io::split(ours);
+        let mut transport = LineTransport::new(reader, writer, 1000, CancellationToken::new());
+        let initialize = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":
+            {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+        let framed = Framing::Headers.frame(initialize.to_vec());
+        // In two pieces, and with a piece of the next message behind it.
+        let (first, second) = framed.split_at(30);
+        client.write_all(first).await.unwrap();
+        client.write_all(second).await.unwrap();
+        client.write_all(b"Content-Le").await.unwrap();
+        let message = transport.receive().await.unwrap();
+        assert!(matches!(message, ClientJsonRpcMessage::Request(_)));
+        transport
+            .send(*refusal(None, 1, "no".to_owned()))
+            .await
+            .unwrap();
+        let answer = next_with_header(&mut client).await;
+        assert_eq!(answer["error"]["message"], "no");
+
+        client
+            .write_all(b"ngth: 7\r\n\r\ngarbage{\"a\":1}\n")
+            .await
+            .unwrap();
+        let reading = tokio::spawn(async move { transport.receive().await });
+        let refused = next_with_header(&mut client).await;
+        let text = refused["error"]["message"].as_str().unwrap();
+        assert!(text.starts_with("not JSON"), "{text}");
+        // A line is answered with a line.
+        let mut lines = tokio::io::BufReader::new(&mut client).lines();
+        let line = lines.next_line().await.unwrap().unwrap();
+        assert!(line.starts_with('{'), "{line}");
+        reading.abort();
     }
 }
