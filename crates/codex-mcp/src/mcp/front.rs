@@ -16,11 +16,12 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::code::Code;
 use super::error::ToolError;
+use super::progress::Progress;
 use super::question;
 use super::request_state::RequestState;
 use super::resources::{self, Stdio};
@@ -139,20 +140,24 @@ impl Front {
         } = call;
         let came = Instant::now();
         let deadline = came + self.patience.call;
-        let opened = self.unless_gone(context, deadline, opening).await?;
+        let mut progress = Progress::new(context);
+        let opening = self.unless_gone(context, deadline, &mut progress, opening);
+        let opened = opening.await?;
         let Opened { session, thread } = match opened {
             Ready::Now(opened) => opened,
             Ready::Later(_, error) => return Err(error),
         };
         let engine = Arc::clone(&self.engine);
         let prompting = async move { engine.prompt(&session, Prompt::text(prompt)).await };
-        match self.unless_gone(context, deadline, prompting).await {
+        let prompting = self.unless_gone(context, deadline, &mut progress, prompting);
+        match prompting.await {
             Ok(Ready::Now(turn)) => {
                 let until = match wait {
                     Some(wait) => Until::ComeBack(came + wait),
                     None => Until::GiveUp(deadline),
                 };
-                let wait = TurnWait::new(self, context, turn, thread, until, warnings);
+                let wait = TurnWait::new(self, context, turn, thread, until, progress);
+                let wait = wait.with_warnings(warnings);
                 wait.outcome().await
             }
             Ok(Ready::Later(prompting, error)) => {
@@ -169,20 +174,20 @@ impl Front {
         &self,
         context: &RequestContext<RoleServer>,
         deadline: Instant,
+        progress: &mut Progress,
         step: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<Ready<T>, ToolError> {
         let mut step = tokio::spawn(step);
-        let (code, why) = tokio::select! {
-            biased;
-            () = context.ct.cancelled() => (Code::Cancelled, "the call was cancelled"),
-            () = self.closing.cancelled() => (Code::ShuttingDown, "codex-mcp is shutting down"),
-            done = &mut step => {
-                let done = done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
-                return Ok(Ready::Now(done?));
+        let deadline = Some(deadline);
+        let waited = self.wait_until(context, deadline, progress, &mut step);
+        match waited.await {
+            Ok(done) => {
+                let done =
+                    done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+                Ok(Ready::Now(done?))
             }
-            () = sleep_until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
-        };
-        Ok(Ready::Later(step, ToolError::new(code, why)))
+            Err(error) => Ok(Ready::Later(step, error)),
+        }
     }
 
     fn interrupt_once_started(&self, prompting: JoinHandle<Result<TurnRef, EngineError>>) {
@@ -223,7 +228,8 @@ impl Front {
             Some(wait) => Until::ComeBack(Instant::now() + wait),
             None => Until::GiveUp(Instant::now() + self.patience.call),
         };
-        TurnWait::new(self, context, turn, thread, until, Vec::new())
+        let progress = Progress::new(context);
+        TurnWait::new(self, context, turn, thread, until, progress)
             .outcome()
             .await
     }

@@ -31,7 +31,7 @@ impl Progress {
             token: context.meta.get_progress_token(),
             steps: 0,
             sent: 0,
-            doing: "Codex has the prompt".to_owned(),
+            doing: "waiting for Codex".to_owned(),
             began: now,
             last: now,
         }

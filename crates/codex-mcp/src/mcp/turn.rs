@@ -89,7 +89,7 @@ impl<'a> TurnWait<'a> {
         turn: TurnRef,
         thread: ThreadId,
         until: Until,
-        warnings: Vec<String>,
+        told: Progress,
     ) -> Self {
         Self {
             front,
@@ -98,10 +98,15 @@ impl<'a> TurnWait<'a> {
             thread,
             until,
             manner: Manner::of(context),
-            warnings,
-            told: Progress::new(context),
+            warnings: Vec::new(),
+            told,
             dialogs: Dialogs::new(context.peer.clone()),
         }
+    }
+
+    /// The same with what the caller should know besides.
+    pub(super) fn with_warnings(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
     }
 
     /// Waits until there is something to come back with.

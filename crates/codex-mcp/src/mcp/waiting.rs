@@ -3,7 +3,7 @@
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::code::Code;
 use super::error::ToolError;
@@ -19,6 +19,18 @@ impl Front {
         what: impl Future<Output = T>,
     ) -> Result<T, ToolError> {
         let mut progress = Progress::new(context);
+        self.wait_until(context, None, &mut progress, what).await
+    }
+
+    /// The same for what has to be there by `deadline`, in a call that goes on and
+    /// tells progress of its own afterwards.
+    pub(super) async fn wait_until<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        deadline: Option<Instant>,
+        progress: &mut Progress,
+        what: impl Future<Output = T>,
+    ) -> Result<T, ToolError> {
         let mut what = std::pin::pin!(what);
         loop {
             let (code, why) = tokio::select! {
@@ -26,6 +38,7 @@ impl Front {
                 () = context.ct.cancelled() => (Code::Cancelled, "the call was cancelled"),
                 () = self.closing.cancelled() => (Code::ShuttingDown, "codex-mcp is shutting down"),
                 done = &mut what => return Ok(done),
+                () = until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
                 () = sleep_until(progress.next_heartbeat()) => {
                     progress.heartbeat(context).await;
                     continue;
@@ -45,5 +58,12 @@ impl Front {
         let done = self.wait_for(context, tokio::spawn(step)).await?;
         let done = done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
         Ok(done?)
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

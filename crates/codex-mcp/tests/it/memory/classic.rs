@@ -289,3 +289,35 @@ async fn a_call_that_comes_back_while_its_question_is_open_says_so() {
     world.end_turn("completed").await;
     world.finish().await;
 }
+
+/// A slow MCP server of the user's can hold the beginning of a thread up.
+#[tokio::test(start_paused = true)]
+async fn a_call_gives_a_sign_of_life_also_before_the_turn_has_begun() {
+    let mut world = World::new(json!({})).await;
+    let began = Instant::now();
+    let params = json!({"name": "codex", "arguments": {"prompt": "work"},
+        "_meta": {"progressToken": "p"}});
+    world.request("tools/call", params).await;
+    let start = world.codex.next_is("thread/start").await;
+    let mut told = Vec::new();
+    for nth in 1..=2_u64 {
+        told.push(world.client.next_is("notifications/progress").await);
+        assert_eq!(began.elapsed().as_secs(), nth * 10);
+    }
+    let thread = json!({"thread": {"id": THREAD}});
+    let answer = json!({"id": start["id"], "result": thread});
+    world.codex.send(answer).await;
+    let prompt = world.codex.next_is("turn/start").await;
+    let answer = json!({"id": prompt["id"], "result": {"turn": turn("inProgress")}});
+    world.codex.send(answer).await;
+    world.start_turn().await;
+    told.push(world.client.next_is("notifications/progress").await);
+    // As MCP wants it, the number only ever rises, over the whole call.
+    let numbers: Vec<Option<f64>> = told
+        .iter()
+        .map(|one| one["params"]["progress"].as_f64())
+        .collect();
+    assert_eq!(numbers, [Some(1.0), Some(2.0), Some(3.0)]);
+    world.done().await;
+    world.finish().await;
+}
