@@ -22,5 +22,6 @@ pub mod action;
 pub mod clock;
 mod describe;
 pub mod events;
+mod json;
 pub mod session;
 mod text;

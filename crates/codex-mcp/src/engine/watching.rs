@@ -118,7 +118,6 @@ impl Engine {
                 state,
             }
         });
-        // In the order of the names, where several are ready.
         let mut waiting: FuturesUnordered<_> = waiting.collect();
         let deadline = Instant::now() + wait;
         Ok(timeout_at(deadline, waiting.next()).await.ok().flatten())

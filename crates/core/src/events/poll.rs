@@ -21,7 +21,6 @@ pub struct Poll {
 
 /// What of a session a reader wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PollOptions {
     /// The events.
     pub include_events: bool,

@@ -9,6 +9,7 @@ use crate::action::{self, Action, ActionId, ActionKind, Decision};
 use crate::clock::Now;
 use crate::describe;
 use crate::events::EventType;
+use crate::json::merged;
 
 /// Why a question is open no longer.
 enum Closed<'a> {
@@ -136,7 +137,7 @@ impl Session {
 
     fn close(&mut self, action: &Action, why: &Closed<'_>, now: Now) {
         self.log.settle(&action.id.0);
-        let mut data = json!({
+        let data = json!({
             "requestId": action.id,
             "kind": ActionKind::from(&action.ask),
             "itemId": action.item_id(),
@@ -162,11 +163,7 @@ impl Session {
                 "message": "Codex needs no answer any more",
             }),
         };
-        if let (Some(data), Value::Object(particulars)) = (data.as_object_mut(), particulars) {
-            data.extend(particulars);
-            data.retain(|_, value| !value.is_null());
-        }
-        self.write(now, EventType::ApprovalResult, data);
+        self.write(now, EventType::ApprovalResult, merged(data, particulars));
     }
 }
 

@@ -72,8 +72,8 @@ impl Session {
     }
 
     /// Codex took the prompt of turn `number`. Its news of the turn may have
-    /// overtaken this answer, even the news of its end. How the turn before ended is no longer in
-    /// the log.
+    /// overtaken this answer, even the news of its end. How the turn before ended
+    /// is no longer in the log.
     pub fn accepted(&mut self, number: u64, id: TurnId, now: Now) -> Vec<Effect> {
         if self.turns != number {
             return Vec::new();

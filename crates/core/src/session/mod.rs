@@ -14,11 +14,10 @@
 //!
 //! Waiting is Running with open questions, so it is not stored but derived. A
 //! turn exists from the moment its prompt is taken; before that has been sent, it
-//! can be taken back. It can be interrupted once
-//! Codex says that it has started (Codex refuses it before that: "no active
-//! turn to interrupt"), so an earlier interrupt is kept until then. A session
-//! that is cancelled in the middle of a turn lets go of the thread when the turn
-//! has ended.
+//! can be taken back. It can be interrupted once Codex says that it has started
+//! (Codex refuses it before that: "no active turn to interrupt"), so an earlier
+//! interrupt is kept until then. A session that is cancelled in the middle of a
+//! turn lets go of the thread when the turn has ended.
 //!
 //! All that happens is written to the session's [event log](crate::events).
 

@@ -11,6 +11,7 @@ use super::{Cancelled, Session, State};
 use crate::action::{Action, ActionKind, Decision};
 use crate::clock::timestamp;
 use crate::events::ResponseMode;
+use crate::json::{merged, without_nulls};
 use crate::text::BoundedText;
 
 /// How long a client may well wait between two looks at a running turn.
@@ -99,12 +100,8 @@ impl Session {
             (None, Some((_, outcome)), None) => Some(outcome.result(mode)),
             // What the last turn has brought stays to be had.
             (None, Some((_, outcome)), Some(how)) => {
-                let mut result = outcome.result(mode);
-                if let Some(result) = result.as_object_mut() {
-                    result.insert("status".to_owned(), "error".into());
-                    result.insert("error".to_owned(), how.as_str().into());
-                }
-                Some(result)
+                let lost = json!({ "status": "error", "error": how });
+                Some(merged(outcome.result(mode), lost))
             }
             (None, None, Some(how)) => Some(json!({ "status": "error", "error": how })),
             (None, None, None) => None,
@@ -117,7 +114,7 @@ impl Session {
     fn result_of_cancelled(&self, over: &Cancelled, mode: ResponseMode) -> Value {
         let last = self.outcome.as_ref().map(|(_, outcome)| outcome);
         let last = last.filter(|outcome| outcome.turn == over.turn);
-        let mut result = last.map_or_else(|| json!({}), |outcome| outcome.result(mode));
+        let result = last.map_or_else(|| json!({}), |outcome| outcome.result(mode));
         let cancelled = json!({
             "status": "cancelled",
             "reason": over.why,
@@ -125,10 +122,7 @@ impl Session {
             "turnId": over.turn,
             "completedAt": timestamp(over.at),
         });
-        if let (Some(result), Value::Object(cancelled)) = (result.as_object_mut(), cancelled) {
-            result.extend(cancelled);
-        }
-        without_nulls(result)
+        merged(result, cancelled)
     }
 }
 
@@ -157,7 +151,7 @@ impl Outcome {
             Ending::Failed(error) => json!(error),
             _ => Value::Null,
         };
-        let mut result = json!({
+        let result = json!({
             "turnId": self.turn,
             "status": self.status(),
             "output": self.text,
@@ -167,10 +161,7 @@ impl Outcome {
             "completedAt": timestamp(self.at),
             "turn": self.told.as_ref().filter(|_| mode == ResponseMode::Full),
         });
-        if let Some(result) = result.as_object_mut() {
-            result.extend(self.facts.shown(mode));
-        }
-        without_nulls(result)
+        merged(result, Value::Object(self.facts.shown(mode)))
     }
 
     /// The result as an event tells it: what is in the result need not be here.
@@ -240,7 +231,7 @@ impl Action {
     #[must_use]
     pub fn shown(&self) -> Value {
         let user_input = matches!(self.ask, Ask::UserInput(_));
-        let mut action = json!({
+        let action = json!({
             "type": if user_input { "user_input" } else { "approval" },
             "requestId": self.id,
             "kind": ActionKind::from(&self.ask),
@@ -249,27 +240,17 @@ impl Action {
             "createdAt": timestamp(self.created),
             "expiresAt": timestamp(self.expires),
         });
-        if let (Some(action), Value::Object(particulars)) =
-            (action.as_object_mut(), particulars(&self.ask))
-        {
-            action.extend(particulars);
-        }
-        without_nulls(action)
+        merged(action, particulars(&self.ask))
     }
 
     /// The question as an event tells it.
     pub(super) fn told(&self) -> Value {
-        let mut told = json!({
+        let told = json!({
             "requestId": self.id,
             "kind": ActionKind::from(&self.ask),
             "itemId": self.item_id(),
         });
-        if let (Some(told), Value::Object(particulars)) =
-            (told.as_object_mut(), particulars(&self.ask))
-        {
-            told.extend(particulars);
-        }
-        without_nulls(told)
+        merged(told, particulars(&self.ask))
     }
 }
 
@@ -342,11 +323,4 @@ impl Decision {
             Self::Cancel => "cancel",
         }
     }
-}
-
-fn without_nulls(mut value: Value) -> Value {
-    if let Some(object) = value.as_object_mut() {
-        object.retain(|_, value| !value.is_null());
-    }
-    value
 }

@@ -49,9 +49,21 @@ async fn a_story_of_sessions(release: &str) {
     let stage = Stage::with_config(release, script(&long, &longer), config).await;
     let mut poller = Poller::new(&stage, &[]).await;
 
-    // Start, poll, approve one command and decline the next.
     let session = poller.start("begin", json!({})).await;
-    let first = poller.question(&session).await;
+    approve_one_command_and_decline_the_next(&mut poller, &session).await;
+    answer_the_question(&mut poller, &session, release).await;
+    assert!(stage.file("one.txt").exists());
+    assert!(!stage.file("two.txt").exists());
+    steer_and_interrupt(&mut poller, &session, &long, &longer).await;
+    reply(&mut poller, &session).await;
+    let forked = fork(&mut poller, &session).await;
+    cancel(&mut poller, &session).await;
+    all_is_listed(&mut poller, &session, &forked).await;
+    stage.finish(poller.client).await;
+}
+
+async fn approve_one_command_and_decline_the_next(poller: &mut Poller, session: &str) {
+    let first = poller.question(session).await;
     assert_eq!(first["kind"], "command");
     assert!(
         first["params"]["command"]
@@ -59,56 +71,56 @@ async fn a_story_of_sessions(release: &str) {
             .unwrap()
             .contains("one.txt")
     );
-    poller.decide(&session, &first, "accept").await;
+    poller.decide(session, &first, "accept").await;
     let (look, _) = poller
-        .until(&session, |look| {
+        .until(session, |look| {
             look["actions"][0]["command"]
                 .as_str()
                 .is_some_and(|command| command.contains("two.txt"))
         })
         .await;
-    poller
-        .decide(&session, &look["actions"][0], "decline")
-        .await;
+    poller.decide(session, &look["actions"][0], "decline").await;
+}
 
-    // Answer a user question. 0.104.0 doesn't let the model ask.
+/// 0.104.0 doesn't let the model ask.
+async fn answer_the_question(poller: &mut Poller, session: &str, release: &str) {
     if release == "0.104.0" {
-        let (done, _) = poller.until_idle(&session).await;
+        let (done, _) = poller.until_idle(session).await;
         assert_eq!(done["result"]["status"], "completed");
     } else {
         let (look, _) = poller
-            .until(&session, |look| look["actions"][0]["type"] == "user_input")
+            .until(session, |look| look["actions"][0]["type"] == "user_input")
             .await;
         let question = &look["actions"][0];
         assert_eq!(question["questions"][0]["id"], "colour");
         let arguments = json!({"action": "respond_user_input", "sessionId": session,
             "requestId": question["requestId"], "answers": {"colour": {"answers": ["blue"]}}});
         poller.call("codex_check", arguments).await;
-        let (done, _) = poller.until_idle(&session).await;
+        let (done, _) = poller.until_idle(session).await;
         let output = done["result"]["output"].as_str().unwrap();
         assert!(
             output.starts_with("chosen: ") && output.contains("blue"),
             "{output}"
         );
     }
-    assert!(stage.file("one.txt").exists());
-    assert!(!stage.file("two.txt").exists());
+}
 
-    // Steer, and interrupt.
-    let replied = poller.reply(&session, "take your time", json!({})).await;
+async fn steer_and_interrupt(poller: &mut Poller, session: &str, long: &Gate, longer: &Gate) {
+    let replied = poller.reply(session, "take your time", json!({})).await;
     assert_eq!(replied["status"], "running");
     long.reached(1).await;
     let steer = json!({"action": "steer", "sessionId": session, "prompt": "steered"});
     poller.call("codex_session", steer).await;
     long.release();
     longer.reached(1).await;
-    poller.session("interrupt", &session).await;
-    let (interrupted, _) = poller.until_idle(&session).await;
+    poller.session("interrupt", session).await;
+    let (interrupted, _) = poller.until_idle(session).await;
     assert_eq!(interrupted["result"]["status"], "interrupted");
+}
 
-    // Reply.
-    poller.reply(&session, "go on", json!({})).await;
-    let (done, events) = poller.until_idle(&session).await;
+async fn reply(poller: &mut Poller, session: &str) {
+    poller.reply(session, "go on", json!({})).await;
+    let (done, events) = poller.until_idle(session).await;
     let heard = done["result"]["output"].as_str().unwrap().to_owned();
     for part in ["begin", "take your time", "steered", "go on"] {
         assert!(heard.contains(part), "{heard}");
@@ -118,24 +130,28 @@ async fn a_story_of_sessions(release: &str) {
         .filter(|event| event["type"] == "result")
         .collect();
     assert_eq!(results.len(), 1, "{events:#?}");
+}
 
-    // Fork: the new thread knows it all, and the old one stays what it was.
-    let thread = poller.get(&session).await["threadId"].clone();
-    let fork = poller.session("fork", &session).await;
+/// The new thread knows it all, and the old one stays what it was.
+async fn fork(poller: &mut Poller, session: &str) -> String {
+    let thread = poller.get(session).await["threadId"].clone();
+    let fork = poller.session("fork", session).await;
     assert_eq!(fork["status"], "idle");
     assert_eq!(fork["pollInterval"], 120_000);
     let forked = fork["sessionId"].as_str().unwrap().to_owned();
     assert_ne!(fork["threadId"], thread);
-    assert_eq!(poller.get(&session).await["threadId"], thread);
-    for one in [&session, &forked] {
+    assert_eq!(poller.get(session).await["threadId"], thread);
+    for one in [session, forked.as_str()] {
         poller.reply(one, "go on", json!({})).await;
         let (done, _) = poller.until_idle(one).await;
         let heard = done["result"]["output"].as_str().unwrap();
         assert!(heard.contains("steered"), "{heard}");
     }
+    forked
+}
 
-    // Cancel.
-    poller.session("cancel", &session).await;
+async fn cancel(poller: &mut Poller, session: &str) {
+    poller.session("cancel", session).await;
     let reply = json!({"sessionId": session, "prompt": "go on"});
     assert_eq!(poller.refused("codex_reply", reply).await, "CANCELLED");
     let over = poller
@@ -146,8 +162,10 @@ async fn a_story_of_sessions(release: &str) {
         .await;
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["result"]["reason"], "Cancelled by user");
+}
 
-    // A fork has done what it has done itself.
+/// A fork has done what it has done itself.
+async fn all_is_listed(poller: &mut Poller, session: &str, forked: &str) {
     let list = poller
         .call("codex_session", json!({"action": "list"}))
         .await;
@@ -175,12 +193,11 @@ async fn a_story_of_sessions(release: &str) {
     assert_eq!(
         listed,
         [
-            expected(&session, "cancelled", 4),
-            expected(&forked, "idle", 1)
+            expected(session, "cancelled", 4),
+            expected(forked, "idle", 1)
         ]
     );
-    for (one, listed) in [(&session, &listed[0]), (&forked, &listed[1])] {
+    for (one, listed) in [(session, &listed[0]), (forked, &listed[1])] {
         assert_eq!(told(&poller.get(one).await, &names), *listed);
     }
-    stage.finish(poller.client).await;
 }
