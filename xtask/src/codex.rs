@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::npm::Package;
+use crate::installs::Package;
+use crate::npm;
 use crate::tool::Tool;
 
 /// Where the native binary lies below `vendor/TRIPLE` of the platform's package:
@@ -25,6 +26,10 @@ impl Package for Codex {
 
     fn version(&self) -> &str {
         &self.version
+    }
+
+    fn install(&self, folder: &Path) -> anyhow::Result<()> {
+        npm::install(self, folder)
     }
 
     /// Asks the native binary for its version, with a HOME of its own so that it

@@ -6,21 +6,47 @@ use anyhow::{Context, bail};
 
 use crate::tool::Tool;
 
-/// A package is there if its program is on `PATH`, however it got there.
+/// A package is there if its program is, however it got there.
 struct Package {
     name: &'static str,
-    program: &'static str,
+    program: Program,
 }
 
-/// `ps` of procps shows the tests which processes are left over.
+/// Where a program is looked for.
+enum Program {
+    /// In the folders of `PATH`.
+    OnPath(&'static str),
+    /// Below `/usr/lib/postgresql`, where each version has a folder.
+    Postgres(&'static str),
+}
+
+impl Program {
+    fn is_there(&self) -> bool {
+        match self {
+            Self::OnPath(name) => on_path(name),
+            Self::Postgres(name) => {
+                let versions = std::fs::read_dir("/usr/lib/postgresql");
+                let mut versions = versions.into_iter().flatten().flatten();
+                versions.any(|version| version.path().join("bin").join(name).is_file())
+            }
+        }
+    }
+}
+
+/// `ps` of procps shows the tests which processes are left over. PostgreSQL's own
+/// server is of no use to them: they start theirs.
 const PACKAGES: &[Package] = &[
     Package {
         name: "git",
-        program: "git",
+        program: Program::OnPath("git"),
     },
     Package {
         name: "procps",
-        program: "ps",
+        program: Program::OnPath("ps"),
+    },
+    Package {
+        name: "postgresql",
+        program: Program::Postgres("initdb"),
     },
 ];
 
@@ -32,7 +58,7 @@ const PACKAGES: &[Package] = &[
 pub(crate) fn provide() -> anyhow::Result<()> {
     let missing: Vec<&str> = PACKAGES
         .iter()
-        .filter(|package| !on_path(package.program))
+        .filter(|package| !package.program.is_there())
         .map(|package| package.name)
         .collect();
     if missing.is_empty() {

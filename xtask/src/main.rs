@@ -7,10 +7,12 @@
     reason = "a command-line tool that starts other tools and is no part of the program"
 )]
 
+mod atm;
 mod bench;
 mod codex;
 mod debian;
 mod deny;
+mod installs;
 mod layers;
 mod metadata;
 mod npm;
@@ -42,7 +44,7 @@ enum Verb {
     Test(test::Options),
     /// Measure the release build
     Bench(bench::Options),
-    /// Install what the tests need: real Codex releases, system packages
+    /// Install what the tests need: real Codex and atm releases, system packages
     Provision,
     /// Check which crate may depend on which, and that the pure crates stay pure
     Layers,

@@ -1,101 +1,19 @@
-//! Installs from npm, one folder for each version of a package.
-//!
-//! A folder named after a version is complete: it is installed under another name,
-//! checked, and only then it gets its own name.
+//! What comes from npm.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 
 use crate::debian::on_path;
+use crate::installs::Package;
 use crate::tool::Tool;
 
-/// A package of npm's in one version.
-pub(crate) trait Package {
-    /// Its name in the registry.
-    fn name(&self) -> &'static str;
-
-    /// The version that is wanted.
-    fn version(&self) -> &str;
-
-    /// Sees whether an install works. `home` is an empty folder for it.
-    ///
-    /// # Errors
-    /// What does not work.
-    fn check(&self, install: &Path, home: &Path) -> anyhow::Result<()>;
-}
-
-/// What [`Installs::provide`] had to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Provided {
-    /// It was there already, and answers.
-    Present,
-    /// It was downloaded now.
-    Installed,
-}
-
-/// The folder with one install for each version, locked against other runs.
-pub(crate) struct Installs {
-    folder: PathBuf,
-    _lock: fs::File,
-}
-
-impl Installs {
-    /// Creates the folder where needed and waits until no other run works on it.
-    ///
-    /// # Errors
-    /// When the folder cannot be created or locked.
-    pub(crate) fn open(folder: PathBuf) -> anyhow::Result<Self> {
-        let name = folder.display().to_string();
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {name}"))?;
-        let lock = fs::File::create(folder.join(".lock"))?;
-        lock.lock().with_context(|| format!("cannot lock {name}"))?;
-        Ok(Self {
-            folder,
-            _lock: lock,
-        })
-    }
-
-    /// Sees to it that the package is installed and works.
-    ///
-    /// # Errors
-    /// When node or npm is missing, npm fails, or the package does not work.
-    pub(crate) fn provide(&self, package: &impl Package) -> anyhow::Result<Provided> {
-        let version = package.version();
-        let install_in = self.folder.join(version);
-        if install_in.is_dir() {
-            match self.check(package, &install_in) {
-                Ok(()) => return Ok(Provided::Present),
-                Err(error) => println!("{} {version}: installing again: {error:#}", package.name()),
-            }
-        }
-        require_npm()?;
-        let draft = self.empty_folder(&format!(".installing-{version}"))?;
-        install(&draft, package)?;
-        self.check(package, &draft)?;
-        remove(&install_in)?;
-        fs::rename(&draft, &install_in)
-            .with_context(|| format!("cannot name {}", install_in.display()))?;
-        Ok(Provided::Installed)
-    }
-
-    fn check(&self, package: &impl Package, install: &Path) -> anyhow::Result<()> {
-        let home = self.empty_folder(".home")?;
-        let checked = package.check(install, &home);
-        remove(&home)?;
-        checked
-    }
-
-    fn empty_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let folder = self.folder.join(name);
-        remove(&folder)?;
-        fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(folder)
-    }
-}
-
-fn install(folder: &Path, package: &impl Package) -> anyhow::Result<()> {
+/// Installs a package of npm's into an empty folder.
+///
+/// # Errors
+/// When node or npm is missing, or npm fails.
+pub(crate) fn install(package: &impl Package, folder: &Path) -> anyhow::Result<()> {
+    require_npm()?;
     let prefix = folder.to_str().context("the path is not UTF-8")?;
     let wanted = format!("{}@{}", package.name(), package.version());
     println!("{wanted}: installing");
@@ -118,13 +36,4 @@ fn require_npm() -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn remove(folder: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }

@@ -4,11 +4,12 @@ use std::fs;
 
 use anyhow::Context;
 
+use crate::atm::Atm;
 use crate::codex::Codex;
-use crate::npm::{Installs, Package, Provided};
+use crate::installs::{Installs, Package, Provided};
 use crate::typescript::TypeScript;
 use crate::workspace::Workspace;
-use crate::{debian, releases};
+use crate::{debian, installs, releases};
 
 /// The releases to install, relative to the workspace.
 const RELEASES: &str = "crates/testkit/codex-releases.txt";
@@ -16,17 +17,18 @@ const RELEASES: &str = "crates/testkit/codex-releases.txt";
 /// The version of the TypeScript library of MCP, relative to the workspace.
 const TYPESCRIPT: &str = "crates/testkit/typescript-version.txt";
 
+/// The versions of atm, relative to the workspace.
+const ATM: &str = "crates/testkit/atm-versions.txt";
+
 /// Installs missing system packages, then each listed Codex release into
-/// `codex/VERSION` of the target folder and the TypeScript library of MCP into
-/// `typescript/VERSION`. Running it again costs almost nothing.
+/// `codex/VERSION` of the target folder, the TypeScript library of MCP into
+/// `typescript/VERSION` and each listed version of atm into `atm/VERSION`. Running it again costs almost nothing.
 ///
 /// # Errors
 /// When something is missing that cannot be installed; the error says what to do.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     debian::provide()?;
-    let list = workspace.root().join(RELEASES);
-    let text = fs::read_to_string(&list).with_context(|| format!("cannot read {RELEASES}"))?;
-    let versions = releases::parse(&text).with_context(|| RELEASES.to_owned())?;
+    let versions = listed(workspace, RELEASES)?;
     let installs = Installs::open(workspace.target().join("codex"))?;
     for version in versions {
         provide(&installs, &Codex { version })?;
@@ -35,7 +37,26 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {TYPESCRIPT}"))?;
     let version = text.trim().to_owned();
     let installs = Installs::open(workspace.target().join("typescript"))?;
-    provide(&installs, &TypeScript { version })
+    provide(&installs, &TypeScript { version })?;
+    provide_atm(workspace)
+}
+
+/// Both versions are built in one folder, which is then of no more use.
+fn provide_atm(workspace: &Workspace) -> anyhow::Result<()> {
+    let folder = workspace.target().join("atm");
+    let installs = Installs::open(folder.clone())?;
+    let build = folder.join(".build");
+    for version in listed(workspace, ATM)? {
+        let build = build.clone();
+        provide(&installs, &Atm { version, build })?;
+    }
+    installs::remove(&build)
+}
+
+fn listed(workspace: &Workspace, list: &str) -> anyhow::Result<Vec<String>> {
+    let path = workspace.root().join(list);
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {list}"))?;
+    releases::parse(&text).with_context(|| list.to_owned())
 }
 
 fn provide(installs: &Installs, package: &impl Package) -> anyhow::Result<()> {

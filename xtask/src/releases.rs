@@ -1,8 +1,8 @@
-//! The list of Codex releases that the tests run against.
+//! The lists of releases, of Codex and of atm, that the tests run against.
 
 use anyhow::{bail, ensure};
 
-/// Reads `codex-releases.txt`: one version a line, oldest first; blank lines and
+/// Reads a list: one version a line, oldest first; blank lines and
 /// everything after `#` are skipped.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// The three numbers of a plain version. It becomes a folder name and an argument of
-/// npm, so nothing else passes.
+/// npm or cargo, so nothing else passes.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let parts: Vec<u64> = version
         .split('.')

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use crate::npm::Package;
+use crate::installs::Package;
+use crate::npm;
 
 /// A module of it that the tests load.
 const MODULE: &str = "node_modules/@modelcontextprotocol/sdk/dist/esm/client/stdio.js";
@@ -21,6 +22,10 @@ impl Package for TypeScript {
 
     fn version(&self) -> &str {
         &self.version
+    }
+
+    fn install(&self, folder: &Path) -> anyhow::Result<()> {
+        npm::install(self, folder)
     }
 
     fn check(&self, install: &Path, _home: &Path) -> anyhow::Result<()> {

@@ -7,7 +7,11 @@
 //! - [`session`]: our live handle on a Codex thread, from prompt to outcome.
 //! - [`action`]: what Codex asks, how it may be answered, and the answer as
 //!   Codex wants it.
+//! - [`job`]: a prompt that outlives who handed it over.
 //! - [`events`]: what a session tells those who look in from time to time.
+//! - [`exec`]: what comes of one run of `codex exec`.
+//! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
+//! - [`team`]: who is who among agents that write each other, and what they write.
 #![cfg_attr(
     test,
     expect(
@@ -22,6 +26,10 @@ pub mod action;
 pub mod clock;
 mod describe;
 pub mod events;
+pub mod exec;
+pub mod job;
 mod json;
+pub mod proxy;
 pub mod session;
+pub mod team;
 mod text;

@@ -55,6 +55,8 @@ enum Mode {
     Discarding(u64),
     /// In the lines before a message of this many bytes.
     Header(usize),
+    /// In one of these that is too long to be of use; it is thrown away.
+    LongHeader(usize),
     /// Waiting for a message of this many bytes.
     Body(usize),
     /// Throwing away a message of which this many bytes are still to come.
@@ -166,13 +168,21 @@ impl LineDecoder {
         self.end = (self.end + count).min(self.buffer.len());
     }
 
+    /// Says that there is no more input: a last line may lack its newline.
+    pub fn end_line(&mut self) {
+        if let Some(space) = self.space().first_mut() {
+            *space = b'\n';
+            self.filled(1);
+        }
+    }
+
     /// The next whole line, or `None` until more input has come.
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         loop {
             match self.mode {
                 Mode::Body(length) => return self.body(length),
                 Mode::DiscardingBody { left, length } => return self.discard(left, length),
-                Mode::Keeping | Mode::Discarding(_) | Mode::Header(_) => {}
+                Mode::Keeping | Mode::Discarding(_) | Mode::Header(_) | Mode::LongHeader(_) => {}
             }
             let unsearched = self.buffer.get(self.searched..self.end)?;
             let Some(offset) = memchr::memchr(b'\n', unsearched) else {
@@ -190,13 +200,14 @@ impl LineDecoder {
     fn is_header(&mut self, newline: usize) -> bool {
         let before = match (self.framing, self.mode) {
             (Some(_), Mode::Keeping) => None,
-            (Some(_), Mode::Header(length)) => Some(length),
+            (Some(_), Mode::Header(length) | Mode::LongHeader(length)) => Some(length),
             _ => return false,
         };
         let line = self.buffer.get(self.start..newline).unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let length = content_length(line);
         self.mode = match (before, length) {
+            (Some(length), _) if matches!(self.mode, Mode::LongHeader(_)) => Mode::Header(length),
             (_, Some(length)) => Mode::Header(length),
             (None, None) => return false,
             (Some(length), None) if !line.is_empty() => Mode::Header(length),
@@ -253,10 +264,13 @@ impl LineDecoder {
         let line = self.start..newline;
         self.start = newline + 1;
         self.searched = self.start;
-        if let Some(framing) = &mut self.framing {
+        let length = line.len();
+        // An empty line is no message: some clients end what has a header with one.
+        if let Some(framing) = &mut self.framing
+            && length > 1
+        {
             *framing = Framing::Lines;
         }
-        let length = line.len();
         match std::mem::replace(&mut self.mode, Mode::Keeping) {
             Mode::Discarding(seen) => Frame::TooLong {
                 length: seen + length as u64,
@@ -279,6 +293,10 @@ impl LineDecoder {
         let pending = self.end - self.start;
         let seen = match self.mode {
             Mode::Discarding(seen) => seen,
+            Mode::Header(length) | Mode::LongHeader(length) if pending > HEADER_LIMIT => {
+                self.mode = Mode::LongHeader(length);
+                return self.throw_away();
+            }
             Mode::Keeping if pending > self.limit => {
                 self.head.clear();
                 self.head
@@ -288,6 +306,10 @@ impl LineDecoder {
             _ => return,
         };
         self.mode = Mode::Discarding(seen + pending as u64);
+        self.throw_away();
+    }
+
+    fn throw_away(&mut self) {
         self.start = 0;
         self.end = 0;
         self.searched = 0;
@@ -362,6 +384,41 @@ mod tests {
         }
         let rest = decoder.buffer[decoder.start..decoder.end].to_vec();
         (frames, rest)
+    }
+
+    #[test]
+    fn an_empty_line_is_no_way_of_framing() {
+        let mut decoder = LineDecoder::with_headers(100);
+        let mut frames = Vec::new();
+        let framed = b"Content-Length: 2\r\n\r\n{}\n";
+        feed(&mut decoder, framed, &mut frames);
+        assert_eq!(
+            frames,
+            [Owned::Line(b"{}".to_vec()), Owned::Line(Vec::new())]
+        );
+        assert_eq!(decoder.framing(), Framing::Headers);
+        decoder.end_line();
+        assert!(decoder.next_frame().is_some());
+        assert_eq!(decoder.framing(), Framing::Headers);
+        feed(&mut decoder, b"{}\n", &mut frames);
+        assert_eq!(decoder.framing(), Framing::Lines);
+    }
+
+    #[test]
+    fn a_header_without_an_end_takes_no_room_and_its_message_comes() {
+        let mut decoder = LineDecoder::with_headers(100);
+        let mut frames = Vec::new();
+        feed(&mut decoder, b"Content-Length: 2\r\nX-A: ", &mut frames);
+        for _ in 0..100 {
+            feed(&mut decoder, &[b'x'; 50_000], &mut frames);
+        }
+        assert!(
+            decoder.buffer.len() <= 4 * READ_SIZE,
+            "{}",
+            decoder.buffer.len()
+        );
+        feed(&mut decoder, b"\r\n\r\n{}", &mut frames);
+        assert_eq!(frames, [Owned::Line(b"{}".to_vec())]);
     }
 
     #[test]

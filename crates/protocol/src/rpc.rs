@@ -19,18 +19,31 @@ pub mod code {
     pub const INVALID_REQUEST: i64 = -32_600;
     /// The method does not exist (JSON-RPC 2.0).
     pub const METHOD_NOT_FOUND: i64 = -32_601;
+    /// The request could not be carried out (JSON-RPC 2.0).
+    pub const INTERNAL_ERROR: i64 = -32_603;
     /// The Codex app-server has too much to do; trying again later may help.
     pub const CODEX_OVERLOADED: i64 = -32_001;
 }
 
 /// The id of a request: a number or a string, as the sender wrote it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RequestId {
     /// A whole number.
     Number(i64),
     /// Any text.
     Text(String),
+}
+
+impl RequestId {
+    /// It as a text, whether it is one or a number.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Number(number) => Cow::Owned(number.to_string()),
+            Self::Text(text) => Cow::Borrowed(text),
+        }
+    }
 }
 
 impl fmt::Display for RequestId {
@@ -121,11 +134,11 @@ fn present<'de, D: Deserializer<'de>>(
 #[derive(Debug, PartialEq, Eq)]
 pub enum Beheaded<'a> {
     /// The answer to a request of ours.
-    Response(i64),
+    Response(RequestId),
     /// A request.
     Request {
         /// The sender's id for it.
-        id: i64,
+        id: RequestId,
         /// What was asked for.
         method: &'a str,
     },
@@ -139,21 +152,26 @@ pub enum Beheaded<'a> {
 }
 
 impl<'a> Beheaded<'a> {
-    /// Guesses from how a line begins. The Codex app-server puts `id` first in
-    /// its answers, `method` near the beginning of all else, and the `id` of a
-    /// request after it (0.104.0 to 0.169.0).
+    /// Guesses from how a line begins. Both of Codex's servers put the envelope
+    /// before what is in it. In the app-server's requests the method comes before
+    /// the id, in those of `codex mcp-server` after it (0.104.0 to 0.169.0).
     #[must_use]
     pub fn guess(head: &'a [u8]) -> Option<Self> {
         let text = head.utf8_chunks().next()?.valid();
-        if let Some(rest) = text.strip_prefix("{\"id\":") {
-            let (id, _) = rest.split_once(',')?;
-            return Some(Self::Response(id.parse().ok()?));
+        let text = text.strip_prefix('{')?;
+        let text = text.strip_prefix("\"jsonrpc\":\"2.0\",").unwrap_or(text);
+        if let Some((id, rest)) = leading_id(text) {
+            let rest = rest.strip_prefix(",\"jsonrpc\":\"2.0\"").unwrap_or(rest);
+            let method = rest.strip_prefix(",\"method\":\"");
+            return Some(match method.and_then(|rest| rest.split_once('"')) {
+                Some((method, _)) => Self::Request { id, method },
+                None => Self::Response(id),
+            });
         }
-        let (_, rest) = text.split_once("\"method\":\"")?;
-        let (method, rest) = rest.split_once('"')?;
-        if let Some(rest) = rest.strip_prefix(",\"id\":") {
-            let (id, _) = rest.split_once(',')?;
-            let id = id.parse().ok()?;
+        let (_, text) = text.split_once("\"method\":\"")?;
+        let (method, rest) = text.split_once('"')?;
+        let id = rest.strip_prefix(',').and_then(leading_id);
+        if let Some((id, _)) = id {
             return Some(Self::Request { id, method });
         }
         let thread = rest
@@ -162,6 +180,14 @@ impl<'a> Beheaded<'a> {
             .map(|(thread, _)| thread);
         Some(Self::Notification { method, thread })
     }
+}
+
+/// The id that a text begins with, and what comes after it.
+fn leading_id(text: &str) -> Option<(RequestId, &str)> {
+    let text = text.strip_prefix("\"id\":")?;
+    let mut ids = serde_json::Deserializer::from_str(text).into_iter();
+    let id = ids.next()?.ok()?;
+    Some((id, text.get(ids.byte_offset()..)?))
 }
 
 impl<'a> Message<'a> {
@@ -349,8 +375,24 @@ mod tests {
         for (head, guess) in [
             (
                 &b"{\"id\":12,\"result\":{\"thread\":"[..],
-                Some(Beheaded::Response(12)),
+                Some(Beheaded::Response(RequestId::Number(12))),
             ),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":\"a,\\\"b\",\"result\":{\"thread\":",
+                Some(Beheaded::Response(RequestId::Text("a,\"b".into()))),
+            ),
+            (
+                b"{\"id\":7,\"jsonrpc\":\"2.0\",\"result\":{",
+                Some(Beheaded::Response(RequestId::Number(7))),
+            ),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"elicitation/create\",\"params\":{",
+                Some(Beheaded::Request {
+                    id: RequestId::Number(0),
+                    method: "elicitation/create",
+                }),
+            ),
+            (b"{\"id\":\"never end", None),
             (
                 b"{\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t\",\xff",
                 Some(ended(Some("t"))),
@@ -361,7 +403,10 @@ mod tests {
             ),
             (
                 b"{\"method\":\"x\",\"id\":0,\"params\":{",
-                Some(Beheaded::Request { id: 0, method: "x" }),
+                Some(Beheaded::Request {
+                    id: RequestId::Number(0),
+                    method: "x",
+                }),
             ),
             (b"garbage", None),
             (b"", None),

@@ -51,6 +51,8 @@ pub struct McpClient {
     inbox: Inbox,
     handlers: Vec<(String, Handler)>,
     transcript: Transcript,
+    /// What was received, if that is wanted.
+    recorded: Option<Vec<Vec<u8>>>,
     limit: Duration,
     next_id: u64,
     meta: Option<Value>,
@@ -71,6 +73,7 @@ impl McpClient {
             inbox: Inbox::default(),
             handlers: Vec::new(),
             transcript: Transcript::new(),
+            recorded: None,
             limit: TIME_LIMIT,
             next_id: 1,
             meta: None,
@@ -239,6 +242,18 @@ impl McpClient {
         self.handlers.push((method.to_owned(), Box::new(handler)));
     }
 
+    /// Keeps what is received from here on, for [`McpClient::recorded`].
+    pub fn record(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    /// The lines received since [`McpClient::record`], as they came, without their
+    /// newlines.
+    #[must_use]
+    pub fn recorded(&self) -> &[Vec<u8>] {
+        self.recorded.as_deref().unwrap_or_default()
+    }
+
     /// Takes no notice of notifications of this method.
     pub fn ignore(&mut self, method: &str) {
         self.inbox.ignore(method);
@@ -375,6 +390,9 @@ impl McpClient {
         let taken = match output {
             Output::Line(line) => {
                 self.transcript.add(Direction::Received, &line);
+                if let Some(recorded) = &mut self.recorded {
+                    recorded.push(line.clone());
+                }
                 self.inbox.take_in(&line)
             }
             Output::Rest(rest) => {

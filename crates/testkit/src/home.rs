@@ -120,8 +120,8 @@ impl Home {
     }
 
     /// The whole environment for a program of this test: the folders, [`MARKER`],
-    /// the test's PATH, a plain locale and terminal, and git without the
-    /// machine's settings.
+    /// the test's PATH, a plain locale and terminal, git without the machine's
+    /// settings, and no summaries at the end of a server.
     #[must_use]
     pub fn env(&self) -> Vec<(OsString, OsString)> {
         let folders = [
@@ -141,6 +141,8 @@ impl Home {
             ("LANG", "C.UTF-8"),
             ("TERM", "dumb"),
             ("GIT_CONFIG_NOSYSTEM", "1"),
+            // Each costs a turn more; the tests about them ask for them.
+            ("CODEX_MCP_SUMMARIES", "false"),
         ];
         let path = std::env::var_os("PATH").unwrap_or_default();
         folders
@@ -188,6 +190,8 @@ impl Home {
         self.git(&["init", "--quiet", "--initial-branch=main", "--template="]);
         self.git(&["config", "user.name", "Test"]);
         self.git(&["config", "user.email", "test@example.com"]);
+        // Or git would leave a process in the background.
+        self.git(&["config", "maintenance.auto", "false"]);
         self.git(&["add", "README.md"]);
         self.git(&["commit", "--quiet", "--message", "Start"]);
     }

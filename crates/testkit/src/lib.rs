@@ -7,6 +7,8 @@
 //! - [`McpClient`] speaks raw MCP to a server and fails the test when the server
 //!   says anything that nobody waited for.
 //! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
+//! - [`atm`] finds the real programs that the tests exchange mail with.
+//! - [`postgres`] runs a server of PostgreSQL that nobody else knows.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
 //! - [`fake`] is a Codex that misbehaves on demand.
@@ -16,6 +18,7 @@
 //! skip it.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
@@ -26,11 +29,13 @@
 )]
 
 pub mod app_server;
+pub mod atm;
 pub mod client;
 pub mod codex;
 pub mod fake;
 mod home;
 mod launch;
+pub mod postgres;
 pub mod process;
 mod transcript;
 pub mod typescript;

@@ -453,6 +453,41 @@ async fn mcp_server_is_there_up_to_0_153() {
     assert!(client.finish().await.success());
 }
 
+#[tokio::test]
+async fn mcp_server_asks_and_heeds_cancellations() {
+    let home = Home::new("");
+    let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
+    let plan = Plan::new().on("tools/call", ask).nth(1);
+    let fake = FakeCodex::new(&home, &plan);
+    let launch = Launch::new(env!("CARGO_BIN_EXE_fake-codex"))
+        .args(["mcp-server"])
+        .envs(home.env())
+        .envs(fake.env())
+        .env(fake::VERSION, "0.153.4");
+    let mut client = testkit::McpClient::start(&launch);
+    client.initialize("2025-06-18", json!({})).await;
+
+    let call = client.request_tool("codex", json!({"prompt": "hi"}));
+    let asked = client.server_request("elicitation/create").await;
+    let params = &asked["params"];
+    assert_eq!(params["codex_mcp_tool_call_id"], call.to_string());
+    let thread = params["threadId"].clone();
+    client.cancel(&call, "changed my mind");
+    let aborted = client
+        .wait_for("the end of the turn", |message| {
+            message["params"]["msg"]["type"] == "turn_aborted"
+        })
+        .await;
+    assert_eq!(aborted["params"]["_meta"]["requestId"], call);
+
+    client.ignore("codex/event");
+    let reply = json!({"prompt": "again", "threadId": thread});
+    let next = client.call_tool("codex-reply", reply).await;
+    assert_eq!(next["structuredContent"]["threadId"], thread);
+    assert_eq!(next["structuredContent"]["content"], HELLO);
+    assert!(client.finish().await.success());
+}
+
 fn signal(pid: u32, signal: Signal) {
     let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
     nix::sys::signal::kill(pid, signal).unwrap();

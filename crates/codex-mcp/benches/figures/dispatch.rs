@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use codex_mcp::engine::command::{Prompt, Settings, Start, TurnRef};
+use codex_mcp::engine::command::{Prompt, Start, TurnRef};
 use codex_mcp::engine::in_memory::engine_over;
 use codex_mcp::engine::{Engine, Launch, Options};
 use codex_mcp_core::session::Patience;
@@ -97,7 +97,7 @@ fn in_memory(sessions: u32) -> f64 {
         let engine = engine_over(options(), reader, writer).await.unwrap();
         let mut turns = Vec::new();
         for _ in 0..sessions {
-            let opened = engine.start(start()).await.unwrap();
+            let opened = engine.start(Start::default()).await.unwrap();
             turns.push(
                 engine
                     .prompt(&opened.session, Prompt::text("Say hello."))
@@ -129,13 +129,6 @@ fn options() -> Options {
             approval: Duration::from_secs(60),
             stall: Duration::from_secs(300),
         },
-    }
-}
-
-fn start() -> Start {
-    Start {
-        settings: Settings::default(),
-        patience: None,
     }
 }
 

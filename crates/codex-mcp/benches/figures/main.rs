@@ -9,19 +9,25 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a bench is test code: it panics when something is wrong, and prints"
+    clippy::disallowed_methods,
+    reason = "a bench is test code: it panics when something is wrong, prints, and starts \
+              the programs that it compares with"
 )]
 
 mod crowd;
 mod dispatch;
 mod hello;
+mod jobs;
+mod mail;
 mod memory;
 mod model;
+mod proxy;
 mod sessions;
 mod stage;
 mod start;
 mod stats;
 mod table;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -73,6 +79,12 @@ enum Figure {
     Behind,
     /// What the tools of the sessions take of a client's context
     Tools,
+    /// Pings through the proxy
+    Proxy,
+    /// Mail with 10,000 messages
+    Mail,
+    /// Jobs in a store: claimed, listed, their events, and in the hands of a worker
+    Jobs,
 }
 
 impl Figure {
@@ -87,6 +99,9 @@ impl Figure {
             Self::Idle | Self::Torrent => 3,
             Self::Behind => 200,
             Self::Tools => 1,
+            Self::Proxy => 10,
+            Self::Mail => 40,
+            Self::Jobs => 3,
         }
     }
 
@@ -102,6 +117,9 @@ impl Figure {
             Self::Torrent => block_on(sessions::torrent::measure(rounds)),
             Self::Behind => block_on(sessions::behind::measure(rounds)),
             Self::Tools => block_on(sessions::tools::measure()),
+            Self::Proxy => block_on(proxy::measure(rounds)),
+            Self::Mail => mail::measure(rounds),
+            Self::Jobs => jobs::measure(rounds),
         }
     }
 }

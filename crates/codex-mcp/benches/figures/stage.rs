@@ -1,7 +1,7 @@
 //! What both sides stand on.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use scripted_model::Reply;
@@ -16,14 +16,14 @@ pub(crate) const ANSWER: &str = "Hello.";
 pub(crate) const PROMPT: &str = "Say hello.";
 
 /// The MCP version that most clients speak today.
-const MCP_VERSION: &str = "2025-06-18";
+pub(crate) const MCP_VERSION: &str = "2025-06-18";
 
 /// Codex still writes a little after a turn. That must not fall into the time of
 /// the side whose turn it is next.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A hundred calls at once may take long on a busy machine.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A model, and a home for each side, so that neither side's Codex sees the
 /// other's files.
@@ -60,8 +60,13 @@ impl Stage {
 
     /// How Codex's app-server is started.
     pub(crate) fn direct_launch(&self) -> Launch {
-        Launch::new(codex_binary())
-            .args(["app-server"])
+        self.direct_launch_of(&codex_binary(), "app-server")
+    }
+
+    /// How a server of a Codex's is started.
+    pub(crate) fn direct_launch_of(&self, codex: &Path, server: &str) -> Launch {
+        Launch::new(codex)
+            .args([server])
             .envs(self.direct.env())
             .current_dir(self.work())
     }

@@ -34,6 +34,7 @@ impl Unit {
     /// What to divide by, how many digits to show, and what it then is.
     fn scale(self, value: f64) -> (f64, usize, &'static str) {
         match self {
+            Self::Seconds if value < 1e-3 => (1e-6, 0, "µs"),
             Self::Seconds if value < 0.01 => (1e-3, 2, "ms"),
             Self::Seconds if value < 1.0 => (1e-3, 1, "ms"),
             Self::Seconds => (1.0, 2, "s"),
@@ -59,6 +60,8 @@ pub(crate) enum Target {
     AtLeast(f64),
     /// Ours as a multiple of direct.
     RatioAtMost(f64),
+    /// Ours beyond direct.
+    AddedAtMost(f64),
 }
 
 /// One figure.
@@ -84,6 +87,10 @@ impl Row {
             Target::AtMost(most) => self.ours.median <= most,
             Target::AtLeast(least) => self.ours.median >= least,
             Target::RatioAtMost(most) => self.ratio().is_some_and(|ratio| ratio <= most),
+            Target::AddedAtMost(most) => {
+                let direct = self.direct.as_ref();
+                direct.is_some_and(|direct| self.ours.median - direct.median <= most)
+            }
         }
     }
 
@@ -92,6 +99,7 @@ impl Row {
             Target::AtMost(most) => format!("≤ {}", self.unit.show(most)),
             Target::AtLeast(least) => format!("≥ {}", self.unit.show(least)),
             Target::RatioAtMost(most) => format!("≤ {most} ×"),
+            Target::AddedAtMost(most) => format!("≤ + {}", self.unit.show(most)),
         }
     }
 

@@ -9,7 +9,8 @@ use anstyle::{AnsiColor, Style};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, ConfigError};
+use super::runtime;
+use crate::config::{self, ConfigError, Flags};
 use crate::demo::{self, Afterwards, Cause, DemoError, Options};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -20,10 +21,11 @@ pub(super) struct Args {
     #[arg(long)]
     keep: bool,
 
-    /// The Codex to run: a path, or a name on PATH. Default: `codex_bin` in the
+    /// The Codex to run: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the
     /// configuration, else `codex` on PATH, else one that is installed with npm
     /// for the demo alone.
-    #[arg(long, value_name = "PATH", env = "CODEX_MCP_CODEX_BIN")]
+    #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 }
 
@@ -57,23 +59,23 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn play(args: &Args, asked: &Asked) -> Result<(), Failure> {
     let options = Options {
-        codex_bin: config::load(args.codex_bin.clone(), None)?.codex_bin,
+        codex_bin: config::load(Flags {
+            codex_bin: args.codex_bin.clone(),
+            ..Flags::default()
+        })?
+        .chosen_codex(),
         afterwards: if args.keep {
             Afterwards::Keep
         } else {
             Afterwards::Remove
         },
     };
-    // One thread: processes are tied to the thread that starts them.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::Runtime)?;
-    runtime.block_on(async {
+    let played = runtime::block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(&stop, asked).map_err(Failure::Runtime)?;
         Ok(demo::run(options, anstream::stdout(), &stop).await?)
-    })
+    });
+    played.map_err(Failure::Runtime)?
 }
 
 fn stop_on_signals(stop: &CancellationToken, asked: &Asked) -> io::Result<()> {

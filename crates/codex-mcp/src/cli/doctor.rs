@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use super::runtime;
 use crate::doctor::{Facts, Report, as_json, as_text, gather, judge};
 
 #[derive(Debug, clap::Args)]
@@ -15,9 +16,10 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// The Codex to look at: a path, or a name on PATH. Default: `codex_bin` in
+    /// The Codex to look at: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in
     /// the configuration, else `codex` on PATH.
-    #[arg(long, value_name = "PATH", env = "CODEX_MCP_CODEX_BIN")]
+    #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 
     /// How long each program that is asked may take, in seconds.
@@ -44,12 +46,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn facts(args: &Args) -> io::Result<Facts> {
-    // One thread: processes are tied to the thread that starts them.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let limit = Duration::from_secs(args.timeout);
-    Ok(runtime.block_on(gather(args.codex_bin.clone(), limit)))
+    runtime::block_on(gather(args.codex_bin.clone(), limit))
 }
 
 fn print(report: &Report, json: bool) -> io::Result<()> {

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 const VARIABLE: &str = "CODEX_MCP_LOG";
 
 /// rmcp tells about each message at `info`, which is too much for ours.
-const DEFAULT: &str = "warn,codex_mcp=info";
+const DEFAULT: &str = "warn,codex_mcp=info,codex=info";
 
 /// Sees to it that nothing is written to stderr, which is stdout: the report of a
 /// panic neither.

@@ -1,15 +1,33 @@
 //! The command line: one module for each verb.
 
+mod backend;
+mod completions;
+mod config;
 mod demo;
 mod doctor;
+mod ending;
 mod guard;
+mod jobs;
+mod jobs_of;
 mod log;
+mod man;
+mod office;
+mod runtime;
 mod serve;
+mod settings;
 mod stdio;
+mod stored;
+mod summary;
+mod table;
+mod team_tools;
+mod threads;
+mod times;
+mod worker;
 
+use std::env;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 
 /// What to do first, for somebody who has just met us.
 const FIRST_STEPS: &str = "\
@@ -19,6 +37,9 @@ First steps:
   claude mcp add codex -- codex-mcp serve
                      add it to an MCP client, here Claude Code; others want the
                      command `codex-mcp` with the argument `serve`";
+
+/// The exit code for a wrong command line, as clap has it.
+const WRONG_COMMAND_LINE: u8 = 2;
 
 /// The MCP server for the OpenAI Codex CLI.
 ///
@@ -53,18 +74,94 @@ enum Verb {
     /// Looks at Codex, its login and configuration, its sandbox, git and gh.
     /// Exits with 0 if work can be done, else with 1.
     Doctor(doctor::Args),
+    /// Show each setting and where it comes from.
+    Config(config::Args),
+    /// Hand work to Codex that is done whether or not anybody waits for it.
+    ///
+    /// A job is a prompt that is kept until Codex has done it, also when this shell,
+    /// or the MCP client that has submitted it, is closed. It can be looked at, waited
+    /// for and called off from any other shell.
+    Jobs(jobs::Args),
+    /// List the threads that Codex has worked on here, or forget old ones.
+    ///
+    /// A thread is a conversation with Codex. Each server writes down its threads
+    /// under its identity (`codex`, if it was given no other), so that they can be
+    /// found and taken up again when it has ended. Those of all identities are
+    /// listed, the last one first.
+    Threads(threads::Args),
+    /// Print what a thread was about, as Codex summed it up when it was put away.
+    ///
+    /// A server that ends asks Codex for a summary of each of its threads, if there
+    /// is time. `codex-mcp threads` lists the threads.
+    Summary(summary::Args),
+    /// Run jobs: prompts that were handed over for good, and outlive who did so.
+    ///
+    /// Takes jobs from a store, oldest first, and has Codex do them, each in a `codex
+    /// exec` of its own. What comes of them is kept in the store. The log, on stderr,
+    /// says when each begins and ends; CODEX_MCP_LOG=debug tells more.
+    Worker(worker::Args),
+    /// Print a script that lets a shell complete the command line of codex-mcp.
+    Completions(completions::Args),
+    /// Print the manual page of codex-mcp, or of one of its verbs.
+    Man(man::Args),
+    #[command(hide = true)]
+    TeamTools(team_tools::Args),
     #[command(hide = true)]
     Guard(guard::Args),
 }
 
 /// Parses the command line and does what it says. Returns the exit code: 0 for
-/// success, 1 when something failed, 2 for a wrong command line.
+/// success, 1 when something failed, 2 for a wrong command line. `jobs` has others,
+/// see its help.
 #[must_use]
 pub fn run() -> ExitCode {
-    match Cli::parse().verb {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error),
+    };
+    match cli.verb {
         Verb::Serve(args) => serve::run(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Config(args) => config::run(&args),
+        Verb::Jobs(args) => jobs::run(&args),
+        Verb::Threads(args) => threads::run(&args),
+        Verb::Summary(args) => summary::run(&args),
+        Verb::Worker(args) => worker::run(&args),
+        Verb::Completions(args) => completions::run(&args),
+        Verb::Man(args) => man::run(&args),
+        Verb::TeamTools(args) => team_tools::run(&args),
         Verb::Guard(args) => guard::run(&args),
     }
+}
+
+/// Prints what is wrong with the command line, or the help that was asked for. Of
+/// `jobs`, 1 and 2 tell how a job has ended.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    // If it can't be written, the exit code has to tell.
+    let _ = error.print();
+    let is_of_jobs = env::args_os().nth(1).is_some_and(|verb| verb == "jobs");
+    match (error.use_stderr(), is_of_jobs) {
+        (false, _) => ExitCode::SUCCESS,
+        (true, true) => ExitCode::from(jobs::COULD_NOT),
+        (true, false) => ExitCode::from(WRONG_COMMAND_LINE),
+    }
+}
+
+/// The command line without what is for our own use only: completions and manuals
+/// would show that too.
+fn shown() -> Command {
+    let all = Cli::command();
+    let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let mut shown = Command::new("codex-mcp")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .subcommands(verbs.cloned());
+    if let Some(about) = all.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(about) = all.get_long_about() {
+        shown = shown.long_about(about.clone());
+    }
+    shown.after_help(FIRST_STEPS)
 }

@@ -1,24 +1,31 @@
 //! `codex-mcp serve`: MCP on stdin and stdout.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use codex_mcp_core::team::ThreadName;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::log;
+use super::backend::{self, Chosen, NoBackend, Wanted};
+use super::ending::Ending;
+use super::jobs_of::jobs_of;
+use super::office::Identity;
+use super::settings::Settings;
 use super::stdio::{Logging, Preflight, Unfit};
-use crate::config::{self, ConfigError, Warning};
+use super::{log, runtime};
+use crate::config::{self, Config, ConfigError, Warning};
 use crate::engine::{Engine, Launch, Options};
-use crate::mcp::{Api, Decider, Front, LineTransport, Patience};
+use crate::jobs::service::Jobs;
+use crate::mcp::{Api, Decider, Defaults, Deliveries, Front, LineTransport, Patience, proxy};
+use crate::team::farewell::{self, LastWords};
+use crate::team::{Farewell, Office, RecordError};
 
 /// What is set by a variable alone.
 const VARIABLES: &str = "\
@@ -32,15 +39,12 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value = "classic")]
     api: Api,
 
-    /// The Codex to run: a path, or a name on PATH. Default: `codex_bin` in the
-    /// configuration, else `codex` on PATH.
-    #[arg(long, value_name = "PATH", env = "CODEX_MCP_CODEX_BIN")]
-    codex_bin: Option<PathBuf>,
+    /// How to talk to Codex.
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: Wanted,
 
-    /// How long a call may take, in seconds, before its turn is interrupted.
-    /// Default: `request_timeout_secs` in the configuration, else 300.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: Option<u64>,
+    #[command(flatten)]
+    settings: Settings,
 
     /// How long a question of Codex's stays open, in seconds, before it is
     /// declined.
@@ -57,6 +61,12 @@ pub(super) struct Args {
     /// whoever looks in.
     #[arg(long)]
     elicit: bool,
+
+    /// Have the first new thread go on from one of this identity's before: from the
+    /// one that was worked on last, or from this one. It is told that thread's
+    /// summary.
+    #[arg(long, value_name = "THREAD", num_args = 0..=1)]
+    resume: Option<Option<ThreadName>>,
 
     /// The longest message that is taken from the client or from Codex, in
     /// bytes, from 1 KiB to 1 GiB.
@@ -75,6 +85,10 @@ enum ServeError {
     Stdio(#[from] Unfit),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Backend(#[from] NoBackend),
+    #[error(transparent)]
+    Resume(#[from] RecordError),
     #[error("the runtime can't be started: {0}")]
     Runtime(io::Error),
     #[error("the client did not begin as an MCP client does: {0}")]
@@ -87,10 +101,18 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Logging::Possible => log::start(),
         Logging::Impossible => log::silence(),
     }
+    let logging = preflight.logging();
     match serve(args, preflight) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error}");
+            match logging {
+                Logging::Possible => tracing::error!("{error}"),
+                // There is no protocol any more that it could disturb. If this can't be
+                // written either, the exit code tells.
+                Logging::Impossible => {
+                    let _ = writeln!(io::stderr(), "error: {error}");
+                }
+            }
             ExitCode::FAILURE
         }
     }
@@ -98,69 +120,143 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
     preflight.verdict()?;
-    let config = config::load(args.codex_bin.clone(), args.timeout)?;
+    let config = config::load(args.settings.flags())?;
     for Warning { message, hint } in &config.warnings {
         tracing::warn!("{message}. {hint}");
     }
     if args.elicit && args.api == Api::Classic {
         tracing::warn!("--elicit has no effect without --api sessions: classic calls always ask");
     }
-    let patience = Patience {
-        call: config.request_timeout,
-        approval: Duration::from_secs(args.approval_timeout),
-        stall: Duration::from_secs(args.stall_timeout),
+    runtime::block_on(serve_client(args, config, preflight)).map_err(ServeError::Runtime)?
+}
+
+async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Result<(), ServeError> {
+    let ending = Ending::on_signals();
+    let chosen = backend::choose(args.backend, args.api, &config).await?;
+    let defaults = Defaults::read(&config.threads)?;
+    let identity = Identity::take(&config, chosen.name());
+    let defaults = defaults.for_member(identity.member.clone());
+    let defaults = match &args.resume {
+        Some(thread) => identity.recall(thread.as_ref(), defaults)?,
+        None => defaults,
     };
-    let engine = Arc::new(Engine::new(Options {
-        launch: Launch {
-            codex: config.codex_bin,
-            line_limit: args.max_line,
-        },
-        codex_home: config.codex_home,
-        patience: patience.session(),
-    }));
-    // One thread: processes are tied to the thread that starts them.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ServeError::Runtime)?;
-    let served = runtime.block_on(async {
-        let served = serve_client(args, &engine, patience, preflight).await;
-        engine.shut_down().await;
-        served
+    // From here on nothing fails before it is closed.
+    identity.join(&config);
+    let hurry = ending.hurry.clone();
+    let jobs = jobs_of(&config, &identity.member, "codex-mcp serve", |error| {
+        tracing::warn!("jobs are not written into the audit: {error}");
     });
-    // A read of stdin that is a terminal can't be called off.
-    runtime.shutdown_background();
+    let jobs = Arc::new(jobs);
+    let served = match chosen {
+        Chosen::AppServer => {
+            let setup = Setup {
+                config,
+                defaults,
+                jobs,
+            };
+            through_app_server(args, setup, &identity, preflight, ending).await
+        }
+        Chosen::McpServer(codex, release) => {
+            let options = proxy::Options {
+                codex,
+                release,
+                defaults: defaults.with_mcp_servers(identity.mcp_servers(&config)),
+                office: identity.office.clone(),
+                jobs,
+                farewell: identity.farewell,
+                patience: patience(args, &config),
+                line_limit: args.max_line,
+            };
+            preflight.report();
+            let Ending { closing, hurry } = ending;
+            proxy::serve(options, stdio_pipes(), closing, hurry).await;
+            Ok(())
+        }
+    };
+    identity.close(&hurry).await;
     served
 }
 
-async fn serve_client(
+fn patience(args: &Args, config: &Config) -> Patience {
+    Patience {
+        call: config.request_timeout.value,
+        approval: Duration::from_secs(args.approval_timeout),
+        stall: Duration::from_secs(args.stall_timeout),
+    }
+}
+
+/// What a server is given to work with.
+struct Setup {
+    config: Config,
+    defaults: Defaults,
+    jobs: Arc<Jobs>,
+}
+
+async fn through_app_server(
     args: &Args,
-    engine: &Arc<Engine>,
-    patience: Patience,
+    setup: Setup,
+    identity: &Identity,
     preflight: Preflight,
+    ending: Ending,
 ) -> Result<(), ServeError> {
-    let closing = CancellationToken::new();
-    end_on_signals(&closing);
+    let Ending { closing, hurry } = ending;
+    let Setup {
+        config,
+        defaults,
+        jobs,
+    } = setup;
+    let patience = patience(args, &config);
+    let engine = Engine::new(Options {
+        launch: Launch {
+            codex: config.chosen_codex(),
+            line_limit: args.max_line,
+        },
+        codex_home: config.codex_home.clone(),
+        patience: patience.session(),
+    })
+    .with_mcp_servers(identity.mcp_servers(&config));
+    let engine = Arc::new(match identity.office.records.clone() {
+        Some(records) => engine.with_witness(records),
+        None => engine,
+    });
     engine.keep_tidy();
-    let warming = Arc::clone(engine);
+    let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm_up().await });
 
     preflight.report();
-    let (stdin, stdout) = stdio_pipes();
-    let transport = LineTransport::new(stdin, stdout, args.max_line, closing.clone());
     let decider = match args.elicit {
         true => Decider::User,
         false => Decider::Poller,
     };
+    let deliveries = Deliveries::default();
     let front = Front::new(
-        Arc::clone(engine),
+        Arc::clone(&engine),
         args.api,
         decider,
         patience,
         closing.clone(),
     )
-    .with_stdio(preflight.into_stdio());
-    match front.serve(transport).await {
+    .with_stdio(preflight.into_stdio())
+    .with_defaults(defaults)
+    .with_jobs(jobs)
+    .with_office(identity.office.clone(), deliveries.clone());
+    let served = serve_front(front, args.max_line, deliveries, closing).await;
+    if identity.farewell == Farewell::Asked {
+        say_farewell(&engine, &identity.office, &hurry).await;
+    }
+    engine.shut_down().await;
+    served
+}
+
+async fn serve_front(
+    front: Front,
+    line_limit: usize,
+    deliveries: Deliveries,
+    closing: CancellationToken,
+) -> Result<(), ServeError> {
+    let (stdin, stdout) = stdio_pipes();
+    let transport = LineTransport::new(stdin, stdout, line_limit, closing.clone());
+    match front.serve(transport.with_deliveries(deliveries)).await {
         Ok(service) => {
             if let Err(error) = service.waiting().await {
                 tracing::error!("serving ended abruptly: {error}");
@@ -172,23 +268,11 @@ async fn serve_client(
     }
 }
 
-/// The end of the input and SIGTERM are the same to us; Ctrl-C and a closed
-/// terminal too.
-fn end_on_signals(closing: &CancellationToken) {
-    for kind in [
-        SignalKind::terminate(),
-        SignalKind::interrupt(),
-        SignalKind::hangup(),
-    ] {
-        match signal(kind) {
-            Ok(mut signals) => {
-                let closing = closing.clone();
-                tokio::spawn(async move {
-                    signals.recv().await;
-                    closing.cancel();
-                });
-            }
-            Err(error) => tracing::warn!("{kind:?} is not heeded: {error}"),
-        }
-    }
+/// Has each thread asked for a summary, where there is somebody to keep it.
+async fn say_farewell(engine: &Engine, office: &Office, hurry: &CancellationToken) {
+    let Some(records) = &office.records else {
+        return;
+    };
+    let keep = |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
+    farewell::ask_all(engine, hurry, keep).await;
 }

@@ -56,7 +56,7 @@ enum Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::User(Source::FlagOrVariable) => f.write_str("as chosen"),
+            Self::User(Source::FlagOrVariable | Source::Job) => f.write_str("as chosen"),
             Self::User(Source::File(file)) => write!(f, "as chosen in {}", file.display()),
             Self::User(Source::Path) => f.write_str("found on PATH"),
             Self::Cache => f.write_str("installed by the demo"),

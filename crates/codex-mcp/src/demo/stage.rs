@@ -140,6 +140,7 @@ impl Stage {
         let folders = [
             ("HOME", home.clone()),
             ("CODEX_HOME", self.root.join("codex")),
+            ("ATM_HOME", home.clone()),
             ("TMPDIR", self.root.join("tmp")),
             ("XDG_CACHE_HOME", home.join(".cache")),
             ("XDG_CONFIG_HOME", home.join(".config")),
@@ -147,7 +148,15 @@ impl Stage {
             ("XDG_STATE_HOME", home.join(".local/state")),
             ("XDG_RUNTIME_DIR", self.root.join("run")),
         ];
-        let plain = [("NO_PROXY", "127.0.0.1"), ("no_proxy", "127.0.0.1")];
+        let plain = [
+            ("NO_PROXY", "127.0.0.1"),
+            ("no_proxy", "127.0.0.1"),
+            // Who and what the server is, is the demo's own; an empty one is none.
+            ("ATM_IDENTITY", ""),
+            ("ATM_TEAM", ""),
+            ("CODEX_MCP_ROLE", ""),
+            ("CODEX_MCP_SUMMARIES", "false"),
+        ];
         let mut program = Program::new(path, args);
         program.cwd = Some(self.project());
         program.env = folders

@@ -1,20 +1,16 @@
 //! A running `codex app-server`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anstream::adapter::strip_str;
 use codex_mcp_protocol::codex::{
     ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Method,
 };
-use codex_mcp_protocol::lines::{Frame, LineDecoder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::AsyncReadExt;
-use tokio::process::ChildStderr;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
+use super::complaints::{Complaints, LastWords};
 use super::connection::{CallError, Connection, Listener};
 use super::exit::Exit;
 use super::spawn::{Process, Program, Streams, spawn};
@@ -26,17 +22,6 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// How long Codex may take to end once its input is closed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long to wait for the rest of what Codex complained about, once it has
-/// failed.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
-
-/// How much of what Codex complained about last is kept for error messages, in
-/// bytes.
-const COMPLAINTS: usize = 2048;
-
-/// The longest line of stderr that is looked at, in bytes.
-const STDERR_LINE: usize = 64 * 1024;
-
 /// Why an app-server can't be had.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -44,29 +29,21 @@ pub enum StartError {
     #[error("Codex can't be started: {0}")]
     Spawn(#[from] std::io::Error),
     /// It ended before it answered.
-    #[error("Codex {exit} before it answered{}", said(.complaints))]
+    #[error("Codex {exit} before it answered{last_words}")]
     Ended {
         /// How it ended.
         exit: Exit,
         /// The last that it wrote to stderr.
-        complaints: String,
+        last_words: LastWords,
     },
     /// It doesn't answer, or not as Codex does.
-    #[error("{reason}{}", said(.complaints))]
+    #[error("{reason}{last_words}")]
     NotAnAppServer {
         /// What it did instead.
         reason: String,
         /// The last that it wrote to stderr.
-        complaints: String,
+        last_words: LastWords,
     },
-}
-
-fn said(complaints: &str) -> String {
-    if complaints.is_empty() {
-        String::new()
-    } else {
-        format!("; it said: {complaints}")
-    }
 }
 
 /// A connection that is closed when it is dropped.
@@ -104,8 +81,7 @@ impl AppServer {
             stdout,
             stderr,
         } = streams;
-        let complaints = Arc::new(Mutex::new(String::new()));
-        let listening = tokio::spawn(listen_to_complaints(stderr, Arc::clone(&complaints)));
+        let complaints = Complaints::listen(stderr);
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
         let (ending, mut ended) = watch::channel(None);
         tokio::spawn(supervise(run, process, ending, gone));
@@ -119,16 +95,12 @@ impl AppServer {
             CallError::Closed(_) => Some(exit_of(&mut ended).await),
             _ => None,
         };
-        // What it wrote last may still be under way; a command that it has left
-        // running may hold its stderr open.
-        let _ = timeout(LAST_WORDS_PATIENCE, listening).await;
-        let complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        let complaints = complaints.trim().to_owned();
+        let last_words = complaints.last_words().await;
         Err(match exit {
-            Some(exit) => StartError::Ended { exit, complaints },
+            Some(exit) => StartError::Ended { exit, last_words },
             None => StartError::NotAnAppServer {
                 reason: error.to_string(),
-                complaints,
+                last_words,
             },
         })
     }
@@ -222,27 +194,4 @@ async fn supervise(
     tracing::info!("Codex {exit}");
     gone(exit);
     ending.send_replace(Some(exit));
-}
-
-/// Passes Codex's stderr to the log and keeps the end of it.
-async fn listen_to_complaints(mut stderr: ChildStderr, complaints: Arc<Mutex<String>>) {
-    let mut decoder = LineDecoder::new(STDERR_LINE);
-    loop {
-        match stderr.read(decoder.space()).await {
-            Ok(0) | Err(_) => return,
-            Ok(count) => decoder.filled(count),
-        }
-        while let Some(frame) = decoder.next_frame() {
-            let Frame::Line(line) = frame else { continue };
-            let line = String::from_utf8_lossy(line);
-            let line = strip_str(&line).to_string();
-            tracing::debug!(target: "codex", "{line}");
-            let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push_str(&line);
-            kept.push('\n');
-            let surplus = kept.len().saturating_sub(COMPLAINTS);
-            let surplus = kept.ceil_char_boundary(surplus);
-            kept.drain(..surplus);
-        }
-    }
 }

@@ -60,6 +60,17 @@ pub(crate) trait Supervisor: Listener {
 /// An app-server and which one it is.
 pub(crate) type Running = (Arc<AppServer>, Generation);
 
+/// How the app-server stands.
+#[derive(Debug, Clone)]
+pub enum Standing {
+    /// It is being started.
+    Starting,
+    /// It serves; its version, if it says.
+    Ready(Option<String>),
+    /// None runs. If the last start failed, why.
+    Absent(Option<Arc<LaunchError>>),
+}
+
 /// What there is of an app-server.
 #[derive(Default)]
 struct Slot {
@@ -132,6 +143,19 @@ impl Backend {
         let slot = self.slot.try_lock().ok()?;
         let running = slot.running.clone();
         running.filter(|(server, _)| server.is_alive())
+    }
+
+    /// How the app-server stands.
+    pub(crate) fn standing(&self) -> Standing {
+        let Ok(slot) = self.slot.try_lock() else {
+            return Standing::Starting;
+        };
+        match &slot.running {
+            Some((server, _)) if server.is_alive() => {
+                Standing::Ready(server.about.codex_version().map(str::to_owned))
+            }
+            _ => Standing::Absent(slot.failure.clone()),
+        }
     }
 
     /// Takes over an app-server that somebody else has started.

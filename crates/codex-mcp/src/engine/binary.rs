@@ -20,6 +20,8 @@ pub enum Source {
     File(PathBuf),
     /// The first `codex` on PATH.
     Path,
+    /// A job: it was chosen where the job was submitted.
+    Job,
 }
 
 impl fmt::Display for Source {
@@ -28,6 +30,7 @@ impl fmt::Display for Source {
             Self::FlagOrVariable => f.write_str("--codex-bin or CODEX_MCP_CODEX_BIN"),
             Self::File(path) => write!(f, "codex_bin in {}", path.display()),
             Self::Path => f.write_str("PATH"),
+            Self::Job => f.write_str("the job"),
         }
     }
 }

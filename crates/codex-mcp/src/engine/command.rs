@@ -59,6 +59,8 @@ pub struct Start {
     pub settings: Settings,
     /// How long questions stay open and turns may be silent, if not as usual.
     pub patience: Option<Patience>,
+    /// What the caller calls the thread, for the record.
+    pub tag: Option<String>,
 }
 
 /// Take up a thread from before.
@@ -180,6 +182,18 @@ pub struct Prompt {
     pub overrides: Overrides,
     /// The form of the final message, as a JSON Schema.
     pub output_schema: Option<Map<String, Value>>,
+    /// On whose behalf.
+    pub purpose: Purpose,
+}
+
+/// On whose behalf Codex is prompted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// The caller's.
+    #[default]
+    Work,
+    /// Our own: what the thread was about, before the program ends.
+    Farewell,
 }
 
 impl Prompt {
@@ -227,7 +241,7 @@ pub struct Opened {
 }
 
 /// A turn of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TurnRef {
     /// The session.
     pub session: SessionId,

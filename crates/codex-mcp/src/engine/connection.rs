@@ -198,8 +198,13 @@ impl Shared {
     }
 
     /// Brings an answer to whoever asked, who may have stopped waiting.
-    fn answered(&self, id: i64, answer: Answer) {
-        match lock(&self.waiting).as_mut().and_then(|all| all.remove(&id)) {
+    fn answered(&self, id: &RequestId, answer: Answer) {
+        let sender = match id {
+            RequestId::Number(id) => lock(&self.waiting).as_mut().and_then(|all| all.remove(id)),
+            // Our own ids are numbers.
+            RequestId::Text(_) => None,
+        };
+        match sender {
             Some(sender) => drop(sender.send(answer)),
             None => tracing::debug!("an answer that nobody waits for"),
         }
@@ -271,10 +276,9 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
                 Err(error) => log_stray(line, &error),
             }
         }
-        Ok(Message::Response { id, outcome }) => match id {
-            RequestId::Number(id) => shared.answered(id, outcome.map(RawValue::to_owned)),
-            RequestId::Text(_) => tracing::debug!("an answer that nobody waits for"),
-        },
+        Ok(Message::Response { id, outcome }) => {
+            shared.answered(&id, outcome.map(RawValue::to_owned));
+        }
         Ok(Message::Request { id, method, params }) => {
             let params = params.unwrap_or(RawValue::NULL);
             match Ask::read(&method, params) {
@@ -305,10 +309,10 @@ fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared, listener: 
                 message,
                 data: None,
             };
-            shared.answered(id, Err(error));
+            shared.answered(&id, Err(error));
         }
         Some(Beheaded::Request { id, method }) => {
-            shared.refuse(&RequestId::Number(id), method, "it is too long");
+            shared.refuse(&id, method, "it is too long");
         }
         Some(Beheaded::Notification {
             method: "turn/completed",

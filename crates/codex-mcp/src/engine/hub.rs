@@ -14,10 +14,11 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
-use super::command::new_action_id;
+use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::exit::Exit;
 use super::sessions::{Entry, Sessions};
+use super::witness::Witness;
 
 /// How long an interrupted turn may take to end before something is done about
 /// it. Codex takes some 20 ms.
@@ -92,8 +93,9 @@ impl Supervisor for Hub {
     }
 }
 
-/// Tells a machine the time for as long as its turn runs.
-pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64) {
+/// Tells a machine the time for as long as its turn runs, and in the end the witness
+/// what came of it.
+pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, witness: Arc<dyn Witness>) {
     let mut revision = entry.watch();
     loop {
         revision.mark_unchanged();
@@ -102,7 +104,7 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64) {
             (runs, machine.next_deadline())
         });
         if !runs {
-            return;
+            return testify(&entry, turn, &*witness);
         }
         tokio::select! {
             // Fails only without the entry, which is here.
@@ -115,6 +117,18 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64) {
                 perform(&entry, effects);
             }
         }
+    }
+}
+
+fn testify(entry: &Entry, turn: u64, witness: &dyn Witness) {
+    let outcome = entry.look(|machine, _| machine.outcome().cloned());
+    // A prompt that was not taken has none.
+    if let Some((number, outcome)) = outcome
+        && number == turn
+    {
+        let session = entry.id.clone();
+        let turn = TurnRef { session, number };
+        witness.ended(&turn, &entry.thread, &outcome);
     }
 }
 

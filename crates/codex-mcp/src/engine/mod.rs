@@ -11,12 +11,15 @@
 //!                    ├── connection: requests, answers, news
 //!                    └── spawn → guard → codex
 //! ```
+//!
+//! Apart from it, [`McpServer`] is an older Codex's own MCP server, for the proxy.
 
 mod app_server;
 mod backend;
 pub mod binary;
 mod clock;
 pub mod command;
+mod complaints;
 mod connection;
 mod descendants;
 mod error;
@@ -25,18 +28,25 @@ pub mod guard;
 mod hub;
 #[doc(hidden)]
 pub mod in_memory;
+mod mcp_server;
+pub mod mcp_servers;
 pub mod profile;
+mod release;
 pub mod run;
 mod sessions;
 pub mod spawn;
 mod threads;
 mod turns;
 mod watching;
+mod witness;
 
 pub use app_server::StartError;
-pub use backend::{Launch, LaunchError};
+pub use backend::{Launch, LaunchError, Standing};
 pub use error::EngineError;
 pub use exit::Exit;
+pub use mcp_server::{McpServer, Pipes};
+pub use release::release_of;
+pub use witness::{Given, Kind, Nobody, Witness};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +58,7 @@ use codex_mcp_protocol::codex::{InitializeResponse, Method};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use app_server::AppServer;
 use backend::Backend;
@@ -88,6 +99,9 @@ pub struct Engine {
     options: Options,
     backend: Backend,
     hub: Arc<Hub>,
+    witness: Arc<dyn Witness>,
+    /// By name, each as in `config.toml`.
+    mcp_servers: Map<String, Value>,
 }
 
 impl Engine {
@@ -98,7 +112,25 @@ impl Engine {
         Self {
             backend: Backend::new(options.launch.clone()),
             hub: Arc::default(),
+            witness: Arc::new(Nobody),
+            mcp_servers: Map::new(),
             options,
+        }
+    }
+
+    /// The same engine, with somebody who keeps a record.
+    #[must_use]
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
+        Self { witness, ..self }
+    }
+
+    /// The same engine, whose threads get these MCP servers beside the user's own: by
+    /// name, each as in `config.toml`.
+    #[must_use]
+    pub fn with_mcp_servers(self, mcp_servers: Map<String, Value>) -> Self {
+        Self {
+            mcp_servers,
+            ..self
         }
     }
 
@@ -132,6 +164,25 @@ impl Engine {
     pub fn codex_version(&self) -> Option<String> {
         let (server, _) = self.backend.running()?;
         server.about.codex_version().map(str::to_owned)
+    }
+
+    /// How the app-server stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.backend.standing()
+    }
+
+    /// How many sessions have a turn that is under way, and how many of Codex's
+    /// questions are open in all.
+    #[must_use]
+    pub fn under_way(&self) -> (usize, usize) {
+        let counts = self.hub.sessions.all();
+        let counts = counts.iter().map(|entry| {
+            entry.look(|machine, _| (usize::from(machine.has_turn()), machine.actions().len()))
+        });
+        counts.fold((0, 0), |(turns, questions), (turn, asked)| {
+            (turns + turn, questions + asked)
+        })
     }
 
     /// How many sessions there are that were not cancelled.

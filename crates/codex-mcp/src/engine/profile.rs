@@ -5,8 +5,8 @@
 //! that; for them a profile is the file `$CODEX_HOME/NAME.config.toml`, whose
 //! contents are overrides like any others.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -19,6 +19,12 @@ pub struct ProfileName(String);
 
 /// The longest name of a profile.
 const NAME_LIMIT: usize = 64;
+
+impl fmt::Display for ProfileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl TryFrom<String> for ProfileName {
     type Error = ProfileError;

@@ -38,6 +38,15 @@ impl Finished {
 /// When it can't be started (see [`spawn`]), or with
 /// [`io::ErrorKind::TimedOut`].
 pub async fn run(program: &Program, patience: Duration) -> io::Result<Finished> {
+    run_until(program, tokio::time::sleep(patience)).await
+}
+
+/// The same, ended when `end` is done. What was ended is gone on return.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn run_until(program: &Program, end: impl Future<Output = ()>) -> io::Result<Finished> {
     let (mut process, streams) = spawn(program)?;
     let Streams {
         stdin,
@@ -54,9 +63,16 @@ pub async fn run(program: &Program, patience: Duration) -> io::Result<Finished> 
             stderr,
         })
     };
-    tokio::time::timeout(patience, finished)
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let finished = tokio::select! {
+        finished = finished => Some(finished),
+        () = end => None,
+    };
+    if let Some(finished) = finished {
+        return finished;
+    }
+    process.terminate();
+    process.wait().await?;
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 async fn words(mut stream: impl AsyncRead + Unpin) -> io::Result<String> {

@@ -14,6 +14,7 @@ use super::clock::now;
 use super::command::{
     Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
 };
+use super::witness::Kind;
 
 /// How many sessions there may be at a time. For one more, the one gives way that
 /// was not used for longest.
@@ -30,6 +31,7 @@ const REMEMBERED: usize = 10_000;
 pub(super) struct Entry {
     pub(super) id: SessionId,
     pub(super) thread: ThreadId,
+    origin: Origin,
     inner: Mutex<Inner>,
     revision: watch::Sender<u64>,
     /// Counts what is written to the log, and the revisions.
@@ -47,6 +49,15 @@ struct Inner {
     loading: Loading,
 }
 
+/// How a thread came to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It was begun for us.
+    Begun,
+    /// It, or what it was forked from, was there before.
+    Before,
+}
+
 /// Whether the thread is loaded in the app-server that had it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loading {
@@ -57,6 +68,7 @@ enum Loading {
 impl Entry {
     pub(super) fn new(
         thread: ThreadId,
+        origin: Origin,
         settings: Settings,
         server: Running,
         patience: Patience,
@@ -64,6 +76,7 @@ impl Entry {
         Self {
             id: SessionId::new(),
             thread,
+            origin,
             inner: Mutex::new(Inner {
                 machine: Session::new(patience, now()),
                 settings,
@@ -103,12 +116,21 @@ impl Entry {
         self.lock().server.clone()
     }
 
+    /// What its turn `number` was for the thread.
+    pub(super) fn kind_of_prompt(&self, number: u64) -> Kind {
+        match (self.origin, number) {
+            (Origin::Begun, 1) => Kind::First,
+            _ => Kind::Reply,
+        }
+    }
+
     /// How it is to be taken up again once it is over.
     fn keepsake(&self) -> Start {
         let inner = self.lock();
         Start {
             settings: inner.settings.with(&inner.pending),
             patience: Some(inner.machine.patience()),
+            tag: None,
         }
     }
 

@@ -8,15 +8,19 @@
 //! On Linux a parent-death signal comes when the *thread* that spawned ends.
 //! The program runs on a single-threaded runtime, so the spawning thread lives
 //! as long as the process.
+//!
+//! Only a worker stays when we go, see [`spawn_detached`]; what it starts has a guard.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the module that everything else has to go through"
 )]
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -84,6 +88,8 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
         .arg(std::process::id().to_string())
         .arg(&program.path)
         .args(&program.args)
+        // It may hold a password, and no program that we start wants it.
+        .env_remove("CODEX_MCP_STORE")
         .envs(program.env.iter().map(|(name, value)| (name, value)))
         .process_group(0)
         .stdin(Stdio::piped())
@@ -102,9 +108,55 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     Ok((Process { guard }, streams))
 }
 
+/// Starts this executable once more, with these arguments, as a process that stays
+/// when we go. It has nothing on its stdin, and complains into a file. Returns its
+/// stdout.
+///
+/// It is in our process group and session until it makes its own.
+///
+/// # Errors
+///
+/// When it can't be started.
+pub fn spawn_detached(program: &Detached, complaints: File) -> io::Result<ChildStdout> {
+    let mut child = Command::new(own_executable()?)
+        .arg0("codex-mcp")
+        .args(&program.args)
+        .envs(program.env.iter().map(|(name, value)| (name, value)))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(complaints)
+        .spawn()?;
+    let stdout = child.stdout.take();
+    // Dropped, it is still waited for when it ends.
+    stdout.ok_or_else(|| io::Error::other("a piped stream of the child is missing"))
+}
+
+/// A process that stays when we go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Detached {
+    /// The arguments of this executable.
+    pub args: Vec<OsString>,
+    /// Variables set on top of our own environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// What is started as the guard, where that isn't this executable.
+static GUARD: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has another executable start the guards of this process, from now on: for
+/// programs that use the library and know no `guard`, such as tests. Only the first
+/// one named counts.
+pub fn guards_are(executable: &Path) {
+    let _ = GUARD.set(executable.to_owned());
+}
+
 /// On Linux by a name that stays right when the file is replaced while we run,
 /// as an upgrade does.
 fn own_executable() -> io::Result<PathBuf> {
+    if let Some(executable) = GUARD.get() {
+        return Ok(executable.clone());
+    }
     if cfg!(target_os = "linux") {
         Ok("/proc/self/exe".into())
     } else {

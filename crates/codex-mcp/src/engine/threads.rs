@@ -12,8 +12,8 @@ use codex_mcp_protocol::codex::{
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{Opened, Resume, SessionId, Settings, Start};
-use super::sessions::{Added, Entry, Full};
-use super::{Engine, EngineError, call, hub, profile};
+use super::sessions::{Added, Entry, Full, Origin};
+use super::{Engine, EngineError, call, hub, mcp_servers, profile};
 
 impl Engine {
     /// Begins a thread.
@@ -31,7 +31,12 @@ impl Engine {
             keeping: start.settings.keeping,
         };
         let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        Ok(opened(&*self.enter(begun.thread.id, start, running)?))
+        Ok(opened(&*self.enter(
+            begun.thread.id,
+            Origin::Begun,
+            start,
+            running,
+        )?))
     }
 
     /// Takes up a thread: one of ours, or any other that Codex can resume. What
@@ -58,13 +63,26 @@ impl Engine {
             }
         }
         let before = self.hub.sessions.recall(thread.as_str());
-        let before = before.unwrap_or_default();
+        let before = before.unwrap_or_else(|| self.recorded(&thread));
         start.settings = start.settings.over(before.settings);
         start.patience = start.patience.or(before.patience);
         let settings = self.with_profile(&start.settings)?;
         let running = self.backend.ready(&self.hub).await?;
         let thread = resume_in(&running.0, &thread, &settings).await?;
-        Ok(opened(&*self.enter(thread, start, running)?))
+        Ok(opened(&*self.enter(
+            thread,
+            Origin::Before,
+            start,
+            running,
+        )?))
+    }
+
+    /// How a thread from before the program started was set.
+    fn recorded(&self, thread: &ThreadId) -> Start {
+        Start {
+            settings: self.witness.recall(thread).unwrap_or_default(),
+            ..Start::default()
+        }
     }
 
     /// A thread whose session we have: what is new of the settings holds from its
@@ -111,8 +129,14 @@ impl Engine {
         let start = Start {
             settings,
             patience: Some(entry.look(|machine, _| machine.patience())),
+            tag: None,
         };
-        Ok(opened(&*self.enter(forked.thread.id, start, running)?))
+        Ok(opened(&*self.enter(
+            forked.thread.id,
+            Origin::Before,
+            start,
+            running,
+        )?))
     }
 
     /// Sees to it that the thread of a session is loaded in the app-server that
@@ -131,16 +155,19 @@ impl Engine {
     fn enter(
         &self,
         thread: ThreadId,
+        origin: Origin,
         start: Start,
         running: Running,
     ) -> Result<Arc<Entry>, EngineError> {
         let patience = start.patience.unwrap_or(self.options.patience);
-        let entry = Entry::new(thread, start.settings, running, patience);
+        let opened = start.clone();
+        let entry = Entry::new(thread, origin, start.settings, running, patience);
         let Added { entry, evicted } = self
             .hub
             .sessions
             .add(entry)
             .map_err(|Full| EngineError::TooManySessions)?;
+        self.witness.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
             hub::cancel(&evicted, "it was not used for long, and others began");
         }
@@ -158,7 +185,8 @@ impl Engine {
         }
     }
 
-    /// The thread's settings with the profile's below them.
+    /// The thread's settings with the profile's below them, and with the MCP servers
+    /// that every thread gets.
     fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
         let mut thread = settings.thread.clone();
         if let Some(profile) = &settings.profile {
@@ -166,6 +194,7 @@ impl Engine {
             profile::lay_over(&mut config, std::mem::take(&mut thread.config));
             thread.config = config;
         }
+        mcp_servers::add(&mut thread.config, &self.mcp_servers);
         Ok(thread)
     }
 }

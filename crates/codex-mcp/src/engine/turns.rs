@@ -10,9 +10,10 @@ use codex_mcp_protocol::codex::{
 };
 use serde_json::Value;
 
-use super::command::{Overrides, Prompt, SessionId, TurnRef, manner_over};
+use super::command::{Overrides, Prompt, Purpose, SessionId, TurnRef, manner_over};
 use super::hub::{self, perform};
 use super::sessions::Entry;
+use super::witness::{Given, Kind};
 use super::{Engine, EngineError, call};
 use crate::picture::Picture;
 
@@ -45,7 +46,11 @@ impl Engine {
 
     async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
         let number = take(entry, prompt)?;
-        tokio::spawn(hub::keep_time(Arc::clone(entry), number));
+        tokio::spawn(hub::keep_time(
+            Arc::clone(entry),
+            number,
+            Arc::clone(&self.witness),
+        ));
         match self.send(entry, prompt, number).await {
             Ok(response) => {
                 entry.prompted(prompt);
@@ -110,6 +115,11 @@ impl Engine {
         if !entry.change(|machine, _| machine.sending(number)) {
             return Err(EngineError::Withdrawn(entry.id.clone()));
         }
+        let kind = match prompt.purpose {
+            Purpose::Work => entry.kind_of_prompt(number),
+            Purpose::Farewell => Kind::Farewell,
+        };
+        self.tell_witness(entry, number, kind, &prompt.text);
         call(&server, Method::TurnStart, &params).await
     }
 
@@ -135,6 +145,8 @@ impl Engine {
             input: vec![UserInput::Text { text }],
         };
         let (server, _) = entry.server();
+        let number = entry.look(|machine, _| machine.turns());
+        self.tell_witness(&entry, number, Kind::Steer, text);
         let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
         match steered {
             Ok(_) => Ok(()),
@@ -144,6 +156,22 @@ impl Engine {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn tell_witness(&self, entry: &Entry, number: u64, kind: Kind, text: &str) {
+        let turn = TurnRef {
+            session: entry.id.clone(),
+            number,
+        };
+        let settings = entry.settings();
+        self.witness.giving(Given {
+            turn: &turn,
+            thread: &entry.thread,
+            kind,
+            cwd: settings.thread.cwd.as_deref(),
+            keeping: settings.keeping,
+            text,
+        });
     }
 
     async fn overrides(

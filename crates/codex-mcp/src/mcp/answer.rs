@@ -59,6 +59,16 @@ impl Answer {
 }
 
 impl ToolError {
+    /// For tools that don't prompt Codex: there is no message of Codex's and no thread.
+    pub(super) fn into_plain_result(self) -> CallToolResult {
+        let mut details = Map::new();
+        if let Some(error) = self.details().get_mut("error") {
+            details.insert("error".to_owned(), error.take());
+        }
+        let object = Value::Object(details.clone()).to_string();
+        result(vec![self.text(), object], details, Some(true))
+    }
+
     pub(super) fn into_result(self) -> CallToolResult {
         let details = self.details();
         let mut text = vec![self.text()];

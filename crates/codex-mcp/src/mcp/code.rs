@@ -44,6 +44,10 @@ codes! {
         "Run `codex-mcp doctor`; it tells what is wrong with this Codex.";
     CodexDied: "CODEX_DIED", Worthwhile,
         "Go on with codex-reply and the threadId: Codex is started again and the thread resumed.";
+    ServerDied: "CODEX_DIED", Pointless,
+        "Close the MCP connection and open it again: codex mcp-server is not started again by itself. If it ends again, run `codex-mcp doctor`.";
+    OverLimit: "PROTOCOL_PARSE_ERROR", Pointless,
+        "Allow longer messages with --max-line, or have Codex answer with less.";
     CodexSilent: "CODEX_SILENT", Worthwhile,
         "A slow MCP server in Codex's config can be the cause; run `codex-mcp doctor`.";
     CodexRefused: "CODEX_REFUSED", Pointless,
@@ -52,6 +56,8 @@ codes! {
         "Check the threadId and CODEX_HOME, or begin a new thread with the codex tool.";
     ThreadInUse: "THREAD_IN_USE", Worthwhile,
         "Close the Codex that has it open, or begin a new thread with the codex tool.";
+    ThreadOutOfStep: "THREAD_OUT_OF_STEP", Pointless,
+        "Begin a new thread with the codex tool and tell it what matters of this one; codex-mcp's default backend goes on after a failure.";
     SessionNotFound: "SESSION_NOT_FOUND", Pointless,
         "List the sessions; one that is over is taken up again by its thread.";
     TooManySessions: "TOO_MANY_SESSIONS", Worthwhile,
@@ -98,6 +104,20 @@ codes! {
         "Go on with codex-reply and the threadId.";
     Unreadable: "PROTOCOL_PARSE_ERROR", Pointless,
         "Codex may be newer than this codex-mcp; `codex-mcp doctor` tells.";
+    NoTeam: "NO_TEAM", Pointless,
+        "A team is made in Claude Code. Name it with --team, ATM_TEAM, or `team` in the configuration.";
+    UnknownRecipient: "UNKNOWN_RECIPIENT", Pointless,
+        "Name a member of the team, or agent@team for one of another team.";
+    MessageTooLong: "INVALID_ARGUMENT", Pointless,
+        "Put what is long into a file, and say where it is.";
+    TeamFiles: "TEAM_FILES", Worthwhile,
+        "The log on stderr tells more.";
+    JobStoreAway: "JOB_STORE", Worthwhile,
+        "Call again in a moment.";
+    JobStore: "JOB_STORE", Pointless,
+        "`codex-mcp config` tells where the store is, --store or CODEX_MCP_STORE names another.";
+    JobEnded: "JOB_ENDED", Pointless,
+        "Look at it with call_status.";
     Internal: "INTERNAL", Worthwhile,
         "Call again; the log on stderr tells more.";
 }

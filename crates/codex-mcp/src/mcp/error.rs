@@ -44,6 +44,16 @@ impl ToolError {
         self
     }
 
+    /// Whether the call was refused before anything was done.
+    pub(super) fn is_about_the_arguments(&self) -> bool {
+        self.code == Code::InvalidArgument
+    }
+
+    /// What happened.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn partial(&self) -> &str {
         &self.partial
     }

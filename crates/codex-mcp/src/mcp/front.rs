@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::session::{self, DecisionRefused};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig,
+    CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -20,26 +21,37 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::code::Code;
+use super::defaults::Defaults;
+use super::deliveries::Deliveries;
 use super::error::ToolError;
+use super::notices::{self, MAIL, Notices};
 use super::progress::Progress;
 use super::question;
 use super::request_state::RequestState;
 use super::resources::{self, Stdio};
+use super::tools::codex_status::{self, Calls, Status};
+use super::tools::jobs::JobTool;
+use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api};
 use super::turn::{TurnWait, Until};
 use crate::engine::command::{Opened, Prompt, SessionId, TurnRef};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Standing};
+use crate::jobs::service::Jobs;
+use crate::team::{Desk, Ended, Office};
 
 /// What a client is told about the server as a whole.
 const CLASSIC_INSTRUCTIONS: &str = "Delegates coding tasks to the OpenAI Codex CLI. \
 `codex` begins a thread with a prompt and waits for the final message; \
 `codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \
-comes back early is carried on with `codex_check`.";
+comes back early is carried on with `codex_check`. `call_codex` hands over a task that goes on \
+also when this client ends, and `call_status` tells what has come of it.";
 
 /// The same for `--api sessions`.
 const SESSIONS_INSTRUCTIONS: &str = "Delegates coding tasks to OpenAI Codex agents that work \
 while you do something else: `codex` starts one, `codex_check` looks in and decides what it asks, \
-`codex_reply` gives it more to do, `codex_session` lists, interrupts, forks and waits.";
+`codex_reply` gives it more to do, `codex_session` lists, interrupts, forks and waits. \
+`call_codex` hands over a task that goes on also when this client ends, and `call_status` tells \
+what has come of it.";
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +102,38 @@ pub struct Front {
     pub(super) decider: Decider,
     pub(super) api: Api,
     pub(super) stdio: Stdio,
+    pub(super) defaults: Defaults,
+    office: Office,
+    jobs: Option<Arc<Jobs>>,
+    deliveries: Deliveries,
+    notices: Notices,
     warned_of_on_failure: AtomicBool,
+    started: Instant,
+    calls: CallCounter,
+}
+
+/// Calls of the tools that prompt Codex.
+#[derive(Default)]
+struct CallCounter {
+    total: AtomicU64,
+    in_flight: AtomicUsize,
+}
+
+/// A call that is under way, until it is dropped.
+struct Counted<'a>(&'a CallCounter);
+
+impl CallCounter {
+    fn begin(&self) -> Counted<'_> {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Counted(self)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Front {
@@ -110,7 +153,40 @@ impl Front {
             decider,
             api,
             stdio: Stdio::default(),
+            defaults: Defaults::default(),
+            office: Office::default(),
+            jobs: None,
+            deliveries: Deliveries::default(),
+            notices: Notices::default(),
             warned_of_on_failure: AtomicBool::new(false),
+            started: Instant::now(),
+            calls: CallCounter::default(),
+        }
+    }
+
+    /// How the server and its Codex are.
+    pub(super) async fn status(&self) -> Status {
+        let codex = match self.engine.standing() {
+            Standing::Starting => codex_status::Codex::Starting,
+            Standing::Ready(version) => codex_status::Codex::Ready { version },
+            Standing::Absent(failure) => codex_status::Codex::Absent {
+                reason: failure.map(|failure| failure.to_string()),
+            },
+        };
+        let (active_threads, open_questions) = self.engine.under_way();
+        Status {
+            backend: "app-server",
+            member: self.defaults.member().cloned(),
+            codex,
+            uptime: self.started.elapsed(),
+            calls: Calls {
+                total: self.calls.total.load(Ordering::Relaxed),
+                in_flight: self.calls.in_flight.load(Ordering::Relaxed),
+            },
+            active_threads,
+            open_questions,
+            pending_mail: self.office.pending_mail().await,
+            messages: None,
         }
     }
 
@@ -118,6 +194,74 @@ impl Front {
     #[must_use]
     pub fn with_stdio(self, stdio: Stdio) -> Self {
         Self { stdio, ..self }
+    }
+
+    /// The same front, with what threads are begun with where a call doesn't say.
+    #[must_use]
+    pub fn with_defaults(self, defaults: Defaults) -> Self {
+        Self { defaults, ..self }
+    }
+
+    /// The same front, with what it does as a member of a team. The transport that it
+    /// is served on has to tell of `deliveries`.
+    #[must_use]
+    pub fn with_office(self, office: Office, deliveries: Deliveries) -> Self {
+        Self {
+            office,
+            deliveries,
+            ..self
+        }
+    }
+
+    /// The same front, with the store of jobs.
+    #[must_use]
+    pub fn with_jobs(self, jobs: Arc<Jobs>) -> Self {
+        Self {
+            jobs: Some(jobs),
+            ..self
+        }
+    }
+
+    /// The mail, if there is some.
+    pub(super) fn desk(&self) -> Option<&Desk> {
+        self.office.desk.as_ref()
+    }
+
+    fn tools(&self) -> Vec<tools::Name> {
+        tools::names(self.api, self.office.desk.as_ref())
+    }
+
+    /// Answers a call of a tool of the team.
+    pub(super) async fn team_tool(
+        &self,
+        tool: TeamTool,
+        context: &RequestContext<RoleServer>,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, ToolError> {
+        let Told { result, then } = tool.call(&self.office, arguments).await?;
+        if let Some(then) = then {
+            self.deliveries.expect(context.id.clone(), then);
+        }
+        Ok(result.into())
+    }
+
+    /// Answers a call of a tool for jobs.
+    pub(super) async fn job_tool(
+        &self,
+        tool: JobTool,
+        context: &RequestContext<RoleServer>,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, ToolError> {
+        let none = || ToolError::new(Code::JobStore, "this server has no store of jobs");
+        let jobs = Arc::clone(self.jobs.as_ref().ok_or_else(none)?);
+        let client = context.peer.peer_info();
+        let client = client.map(|info| info.client_info.name.clone());
+        let call = async move { tool.call(&jobs, client, arguments).await };
+        let called = match tool.acts() {
+            true => self.done_in_any_case(context, call).await?,
+            false => self.wait_for(context, call).await??,
+        };
+        Ok(called.into())
     }
 
     /// Whether nobody has asked this before.
@@ -259,10 +403,13 @@ enum Ready<T> {
 
 impl ServerHandler for Front {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let builder = ServerCapabilities::builder()
             .enable_tools()
-            .enable_resources()
-            .build();
+            .enable_resources();
+        let capabilities = match self.desk() {
+            Some(_) => builder.enable_resources_subscribe().build(),
+            None => builder.build(),
+        };
         let instructions = match self.api {
             Api::Classic => CLASSIC_INSTRUCTIONS,
             Api::Sessions => SESSIONS_INSTRUCTIONS,
@@ -279,7 +426,8 @@ impl ServerHandler for Front {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::list(self.api)))
+        let tools = self.tools().into_iter().map(tools::Name::describe);
+        Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
     async fn list_resources(
@@ -287,7 +435,7 @@ impl ServerHandler for Front {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(resources::list()))
+        Ok(ListResourcesResult::with_all_items(resources::list(self)))
     }
 
     async fn read_resource(
@@ -295,7 +443,47 @@ impl ServerHandler for Front {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(resources::read(self, &request.uri)?.into())
+        Ok(resources::read(self, &request.uri).await?.into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        resources::find(self, &request.uri)?;
+        // The others never change.
+        if let (MAIL, Some(desk)) = (request.uri.as_str(), self.desk()) {
+            let subscribing = self.notices.subscribe(desk, &context.peer, &self.closing);
+            let told = |error: Ended| ErrorData::internal_error(error.to_string(), None);
+            subscribing.await.map_err(told)?;
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if request.uri == MAIL {
+            self.notices.unsubscribe();
+        }
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        self.desk().map(|_| requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        if let Some(desk) = self.desk() {
+            notices::listen(desk.clone(), &context, &self.closing).await;
+        }
+        Ok(())
     }
 
     async fn call_tool(
@@ -303,7 +491,8 @@ impl ServerHandler for Front {
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let tool = tools::named(self.api, &call.name)?;
+        let tool = tools::named(&self.tools(), &call.name)?;
+        let _counted = tool.prompts().then(|| self.calls.begin());
         let answered = match &call.request_state {
             Some(state) if tool.waits() => {
                 let answers = call.input_responses.unwrap_or_default();
@@ -316,9 +505,12 @@ impl ServerHandler for Front {
                     .await
             }
         };
-        Ok(answered.unwrap_or_else(|error| {
+        answered.or_else(|error| {
             tracing::debug!("{}: {}", call.name, tool.refusal_text(&error));
-            tool.refusal(error).into()
-        }))
+            match tool.protocol_error(&error) {
+                Some(error) => Err(error),
+                None => Ok(tool.refusal(error).into()),
+            }
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! What a client sends, read: passed on, or refused with an answer.
 
-use codex_mcp_protocol::rpc::{ErrorObject, Message, RequestId, code};
+use codex_mcp_protocol::rpc::{Beheaded, ErrorObject, Message, ReadError, RequestId, code};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData, GetMeta,
     NumberOrString, ProtocolVersion, ServerJsonRpcMessage,
@@ -46,7 +46,10 @@ pub(super) fn read_line(line: &[u8]) -> Line {
         Ok(Message::Response { id, outcome }) => response(id, outcome),
         Ok(Message::Request { id, method, .. }) => typed(line, Some((id, &method))),
         Ok(Message::Notification { .. }) => typed(line, None),
-        Err(error) => Line::Refused(unreadable(line, &error)),
+        Err(error) => {
+            let (code, text) = unreadable(line, &error);
+            Line::Refused(refusal(None, code, text))
+        }
     }
 }
 
@@ -93,20 +96,35 @@ fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> Line {
     }
 }
 
-fn unreadable(line: &[u8], error: &dyn std::fmt::Display) -> Box<ServerJsonRpcMessage> {
+/// Why a line is not a message: a JSON-RPC error code, and in words.
+pub(super) fn unreadable(line: &[u8], error: &ReadError) -> (i64, String) {
     match serde_json::from_slice::<IgnoredAny>(line) {
-        Err(error) => refusal(
-            None,
+        Err(error) => (
             code::PARSE_ERROR,
             format!("not JSON: {error}. Send one JSON-RPC message a line."),
         ),
-        Ok(_) if line.first() == Some(&b'[') => refusal(
-            None,
+        Ok(_) if line.first() == Some(&b'[') => (
             code::INVALID_REQUEST,
             "batches are not supported; send one JSON-RPC message a line".to_owned(),
         ),
-        Ok(_) => refusal(None, code::INVALID_REQUEST, error.to_string()),
+        Ok(_) => (code::INVALID_REQUEST, error.to_string()),
     }
+}
+
+/// The id of a request of which only the beginning is left, if it stands there.
+pub(super) fn id_of(head: &[u8]) -> Option<RequestId> {
+    match Beheaded::guess(head)? {
+        Beheaded::Request { id, .. } => Some(id),
+        Beheaded::Response(_) | Beheaded::Notification { .. } => None,
+    }
+}
+
+/// What is said to a message over the limit, both in bytes.
+pub(super) fn too_long(length: u64, limit: usize) -> String {
+    format!(
+        "a line of {length} bytes is over the limit of {limit} bytes; \
+         `codex-mcp serve --max-line` sets another one"
+    )
 }
 
 pub(super) fn refusal(

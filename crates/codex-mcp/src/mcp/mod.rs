@@ -9,20 +9,28 @@
 
 mod answer;
 mod code;
+mod defaults;
+mod deliveries;
 mod dialogs;
 mod error;
 mod front;
 mod incoming;
+mod notices;
 mod progress;
+pub mod proxy;
 mod question;
 mod request_state;
 mod resources;
+mod team_tools;
 mod tools;
 mod transport;
 mod turn;
 mod waiting;
 
+pub use defaults::Defaults;
+pub use deliveries::Deliveries;
 pub use front::{Decider, Front, Patience};
 pub use resources::{Stdio, StdioMode};
+pub use team_tools::serve_team_tools;
 pub use tools::Api;
 pub use transport::LineTransport;

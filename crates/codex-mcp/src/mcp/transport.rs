@@ -27,7 +27,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::incoming::{Line, already_open, begins_service, read_line, refusal};
+use super::deliveries::Deliveries;
+use super::incoming::{Line, already_open, begins_service, id_of, read_line, refusal, too_long};
 
 /// How long the last words may take to a client that doesn't read.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
@@ -45,6 +46,7 @@ pub struct LineTransport<R, W> {
     framing: Arc<Mutex<Framing>>,
     /// Requests that have not been answered.
     open: Arc<Mutex<HashSet<NumberOrString>>>,
+    deliveries: Deliveries,
     service: Service,
     input: Input,
     /// The end of the input, or our own, once nothing more is to be read.
@@ -84,10 +86,17 @@ where
             writer: Arc::new(tokio::sync::Mutex::new(Some(writer))),
             refusing: None,
             open: Arc::default(),
+            deliveries: Deliveries::default(),
             service: Service::Awaited,
             input: Input::Open,
             closing,
         }
+    }
+
+    /// The same transport, which tells of answers that have been delivered.
+    #[must_use]
+    pub fn with_deliveries(self, deliveries: Deliveries) -> Self {
+        Self { deliveries, ..self }
     }
 
     /// The next message for rmcp that is already in the buffer, unless something
@@ -96,14 +105,10 @@ where
         while self.refusing.is_none() {
             let read = match self.decoder.next_frame()? {
                 Frame::Line(line) => read_line(line),
-                Frame::TooLong { length, .. } => Line::Refused(refusal(
-                    None,
+                Frame::TooLong { length, head } => Line::Refused(refusal(
+                    id_of(head),
                     code::INVALID_REQUEST,
-                    format!(
-                        "a line of {length} bytes is over the limit of {} bytes; \
-                         `codex-mcp serve --max-line` sets another one",
-                        self.line_limit
-                    ),
+                    too_long(length, self.line_limit),
                 )),
             };
             *lock(&self.framing) = self.decoder.framing();
@@ -167,11 +172,7 @@ where
             Ok(_) => {}
             Err(error) => tracing::error!("reading from the client failed: {error}"),
         }
-        // A last line may lack its newline.
-        if let Some(space) = self.decoder.space().first_mut() {
-            *space = b'\n';
-            self.decoder.filled(1);
-        }
+        self.decoder.end_line();
         self.input = Input::Ended;
     }
 }
@@ -187,8 +188,10 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let mut delivered = None;
         if let ServerJsonRpcMessage::Response(response) = &message {
             lock(&self.open).remove(&response.id);
+            delivered = self.deliveries.of(&response.id);
         } else if let ServerJsonRpcMessage::Error(error) = &message
             && let Some(id) = &error.id
         {
@@ -199,8 +202,10 @@ where
         let closing = self.closing.clone();
         async move {
             let written = write(writer, framing, message).await;
-            if written.is_err() {
-                closing.cancel();
+            match (&written, delivered) {
+                (Ok(()), Some(then)) => then(),
+                (Ok(()), None) => {}
+                (Err(_), _) => closing.cancel(),
             }
             written
         }

@@ -1,15 +1,20 @@
 //! Waiting on behalf of a call: with a sign of life, and not for a caller that has
 //! gone.
 
+use std::time::Duration;
+
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::code::Code;
 use super::error::ToolError;
 use super::front::Front;
 use super::progress::Progress;
 use crate::engine::EngineError;
+
+/// How long what was asked for may take when the client has gone.
+const LAST_ACTS_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Front {
     /// Waits for what is dropped when the caller goes away.
@@ -46,6 +51,25 @@ impl Front {
             };
             return Err(ToolError::new(code, why));
         }
+    }
+
+    /// Does what is to be done also when the caller goes away, and when all callers do:
+    /// then it has some seconds left.
+    pub(super) async fn done_in_any_case<T: Send + 'static>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        act: impl Future<Output = Result<T, ToolError>> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let mut act = tokio::spawn(act);
+        let waited = self.wait_for(context, &mut act).await;
+        let done = match waited {
+            Err(_) if self.closing.is_cancelled() => {
+                let done = timeout(LAST_ACTS_PATIENCE, act).await;
+                done.map_err(|_| ToolError::new(Code::ShuttingDown, "it took too long"))?
+            }
+            waited => waited?,
+        };
+        done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?
     }
 
     /// Waits for a step that goes on should the caller go away, since half of it

@@ -7,8 +7,14 @@
     reason = "a failed test panics, and a test starts the processes that it looks at"
 )]
 
+mod config;
 mod demo;
 mod doctor;
 mod hostile;
+mod jobs;
+mod jobs_cli;
+mod mail;
 mod memory;
 mod real;
+mod runs;
+mod stored;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::FileChange;
+use super::{FileChange, Release};
 
 /// Something that Codex asks and waits for. A question left unanswered hangs
 /// its turn for ever.
@@ -241,10 +241,8 @@ impl LegacyRefusal {
     /// What a release wants; one whose version isn't known counts as new.
     #[must_use]
     pub fn of(version: Option<&str>) -> Self {
-        let mut numbers = version.unwrap_or_default().split('.');
-        let mut number = || numbers.next()?.parse::<u32>().ok();
-        match (number(), number()) {
-            (Some(0), Some(minor)) if minor < 145 => Self::Word,
+        match version.and_then(Release::parse) {
+            Some(release) if release < Release::FIRST_REASONED_REFUSAL => Self::Word,
             _ => Self::Object,
         }
     }

@@ -6,9 +6,11 @@
 //! is not set, so that Codex's own configuration decides.
 
 mod ask;
+pub mod exec;
 mod item;
 mod method;
 mod notification;
+mod release;
 mod thread;
 mod turn;
 
@@ -21,6 +23,7 @@ pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,
 };
+pub use release::Release;
 pub use thread::{
     ClientInfo, ConfigReadParams, ConfigReadResponse, EffectiveConfig, InitializeCapabilities,
     InitializeParams, InitializeResponse, Keeping, Thread, ThreadForkParams, ThreadResponse,

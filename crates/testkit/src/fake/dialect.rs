@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::plan::{Action, TurnEnd};
 
-/// A request, and the thread and turn that it is about.
+/// A request or notification, and the thread and turn that it is about. A
+/// notification has the id null, or that of the request that it is about.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {
     pub(super) id: Value,
@@ -37,6 +38,8 @@ pub(super) enum Kind {
 pub(super) trait Threads {
     fn knows(&self, thread: &str) -> bool;
     fn running_turn(&self, thread: &str) -> Option<String>;
+    /// The thread and the turn of the request of this id, if that turn still runs.
+    fn turn_of_request(&self, id: &Value) -> Option<(String, String)>;
     fn new_id(&mut self) -> String;
     fn ids(&self) -> Vec<String>;
 }
@@ -48,7 +51,7 @@ pub(super) type Notification = (&'static str, Value);
 pub(super) type Refusal = (i64, String);
 
 pub(super) trait Dialect {
-    /// Understands a request.
+    /// Understands a request or a notification.
     fn understand(&self, call: Call, threads: &mut dyn Threads) -> Call;
 
     /// The proper answer to a request, `said` being the last message of its turn.

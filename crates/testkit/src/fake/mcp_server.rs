@@ -35,6 +35,9 @@ impl McpServerDialect {
 
 impl Dialect for McpServerDialect {
     fn understand(&self, mut call: Call, threads: &mut dyn Threads) -> Call {
+        if call.method == "notifications/cancelled" {
+            return cancellation(call, threads);
+        }
         if call.method != "tools/call" {
             return call;
         }
@@ -72,9 +75,11 @@ impl Dialect for McpServerDialect {
             "tools/call" => vec![
                 Action::StartTurn,
                 Action::say(super::HELLO),
-                Action::Answer,
                 Action::EndTurn(TurnEnd::Completed),
+                Action::Answer,
             ],
+            // The call gets no answer.
+            "notifications/cancelled" => vec![Action::EndTurn(TurnEnd::Interrupted)],
             // The real one never answers these.
             "resources/list" | "prompts/list" => vec![Action::Hang],
             _ => vec![Action::Answer],
@@ -133,11 +138,35 @@ impl Dialect for McpServerDialect {
         if !call.thread.is_empty() {
             fill(params, [("threadId", &call.thread)]);
         }
+        if params.get("codex_elicitation").is_some() {
+            // A text, whatever the id is.
+            let id = call.id.as_str();
+            let id = id.map_or_else(|| call.id.to_string(), str::to_owned);
+            fill(
+                params,
+                [
+                    ("codex_mcp_tool_call_id", &id),
+                    ("codex_event_id", &call.turn),
+                ],
+            );
+        }
     }
 
     fn envelop(&self, message: &mut Value) {
         message["jsonrpc"] = "2.0".into();
     }
+}
+
+/// A cancellation of a call whose turn still runs interrupts that turn.
+fn cancellation(mut call: Call, threads: &dyn Threads) -> Call {
+    let request = call.params["requestId"].clone();
+    if let Some((thread, turn)) = threads.turn_of_request(&request) {
+        call.id = request;
+        call.thread = thread;
+        call.turn = turn;
+        call.kind = Kind::Interrupt;
+    }
+    call
 }
 
 fn event(call: &Call, message: Value) -> Notification {

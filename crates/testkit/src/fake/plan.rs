@@ -32,7 +32,7 @@ struct Rule {
 pub(super) enum When {
     /// Before anything is read.
     Start,
-    /// On a request of this method.
+    /// On a request or a notification of this method.
     Request(String),
 }
 
@@ -61,6 +61,12 @@ pub enum Action {
     },
     /// An answer to a request that nobody sent.
     AnswerUnknownId,
+    /// The proper answer, under the id of another request, as `codex mcp-server`
+    /// does in a thread of which a call was cancelled.
+    AnswerUnder {
+        /// The other id.
+        id: Value,
+    },
     /// Announces the turn and shows the prompt.
     StartTurn,
     /// A message of the agent, in several deltas.
@@ -217,6 +223,13 @@ impl Action {
         Self::Ask { method, params }
     }
 
+    /// Asks whether this command may run, as `codex mcp-server` does.
+    #[must_use]
+    pub fn elicit_approval(command: &str) -> Self {
+        let Question { method, params } = Question::elicitation(command);
+        Self::Ask { method, params }
+    }
+
     /// Waits until the test opens this gate.
     #[must_use]
     pub fn gate(name: &str) -> Self {
@@ -251,6 +264,23 @@ impl Question {
             }),
         }
     }
+
+    /// May this command run? In the words of `codex mcp-server`.
+    #[must_use]
+    pub fn elicitation(command: &str) -> Self {
+        Self {
+            method: "elicitation/create".to_owned(),
+            params: json!({
+                "message": format!("Allow Codex to run `{command}`?"),
+                "requestedSchema": {"type": "object", "properties": {}},
+                "codex_elicitation": "exec-approval",
+                "codex_call_id": "call-1",
+                "codex_command": ["/bin/sh", "-c", command],
+                "codex_cwd": "/",
+                "codex_parsed_cmd": [{"type": "unknown", "cmd": command}],
+            }),
+        }
+    }
 }
 
 impl Plan {
@@ -266,8 +296,8 @@ impl Plan {
         self.rule(When::Start, actions)
     }
 
-    /// What to do on a request of this method, instead of what a well-behaved
-    /// Codex would do. Of several rules that fit, the last one given counts.
+    /// What to do on a request or notification of this method, instead of what a
+    /// well-behaved Codex would do. Of several rules that fit, the last one given counts.
     #[must_use]
     pub fn on(self, method: &str, actions: impl Into<Vec<Action>>) -> Self {
         self.rule(When::Request(method.to_owned()), actions)

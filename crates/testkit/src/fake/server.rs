@@ -46,6 +46,8 @@ struct State {
     threads: Vec<String>,
     /// The turn that runs on a thread.
     turns: HashMap<String, String>,
+    /// The thread and the turn that runs for a request, by its id as JSON text.
+    requests: HashMap<String, (String, String)>,
     /// The tasks that carry out turns.
     tasks: HashMap<String, AbortHandle>,
     /// What the agent said last in a turn.
@@ -62,6 +64,10 @@ impl Threads for State {
 
     fn running_turn(&self, thread: &str) -> Option<String> {
         self.turns.get(thread).cloned()
+    }
+
+    fn turn_of_request(&self, id: &Value) -> Option<(String, String)> {
+        self.requests.get(&id.to_string()).cloned()
     }
 
     /// In the form of Codex's ids (UUID version 7), different in each process.
@@ -120,11 +126,9 @@ impl Server {
 
     fn take_in(self: &Rc<Self>, message: Value) {
         self.log.add(Event::Received(message.clone()));
-        let id = &message["id"];
         match message["method"].as_str() {
-            Some(method) if !id.is_null() => self.take_in_request(method, &message),
-            Some(_) => {}
-            None => self.take_in_answer(id),
+            Some(method) => self.take_in_call(method, &message),
+            None => self.take_in_answer(&message["id"]),
         }
     }
 
@@ -138,7 +142,7 @@ impl Server {
         }
     }
 
-    fn take_in_request(self: &Rc<Self>, method: &str, message: &Value) {
+    fn take_in_call(self: &Rc<Self>, method: &str, message: &Value) {
         let call = Call {
             id: message["id"].clone(),
             method: method.to_owned(),
@@ -152,6 +156,10 @@ impl Server {
         }
         let actions = self.actions(&call, &mut state);
         let (turn, kind) = (call.turn.clone(), call.kind);
+        if kind == Kind::Turn {
+            let place = (call.thread.clone(), turn.clone());
+            state.requests.insert(call.id.to_string(), place);
+        }
         let server = Rc::clone(self);
         let task = spawn_local(async move {
             for action in &actions {
@@ -175,6 +183,8 @@ impl Server {
 
     async fn perform(&self, action: &Action, call: &Call) {
         match action {
+            // Most notifications are nothing to do anything about.
+            Action::Proceed if call.id.is_null() => {}
             Action::Proceed => {
                 for action in self.dialect.proceed(call) {
                     self.perform_one(&action, call).await;
@@ -198,6 +208,11 @@ impl Server {
             Action::Error { code, message } => {
                 let refusal = Err((*code, message.clone()));
                 self.send(response(&call.id, refusal));
+            }
+            Action::AnswerUnder { id } => {
+                let mut answer = self.answer(call);
+                answer["id"] = id.clone();
+                self.send(answer);
             }
             Action::AnswerUnknownId => self.send(response(&json!(UNKNOWN_ID), Ok(json!({})))),
             Action::StartTurn => self.start_turn(call),
@@ -257,7 +272,7 @@ impl Server {
         let mut state = self.state.borrow_mut();
         let said = state.said.get(&call.turn).cloned().unwrap_or_default();
         let answer = self.dialect.answer(call, &*state, &said);
-        if call.kind == Kind::Turn {
+        if call.kind == Kind::Turn && state.requests.contains_key(&call.id.to_string()) {
             state.turns.insert(call.thread.clone(), call.turn.clone());
         }
         response(&call.id, answer)
@@ -277,8 +292,9 @@ impl Server {
 
     fn end_turn(&self, call: &Call, end: &TurnEnd) {
         let mut state = self.state.borrow_mut();
-        let said = state.said.remove(&call.turn).unwrap_or_default();
+        let said = state.said.get(&call.turn).cloned().unwrap_or_default();
         state.turns.remove(&call.thread);
+        state.requests.retain(|_, (_, turn)| *turn != call.turn);
         let task = state.tasks.remove(&call.turn);
         // Its own task goes on: what follows the end may be the point of the plan.
         if let Some(task) = task.filter(|_| call.kind != Kind::Turn) {

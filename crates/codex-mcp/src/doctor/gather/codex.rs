@@ -20,7 +20,7 @@ const USAGE: Exit = Exit::Code(2);
 /// A program asked for its version, and for the rest if that is Codex's: what
 /// isn't Codex is not made to do who knows what.
 pub(super) async fn look(config: Config, limit: Duration) -> Result<Codex, NoCodex> {
-    let binary = binary::find(config.codex_bin.clone())?;
+    let binary = binary::find(config.chosen_codex())?;
     let version = ask(&command(&binary, &["--version"]), limit).await;
     let probes = match codex_version(&version) {
         Some(_) => Some(probe(&binary, config, limit).await),
@@ -69,7 +69,7 @@ async fn commands(binary: &CodexBinary, limit: Duration) -> Commands {
 async fn introduce(config: Config, limit: Duration) -> Introduction {
     let engine = Engine::new(Options {
         launch: Launch {
-            codex: config.codex_bin,
+            codex: config.chosen_codex(),
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: config.codex_home,

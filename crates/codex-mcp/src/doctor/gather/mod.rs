@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::facts::{Asked, Facts, Place, Tools};
-use crate::config::{self, Config, ConfigError};
+use crate::config::{self, Config, ConfigError, Flags};
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
 
@@ -18,7 +18,10 @@ use crate::engine::spawn::Program;
 /// Must run on a runtime as the engine needs it, see
 /// [`spawn`](crate::engine::spawn).
 pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
-    let config = config::load(codex_bin, None);
+    let config = config::load(Flags {
+        codex_bin,
+        ..Flags::default()
+    });
     let (codex, tools) = tokio::join!(place(config, limit), tools(limit));
     Facts { codex, tools }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use codex_mcp_protocol::codex::Release;
 use serde_json::json;
 
 use super::super::facts::{Asked, Codex, Commands, Home, Introduction};
@@ -11,7 +12,7 @@ use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, NoCodex};
 
 /// The oldest release that codex-mcp is tested with.
-const OLDEST: (u64, u64, u64) = (0, 104, 0);
+const OLDEST: Release = Release::new(0, 104, 0);
 
 /// How to get a Codex.
 const INSTALL: &str = "npm install -g @openai/codex";
@@ -45,37 +46,23 @@ pub(super) fn binary(binary: &CodexBinary) -> Finding {
     }))
 }
 
-/// The version in what `codex --version` says, `codex-cli 0.169.0` for example;
-/// nothing if that isn't Codex's way to answer.
-pub(in super::super) fn codex_version(asked: &Asked) -> Option<&str> {
-    let Asked::Ended(finished) = asked else {
-        return None;
-    };
-    let mut lines = finished.stdout.lines();
-    lines.find_map(|line| {
-        let (name, version) = line.trim().split_once(' ')?;
-        let is_codex = matches!(name, "codex-cli" | "codex");
-        (is_codex && numbers(version).is_some()).then_some(version)
-    })
-}
-
-fn numbers(version: &str) -> Option<(u64, u64, u64)> {
-    let release = version.split(['-', '+']).next()?;
-    let mut parts = release.split('.').map(str::parse);
-    let mut next = || parts.next()?.ok();
-    Some((next()?, next()?, next()?))
+/// The version that a program tells, if it is Codex.
+pub(in super::super) fn codex_version(asked: &Asked) -> Option<(&str, Release)> {
+    match asked {
+        Asked::Ended(finished) => Release::announced(&finished.stdout),
+        Asked::Silent(_) | Asked::Failed(_) => None,
+    }
 }
 
 pub(super) fn version(codex: &Codex) -> Finding {
-    let Some(version) = codex_version(&codex.version) else {
+    let Some((version, release)) = codex_version(&codex.version) else {
         return no_codex(codex);
     };
-    let finding = if numbers(version) < Some(OLDEST) {
-        let (major, minor, patch) = OLDEST;
+    let finding = if release < OLDEST {
         Finding::warning(
             Check::Version,
             format!("{version}, older than any that codex-mcp is tested with"),
-            format!("Update to {major}.{minor}.{patch} or newer: `{INSTALL}`."),
+            format!("Update to {OLDEST} or newer: `{INSTALL}`."),
         )
     } else {
         Finding::ok(Check::Version, version)

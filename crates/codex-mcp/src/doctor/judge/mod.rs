@@ -60,7 +60,9 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
 
 fn of_place(place: &Place) -> Vec<Finding> {
     let mut findings = vec![match place.warnings.first() {
-        Some(Warning { message, hint }) => Finding::warning(Check::Settings, message, *hint),
+        Some(Warning { message, hint }) => {
+            Finding::warning(Check::Settings, message, hint.as_str())
+        }
         None => Finding::ok(Check::Settings, "fine"),
     }];
     findings.extend(match &place.program {

@@ -5,6 +5,7 @@
 
 mod compat_report;
 mod errors;
+mod mail;
 mod server_info;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::front::Front;
+use super::notices::MAIL;
 
 /// Ours.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,16 +45,18 @@ pub struct Stdio {
 
 /// A resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
+pub(super) enum Name {
     ServerInfo,
     CompatReport,
     Config,
     Gotchas,
     Quickstart,
     Errors,
+    /// Only where there is some.
+    Mail,
 }
 
-const ALL: [Name; 6] = [
+const ALWAYS: [Name; 6] = [
     Name::ServerInfo,
     Name::CompatReport,
     Name::Config,
@@ -74,8 +78,31 @@ const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
 
 /// What `resources/list` answers.
-pub(super) fn list() -> Vec<Resource> {
-    ALL.iter().map(|name| name.describe()).collect()
+pub(super) fn list(front: &Front) -> Vec<Resource> {
+    all(front).map(Name::describe).collect()
+}
+
+/// Those that there are.
+fn all(front: &Front) -> impl Iterator<Item = Name> {
+    let mail = front.desk().map(|_| Name::Mail);
+    ALWAYS.into_iter().chain(mail)
+}
+
+/// Sees whether there is a resource.
+///
+/// # Errors
+///
+/// That there is no such resource, as MCP wants it said.
+pub(super) fn find(front: &Front, uri: &str) -> Result<Name, ErrorData> {
+    let found = all(front).find(|name| name.row().uri == uri);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = all(front).map(|name| name.row().uri).collect();
+        let message = format!(
+            "there is no resource {uri:?}; there are {}",
+            known.join(", ")
+        );
+        ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
+    })
 }
 
 /// What `resources/read` answers.
@@ -83,17 +110,10 @@ pub(super) fn list() -> Vec<Resource> {
 /// # Errors
 ///
 /// That there is no such resource, as MCP wants it said.
-pub(super) fn read(front: &Front, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let found = ALL.into_iter().find(|name| name.row().uri == uri);
-    let name = found.ok_or_else(|| {
-        let known: Vec<&str> = ALL.iter().map(|name| name.row().uri).collect();
-        let message = format!(
-            "there is no resource {uri:?}; there are {}",
-            known.join(", ")
-        );
-        ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
-    })?;
-    let contents = ResourceContents::text(name.text(front), uri).with_mime_type(name.row().mime);
+pub(super) async fn read(front: &Front, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let name = find(front, uri)?;
+    let text = name.text(front).await?;
+    let contents = ResourceContents::text(text, uri).with_mime_type(name.row().mime);
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
@@ -135,6 +155,13 @@ impl Name {
                 MARKDOWN,
                 "From the first call to the result, with calls to copy",
             ),
+            Self::Mail => (
+                MAIL,
+                "mail",
+                "Mail",
+                JSON,
+                "How much unread mail there is, and from whom",
+            ),
             Self::Errors => (
                 "codex-mcp:///errors",
                 "errors",
@@ -166,15 +193,16 @@ impl Name {
             .with_mime_type(mime)
     }
 
-    fn text(self, front: &Front) -> Cow<'static, str> {
-        match self {
+    async fn text(self, front: &Front) -> Result<Cow<'static, str>, ErrorData> {
+        Ok(match self {
             Self::ServerInfo => format!("{:#}", server_info::show(front)).into(),
             Self::CompatReport => format!("{:#}", compat_report::show(front)).into(),
             Self::Config => include_str!("config.md").into(),
             Self::Gotchas => include_str!("gotchas.md").into(),
             Self::Quickstart => include_str!("quickstart.md").into(),
             Self::Errors => errors::text().into(),
-        }
+            Self::Mail => format!("{:#}", mail::show(front).await?).into(),
+        })
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn show(front: &Front) -> Value {
         "supportedSandboxModes": allowed("sandbox"),
         "supportedEffortLevels": allowed("effort"),
         "activeSessions": front.engine.active_sessions(),
-        "resources": super::list(),
+        "resources": super::list(front),
     })
 }
 

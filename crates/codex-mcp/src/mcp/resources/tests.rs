@@ -102,7 +102,7 @@ fn what_is_advanced_is_in_the_guide() {
 
 #[test]
 fn every_resource_is_listed_with_all_about_it() {
-    let names: Vec<String> = list().into_iter().map(|resource| resource.uri).collect();
+    let names: Vec<String> = ALWAYS.into_iter().map(|name| name.describe().uri).collect();
     let expected = [
         "server-info",
         "compat-report",
@@ -112,7 +112,7 @@ fn every_resource_is_listed_with_all_about_it() {
         "errors",
     ];
     assert_eq!(names, expected.map(|name| format!("codex-mcp:///{name}")));
-    for resource in list() {
+    for resource in ALWAYS.map(Name::describe) {
         assert!(resource.title.is_some() && resource.description.is_some());
     }
 }

@@ -1,20 +1,26 @@
 //! The tools, one module each, by the program whose tools they are.
 
 mod classic;
+pub(super) mod codex_status;
+pub(super) mod jobs;
 mod output_schema;
 mod parameters;
 mod sessions;
+pub(super) mod team;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, Tool};
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
 
 use super::error::ToolError;
 use super::front::Front;
+use crate::team::Desk;
+use jobs::JobTool;
+use team::TeamTool;
 
 /// Which set of tools is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,26 +42,42 @@ pub(super) enum Name {
     ReplyToSession,
     Session,
     Check,
+    Status,
+    Job(JobTool),
+    Team(TeamTool),
 }
 
-const CLASSIC: [Name; 4] = [Name::Codex, Name::CodexReply, Name::Session, Name::Check];
-const SESSIONS: [Name; 4] = [
+const CLASSIC: [Name; 5] = [
+    Name::Codex,
+    Name::CodexReply,
+    Name::Session,
+    Name::Check,
+    Name::Status,
+];
+const SESSIONS: [Name; 5] = [
     Name::StartSession,
     Name::ReplyToSession,
     Name::Session,
     Name::Check,
+    Name::Status,
 ];
 
-fn names(api: Api) -> &'static [Name] {
-    match api {
-        Api::Classic => &CLASSIC,
-        Api::Sessions => &SESSIONS,
-    }
+/// All tools of a set, with mail or without.
+pub(super) fn names(api: Api, desk: Option<&Desk>) -> Vec<Name> {
+    let of_api = match api {
+        Api::Classic => CLASSIC,
+        Api::Sessions => SESSIONS,
+    };
+    let of_jobs = JobTool::ALL.map(Name::Job);
+    let of_team = TeamTool::all(desk).into_iter().map(Name::Team);
+    let of_both = of_jobs.into_iter().chain(of_team);
+    of_api.into_iter().chain(of_both).collect()
 }
 
-/// What `tools/list` answers.
+/// The tools of a set that every server has.
 pub(super) fn list(api: Api) -> Vec<Tool> {
-    names(api).iter().map(|name| name.describe()).collect()
+    let all = names(api, None);
+    all.into_iter().map(Name::describe).collect()
 }
 
 /// The tool that a client calls.
@@ -63,8 +85,7 @@ pub(super) fn list(api: Api) -> Vec<Tool> {
 /// # Errors
 ///
 /// Invalid parameters, as MCP wants it for a tool that isn't there.
-pub(super) fn named(api: Api, text: &str) -> Result<Name, ErrorData> {
-    let all = names(api);
+pub(super) fn named(all: &[Name], text: &str) -> Result<Name, ErrorData> {
     all.iter()
         .copied()
         .find(|name| name.as_str() == text)
@@ -84,10 +105,13 @@ impl Name {
             Self::ReplyToSession => sessions::codex_reply::NAME,
             Self::Session => sessions::codex_session::NAME,
             Self::Check => sessions::codex_check::NAME,
+            Self::Status => codex_status::NAME,
+            Self::Job(tool) => tool.as_str(),
+            Self::Team(tool) => tool.as_str(),
         }
     }
 
-    fn describe(self) -> Tool {
+    pub(super) fn describe(self) -> Tool {
         match self {
             Self::Codex => classic::codex::describe(),
             Self::CodexReply => classic::codex_reply::describe(),
@@ -95,6 +119,9 @@ impl Name {
             Self::ReplyToSession => sessions::codex_reply::describe(),
             Self::Session => sessions::codex_session::describe(),
             Self::Check => sessions::codex_check::describe(),
+            Self::Status => codex_status::describe(),
+            Self::Job(tool) => tool.describe(),
+            Self::Team(tool) => tool.describe(),
         }
     }
 
@@ -111,6 +138,9 @@ impl Name {
             Self::ReplyToSession => sessions::codex_reply::call(front, context, arguments).await,
             Self::Session => sessions::codex_session::call(front, context, arguments).await,
             Self::Check => sessions::codex_check::call(front, context, arguments).await,
+            Self::Status => Ok(codex_status::call(arguments, front.status().await)?.into()),
+            Self::Job(tool) => front.job_tool(tool, context, arguments).await,
+            Self::Team(tool) => front.team_tool(tool, context, arguments).await,
         }
     }
 
@@ -119,19 +149,41 @@ impl Name {
         matches!(self, Self::Codex | Self::CodexReply)
     }
 
+    /// Whether it gives Codex something to do.
+    pub(super) fn prompts(self) -> bool {
+        self.waits() || matches!(self, Self::StartSession | Self::ReplyToSession)
+    }
+
+    /// Whether it is one of the npm package's.
+    fn is_of_sessions(self) -> bool {
+        matches!(
+            self,
+            Self::StartSession | Self::ReplyToSession | Self::Session | Self::Check
+        )
+    }
+
     /// An error in words, as its clients read it.
     pub(super) fn refusal_text(self, error: &ToolError) -> String {
-        match self.waits() {
-            true => error.text(),
-            false => error.text_for_sessions(),
+        match self.is_of_sessions() {
+            true => error.text_for_sessions(),
+            false => error.text(),
+        }
+    }
+
+    /// An error that is one of the protocol.
+    pub(super) fn protocol_error(self, error: &ToolError) -> Option<ErrorData> {
+        match self {
+            Self::Job(_) => jobs::protocol_error(error),
+            _ => None,
         }
     }
 
     /// An error in the form that the tool's clients know.
     pub(super) fn refusal(self, error: ToolError) -> CallToolResult {
-        match self.waits() {
-            true => error.into_result(),
-            false => sessions::refusal(&error),
+        match self {
+            Self::Status | Self::Job(_) | Self::Team(_) => error.into_plain_result(),
+            _ if self.is_of_sessions() => sessions::refusal(&error),
+            _ => error.into_result(),
         }
     }
 }
@@ -145,11 +197,18 @@ pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
 }
 
 /// A tool whose schema is written as JSON.
-fn tool(name: &'static str, description: &'static str, input: Value) -> Tool {
+pub(super) fn tool(name: &'static str, description: &'static str, input: Value) -> Tool {
     Tool::new(name, description, object(input))
 }
 
-fn object(value: Value) -> Arc<JsonObject> {
+/// An object, also as text for clients that read only that.
+fn answer(object: Value) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(object.to_string())]);
+    result.structured_content = Some(object);
+    result
+}
+
+pub(super) fn object(value: Value) -> Arc<JsonObject> {
     match value {
         Value::Object(object) => Arc::new(object),
         _ => Arc::default(),
@@ -163,13 +222,30 @@ mod tests {
     /// Context is what users run out of.
     const GROUP_LIMIT: usize = 5000;
 
+    /// That of all tools that a server may have at once, in bytes.
+    const LIMIT: usize = 16_000;
+
     #[test]
     fn a_group_of_tools_takes_little_room() {
         let classic = [Name::Codex, Name::CodexReply];
-        for group in [classic.as_slice(), &SESSIONS] {
+        let [sessions @ .., _] = SESSIONS;
+        let team = [Name::Status, Name::Team(TeamTool::Threads)];
+        let mail = team::Mail::ALL.map(|mail| Name::Team(TeamTool::Mail(mail)));
+        let jobs = JobTool::ALL.map(Name::Job);
+        for group in [classic.as_slice(), &sessions, &team, &mail, &jobs] {
             let tools: Vec<Tool> = group.iter().map(|name| name.describe()).collect();
             let length = serde_json::to_string(&tools).unwrap().len();
             assert!(length <= GROUP_LIMIT, "{group:?}: {length} bytes");
+        }
+        for api in [CLASSIC, SESSIONS] {
+            let all: Vec<Tool> = api
+                .iter()
+                .chain(&jobs)
+                .chain(&mail)
+                .map(|name| name.describe())
+                .collect();
+            let length = serde_json::to_string(&all).unwrap().len();
+            assert!(length <= LIMIT, "{api:?}: {length} bytes");
         }
     }
 }

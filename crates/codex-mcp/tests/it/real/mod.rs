@@ -2,12 +2,19 @@
 
 mod approvals;
 mod classic;
+mod context;
 mod drop_in;
+mod exec;
+mod job_tools;
+mod jobs;
+mod jobs_cli;
 mod library;
 mod processes;
+mod proxy;
 mod recovery;
 mod sessions;
 mod settings;
+mod team;
 
 use scripted_model::{Script, ScriptedModel};
 use serde_json::{Value, json};

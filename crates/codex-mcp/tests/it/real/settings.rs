@@ -7,12 +7,13 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{Launch, McpClient};
 
-use super::{Stage, VERSION, assert_completed, assert_error, on_each_release, structured};
+use super::{Stage, VERSION, assert_completed, assert_error, on_each_release, structured, text};
 
 on_each_release!(
     instructions_and_model_reach_the_model,
     codex_config_rules_unless_the_caller_says_otherwise,
     a_profile_is_used,
+    a_role_is_applied,
     what_cannot_work_is_refused,
     the_dropped_policy_is_warned_of_once,
 );
@@ -52,6 +53,46 @@ async fn codex_config_rules_unless_the_caller_says_otherwise(release: &str) {
         assert_eq!(stage.file("made.txt").exists(), made);
     }
     stage.finish(client).await;
+}
+
+/// In the same way on both backends, where a release has both.
+async fn a_role_is_applied(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
+    let stage = Stage::with_config(release, script, "approval_policy = \"never\"\n").await;
+    let roles = "[plugins.codex-mcp]\nmodel = \"usual-model\"\nsandbox = \"read-only\"\n\
+        [plugins.codex-mcp.roles.writer]\nsandbox = \"workspace-write\"\nreasoning_effort = \"high\"\n\
+        extra_instructions_file = \"writer.md\"\n";
+    std::fs::write(stage.file(".atm.toml"), roles).unwrap();
+    std::fs::write(stage.file("writer.md"), "WRITER-WORDS").unwrap();
+    for backend in ["app-server", "mcp-server"] {
+        if backend == "mcp-server" && release == testkit::codex::newest() {
+            continue;
+        }
+        for (role, made) in [(&[][..], false), (&["--role", "writer"], true)] {
+            let launch = stage
+                .launch(&["--backend", backend])
+                .args(role.iter().copied());
+            let mut client = McpClient::start(&launch);
+            client.ignore("codex/event");
+            client.initialize(VERSION, json!({})).await;
+            let arguments = json!({"prompt": "x", "developer-instructions": "MY-WORDS"});
+            let result = client.call_tool("codex", arguments).await;
+            assert_eq!(text(&result, 0), "done");
+            assert_eq!(stage.file("made.txt").exists(), made, "{backend} {role:?}");
+            let _ = std::fs::remove_file(stage.file("made.txt"));
+            let requests = stage.model.requests();
+            let request = requests.last().unwrap();
+            assert_eq!(request.model(), "usual-model");
+            let developer = request.developer_messages().join("\n");
+            assert!(developer.contains("MY-WORDS"), "{developer}");
+            assert_eq!(
+                developer.contains("WRITER-WORDS\n\nMY-WORDS"),
+                made,
+                "{developer}"
+            );
+            stage.finish(client).await;
+        }
+    }
 }
 
 /// Up to 0.130 a profile is a table of `config.toml`, now it is a file.
@@ -161,7 +202,7 @@ async fn a_repository_does_not_choose_the_program_and_the_user_does() {
         .current_dir(stage.home.work());
     for mine in [None, Some(stage.release.as_str())] {
         if let Some(release) = mine {
-            let folder = stage.home.home().join(".config/atm");
+            let folder = stage.home.atm_home().join(".config/atm");
             std::fs::create_dir_all(&folder).unwrap();
             let program = testkit::codex::native_binary(release);
             std::fs::write(folder.join("config.toml"), section(&program)).unwrap();

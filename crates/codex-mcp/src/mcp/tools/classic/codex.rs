@@ -36,6 +36,7 @@ struct Arguments {
     compact_prompt: Option<String>,
     profile: Option<ProfileName>,
     wait_ms: Option<Wait>,
+    tag: Option<String>,
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
@@ -43,7 +44,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "type": "object",
         "properties": {
             "prompt": { "type": "string", "description": "What Codex is to do, with all the context that it needs." },
-            "cwd": { "type": "string", "description": "Folder to work in; a relative one is relative to the server's." },
+            "cwd": { "type": "string", "description": "Folder to work in; a relative one is relative to the server's. Default: the repository's top folder." },
             "sandbox": { "type": "string", "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "What commands may touch. Default: Codex's config." },
             "approval-policy": { "type": "string", "enum": ["untrusted", "on-request", "never", "on-failure"], "description": "When Codex asks before it runs something. Default: Codex's config." },
             "model": { "type": "string", "description": "Default: Codex's config." },
@@ -52,6 +53,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
             "base-instructions": { "type": "string", "description": "Replaces Codex's own instructions." },
             "developer-instructions": { "type": "string", "description": "Added as a developer message." },
             "wait-ms": { "type": "integer", "minimum": 0, "description": "Wait no longer than this for the turn, then come back with a sessionId to look in with codex_check; the work goes on." },
+            "tag": { "type": "string", "description": "A name for the thread in codex_threads." },
             "compact-prompt": { "type": "string", "description": "Used when the conversation is compacted." },
         },
         "required": ["prompt"],
@@ -74,9 +76,15 @@ pub(in crate::mcp::tools) async fn call(
     let policy = given.approval_policy;
     let policy = policy.map(|policy| policy.today(front, &mut warnings));
     let wait = given.wait_ms;
-    let (start, prompt) = given.into_start(policy);
+    let (mut start, prompt) = given.into_start(policy);
+    start.settings = front.defaults.under(start.settings);
     let engine = Arc::clone(&front.engine);
-    let opening = async move { engine.start(start).await };
+    let defaults = front.defaults.clone();
+    let opening = async move {
+        let opened = engine.start(start).await?;
+        defaults.recalled();
+        Ok(opened)
+    };
     let call = TurnCall {
         prompt,
         warnings,
@@ -108,6 +116,7 @@ impl Arguments {
         let start = Start {
             settings,
             patience: None,
+            tag: self.tag,
         };
         (start, self.prompt.0)
     }

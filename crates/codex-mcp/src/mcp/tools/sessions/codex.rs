@@ -35,6 +35,7 @@ struct Arguments {
     cwd: Option<PathBuf>,
     model: Option<String>,
     profile: Option<ProfileName>,
+    tag: Option<String>,
     advanced: Option<Advanced>,
 }
 
@@ -49,6 +50,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
             "cwd": { "type": "string", "description": "Folder to work in. Default: the server's." },
             "model": { "type": "string" },
             "profile": { "type": "string", "description": "Profile of Codex's config." },
+            "tag": { "type": "string" },
             "advanced": {
                 "type": "object",
                 "properties": {
@@ -94,26 +96,31 @@ pub(in crate::mcp::tools) async fn call(
     let wanted = Wanted {
         approval_policy: Some(given.approval_policy),
         sandbox: Some(given.sandbox),
-        effort: Some(given.effort.unwrap_or(EFFORT)),
+        effort: given.effort,
         cwd: given.cwd,
         model: given.model,
         profile: given.profile,
+        tag: given.tag,
         advanced: given.advanced,
     };
     let Beginning {
-        start,
+        mut start,
         first,
         warnings,
     } = wanted.into_beginning(front)?;
+    start.settings = front.defaults.under(start.settings);
+    start.settings.manner.effort.get_or_insert(EFFORT);
     let prompt = Prompt {
         text: given.prompt.0,
         ..first
     };
     let engine = Arc::clone(&front.engine);
+    let defaults = front.defaults.clone();
     // Half a start is worse than none, so it goes on should the caller leave.
     let started = front
         .to_the_end(context, async move {
             let opened = engine.start(start).await?;
+            defaults.recalled();
             match engine.prompt(&opened.session, prompt).await {
                 Ok(turn) => Ok((opened, turn)),
                 Err(error) => {

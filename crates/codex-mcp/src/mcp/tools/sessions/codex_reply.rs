@@ -87,6 +87,7 @@ pub(in crate::mcp::tools) async fn call(
             sandbox: given.sandbox,
         },
         output_schema: given.output_schema.map(|OutputSchema(schema)| schema),
+        ..Prompt::default()
     };
     let engine = Arc::clone(&front.engine);
     let turn = front

@@ -223,6 +223,7 @@ async fn resume(
         cwd: given.cwd,
         model: given.model,
         profile: given.profile,
+        tag: None,
         advanced: given.advanced,
     };
     let Beginning {

@@ -44,6 +44,7 @@ pub(super) struct Wanted {
     pub(super) cwd: Option<PathBuf>,
     pub(super) model: Option<String>,
     pub(super) profile: Option<ProfileName>,
+    pub(super) tag: Option<String>,
     pub(super) advanced: Option<Advanced>,
 }
 
@@ -94,7 +95,11 @@ impl Wanted {
             ..Prompt::default()
         };
         Ok(Beginning {
-            start: Start { settings, patience },
+            start: Start {
+                settings,
+                patience,
+                tag: self.tag,
+            },
             first,
             warnings,
         })

@@ -43,7 +43,18 @@ async fn the_tools_to_carry_on_with_are_listed() {
         .collect();
     assert_eq!(
         json!(names),
-        json!(["codex", "codex-reply", "codex_session", "codex_check"])
+        json!([
+            "codex",
+            "codex-reply",
+            "codex_session",
+            "codex_check",
+            "codex_status",
+            "call_codex",
+            "call_status",
+            "call_jobs",
+            "call_cancel",
+            "codex_threads"
+        ])
     );
     serve.finish().await;
 }

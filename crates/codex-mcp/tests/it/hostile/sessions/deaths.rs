@@ -182,11 +182,15 @@ async fn a_thread_is_taken_up_again_with_all_its_settings() {
         ("approvalPolicy", json!("on-request")),
         ("sandbox", json!("danger-full-access")),
         ("cwd", json!(folder)),
-        ("developerInstructions", json!("be brief")),
         ("baseInstructions", json!("be")),
     ] {
         assert_eq!(resumed[name], value, "{name}: {resumed:#}");
     }
+    let instructions = resumed["developerInstructions"].as_str().unwrap();
+    assert!(
+        instructions.starts_with("be brief\n\nSession context"),
+        "{instructions}"
+    );
     assert_eq!(resumed["config"]["k"], 1);
     let prompts = sent(&sessions.serve, "turn/start");
     assert_eq!(prompts[2]["params"]["effort"], "high");

@@ -124,6 +124,7 @@ async fn the_prompt_after_one_that_was_taken_back_is_not_taken_with_it() {
 /// The fake Codex in a shell, which goes on for a while after it: its stdout is
 /// closed then, so that nothing can be asked any more, and yet it is not gone.
 const LINGERING: &str = r#"#!/bin/sh
+[ "$1" = app-server ] || exec "$FAKE" "$@"
 "$FAKE" "$@"
 exec >&-
 touch "$MARKS/dying"

@@ -1,0 +1,290 @@
+//! The job store on either database: 10,000 jobs that wait are claimed and finished
+//! by four workers, 100,000 are listed, and 10,000 events of one job are stored. What a
+//! real worker adds is in `worker`.
+//!
+//! A worker is a thread with a store of its own, as a process would have, and runs
+//! four jobs at once. PostgreSQL has its usual settings, and waits for the disk.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use codex_mcp::jobs::store::{
+    Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
+};
+use codex_mcp_core::job::{Ending, JobId, JobState};
+use futures::future::join_all;
+use sqlx::{Connection, PgConnection, SqliteConnection};
+use testkit::postgres::{Durability, Postgres};
+
+use crate::stats::Summary;
+use crate::table::{Row, Target, Unit};
+use crate::{block_on, worker};
+
+const WAITING: usize = 10_000;
+const WORKERS: usize = 4;
+const AT_ONCE: usize = 4;
+const LISTED: usize = 100_000;
+const EVENTS: usize = 10_000;
+
+/// Jobs per second.
+const SQLITE: f64 = 2000.0;
+const POSTGRES: f64 = 1000.0;
+
+/// In seconds.
+const LIST: f64 = 0.010;
+const STORE_EVENTS: f64 = 0.5;
+
+/// Where all the jobs are.
+const FOLDER: &str = "/home/somebody/repository";
+
+/// How often a list is asked for in a round, and how many events come at once.
+const LOOKS: u32 = 20;
+const BATCH: usize = 50;
+
+/// The path or URL of a store.
+type Place = String;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+pub(crate) fn measure(rounds: u16) -> Vec<Row> {
+    let server = Postgres::start(Durability::Synced);
+    let folder = tempfile::tempdir_in(testkit::target_dir()).unwrap();
+    let number = Cell::new(0);
+    let next = || number.replace(number.get() + 1);
+    let mut sqlite = || {
+        let path = folder.path().join(format!("{}/jobs.db", next()));
+        path.to_str().unwrap().to_owned()
+    };
+    let mut rows = of(&mut sqlite, rounds, NAMES[0], SQLITE);
+    rows.extend(worker::measure(&sqlite(), rounds, WORKER_NAMES[0]));
+    let mut postgres = || server.database(&format!("jobs{}", next()));
+    rows.extend(of(&mut postgres, rounds, NAMES[1], POSTGRES));
+    rows.extend(worker::measure(&postgres(), rounds, WORKER_NAMES[1]));
+    rows
+}
+
+const NAMES: [[&str; 3]; 2] = [
+    [
+        "jobs claimed and finished, SQLite",
+        "a list of 100,000 jobs, SQLite",
+        "10,000 events of a job, SQLite",
+    ],
+    [
+        "jobs claimed and finished, PostgreSQL",
+        "a list of 100,000 jobs, PostgreSQL",
+        "10,000 events of a job, PostgreSQL",
+    ],
+];
+
+const WORKER_NAMES: [[&str; 2]; 2] = [
+    [
+        "from submitting a job to Codex, SQLite",
+        "a job with 10,000 events, SQLite",
+    ],
+    [
+        "from submitting a job to Codex, PostgreSQL",
+        "a job with 10,000 events, PostgreSQL",
+    ],
+];
+
+fn of(
+    place: &mut dyn FnMut() -> Place,
+    rounds: u16,
+    names: [&'static str; 3],
+    claims: f64,
+) -> Vec<Row> {
+    let row = |figure, unit, ours, target, note: String| Row {
+        figure,
+        unit,
+        ours: Summary::of(ours),
+        direct: None,
+        target,
+        notes: vec![note],
+    };
+    let claimed = (0..rounds).map(|_| claimed(&place())).collect();
+    let (listed, filtered) = listed(&place(), rounds);
+    let stored = (0..rounds).map(|_| stored(&place())).collect();
+    let workers = format!("{WORKERS} workers, {AT_ONCE} jobs at once each; no job twice");
+    let medians = filtered.into_iter().map(|of| Summary::of(of).median);
+    let slowest = Unit::Seconds.show(medians.fold(0.0, f64::max));
+    let filtered = format!("and {slowest} with the slowest filter by state, tool and folder");
+    let batches = format!("{BATCH} at a time");
+    vec![
+        row(
+            names[0],
+            Unit::PerSecond,
+            claimed,
+            Target::AtLeast(claims),
+            workers,
+        ),
+        row(
+            names[1],
+            Unit::Seconds,
+            listed,
+            Target::AtMost(LIST),
+            filtered,
+        ),
+        row(
+            names[2],
+            Unit::Seconds,
+            stored,
+            Target::AtMost(STORE_EVENTS),
+            batches,
+        ),
+    ]
+}
+
+/// Jobs per second.
+fn claimed(place: &Place) -> f64 {
+    filled(place, WAITING);
+    let begin = Instant::now();
+    let workers = (0..WORKERS).map(|_| {
+        let place = place.clone();
+        thread::spawn(move || block_on(work(&place)))
+    });
+    let workers: Vec<_> = workers.collect();
+    let done: Vec<JobId> = workers
+        .into_iter()
+        .flat_map(|worker| worker.join().unwrap())
+        .collect();
+    let took = begin.elapsed().as_secs_f64();
+    assert_eq!(done.len(), WAITING);
+    assert_eq!(done.iter().collect::<HashSet<_>>().len(), WAITING);
+    f64::from(u32::try_from(WAITING).unwrap()) / took
+}
+
+/// Takes jobs until there are none.
+async fn work(place: &Place) -> Vec<JobId> {
+    let store = open(place).await;
+    let worker = new_worker_id();
+    let one = async || {
+        let mut done = Vec::new();
+        while let Some(claimed) = store.claim(&worker, "here", LEASE).await.unwrap() {
+            let written = store.finish(&claimed.claim, &completed()).await.unwrap();
+            assert_eq!(written, Written::Done);
+            done.push(claimed.claim.job);
+        }
+        done
+    };
+    join_all((0..AT_ONCE).map(|_| one())).await.concat()
+}
+
+fn completed() -> Finished {
+    Finished {
+        ending: Ending::Completed,
+        error: None,
+        session_id: Some("01a1fc80-a9f5-7b73-ab58-0123456789ab".to_owned()),
+        exchange_id: None,
+        result: Some(serde_json::json!({"response": "Done."})),
+    }
+}
+
+/// Seconds for the newest 20 of all jobs, and with each filter by state, tool and
+/// folder.
+fn listed(place: &Place, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
+    filled(place, LISTED);
+    block_on(async {
+        let store = open(place).await;
+        let mut all = Vec::new();
+        let mut filtered = vec![Vec::new(); 7];
+        for _ in 0..u32::from(rounds) * LOOKS {
+            all.push(look(&store, &filter(0)).await);
+            for (number, times) in (1..).zip(&mut filtered) {
+                times.push(look(&store, &filter(number)).await);
+            }
+        }
+        (all, filtered)
+    })
+}
+
+/// A filter by what the bits of a number say; all jobs fit.
+fn filter(number: u8) -> Filter {
+    Filter {
+        status: (number & 1 != 0).then_some(JobState::Queued),
+        tool_name: (number & 2 != 0).then(|| "call_codex".to_owned()),
+        cwd: (number & 4 != 0).then(|| FOLDER.to_owned()),
+    }
+}
+
+/// Seconds for one list.
+async fn look(store: &JobStore, filter: &Filter) -> f64 {
+    let begin = Instant::now();
+    let found = store.list(filter, 20).await.unwrap();
+    let took = begin.elapsed().as_secs_f64();
+    assert_eq!((found.jobs.len(), found.total), (20, LISTED as u64));
+    took
+}
+
+/// Seconds for the events of one job.
+fn stored(place: &Place) -> f64 {
+    filled(place, 1);
+    block_on(async {
+        let store = open(place).await;
+        let claimed = store.claim(&new_worker_id(), "here", LEASE).await.unwrap();
+        let claim = claimed.unwrap().claim;
+        let event = NewEvent {
+            kind: "item.completed".to_owned(),
+            data: format!("{{\"text\":\"{}\"}}", "word ".repeat(60)),
+        };
+        let batch = vec![event; BATCH];
+        let begin = Instant::now();
+        for _ in 0..EVENTS / BATCH {
+            store.append(&claim, &batch).await.unwrap();
+        }
+        begin.elapsed().as_secs_f64()
+    })
+}
+
+/// Makes a store with so many jobs that wait. One is submitted; the others are
+/// copies of it, as each would wait for the disk.
+fn filled(place: &Place, jobs: usize) {
+    block_on(async {
+        let store = open(place).await;
+        let request = Request::new("Say hello. ".repeat(20), FOLDER);
+        store.submit(&NewJob::new(request)).await.unwrap();
+    });
+    let columns = "state, tool_name, task_name, agent_instance, created_at, retry, timeout_ms, \
+                   tool_timeout_ms, expose_stream, fire_and_forget, continue_latest, cwd, images, \
+                   prompt";
+    let copies = jobs - 1;
+    let numbers = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {copies})"
+    );
+    let hex = match is_postgres(place) {
+        false => "printf('%08x', i)",
+        true => "lpad(to_hex(i), 8, '0')",
+    };
+    let sql = format!(
+        "{numbers} INSERT INTO codex_jobs (id, {columns}) \
+         SELECT {hex} || '-0000-4000-8000-000000000000', {columns} FROM codex_jobs, n \
+         WHERE {copies} > 0"
+    );
+    run(place, &sql);
+}
+
+fn run(place: &Place, sql: &str) {
+    block_on(async {
+        let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
+        if is_postgres(place) {
+            let mut connection = PgConnection::connect(place).await.unwrap();
+            sql.execute(&mut connection).await.unwrap();
+            // As its own tidying up does after a while.
+            let tidy = sqlx::raw_sql("VACUUM ANALYZE codex_jobs");
+            tidy.execute(&mut connection).await.unwrap();
+        } else {
+            let url = format!("sqlite://{place}");
+            let mut connection = SqliteConnection::connect(&url).await.unwrap();
+            sql.execute(&mut connection).await.unwrap();
+        }
+    });
+}
+
+fn is_postgres(place: &Place) -> bool {
+    place.starts_with("postgres:")
+}
+
+async fn open(place: &Place) -> JobStore {
+    JobStore::open(&place.parse().unwrap()).await.unwrap()
+}

@@ -1,0 +1,311 @@
+//! A worker that is up, on either database: how long Codex takes to be started once a
+//! job is submitted, and what storing 10,000 events adds to a job.
+//!
+//! The worker is a process of its own. Codex is played by a script, as the real one
+//! would spend most of the time; the folder is a small repository, as git is asked
+//! about it meanwhile.
+
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use codex_mcp::engine::binary::{Source, find};
+use codex_mcp::engine::spawn::guards_are;
+use codex_mcp::jobs::exec::{self, KeepStream};
+use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request};
+use codex_mcp_core::job::{JobId, JobState};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use serde_json::{Map, Value, json};
+use testkit::Home;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::{OpenOptions, Receiver};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::stage::{PROMPT, TIME_LIMIT};
+use crate::stats::Summary;
+use crate::table::{Row, Target, Unit};
+
+/// In seconds.
+const START: f64 = 0.020;
+
+const EVENTS_COST: f64 = 1.02;
+
+/// Jobs that are submitted in a round, and jobs with events of each side.
+const SUBMITS: u16 = 20;
+const PAIRS: u16 = 5;
+
+/// Events of a job, how many come at once, and the seconds until the next ones: all
+/// come in a second and a half, beside what Codex says of any job.
+const EVENTS: usize = 10_000;
+const BURST: usize = 100;
+const PACE: &str = "0.012";
+const FRAME: usize = 4;
+
+/// How often is looked whether a job is done.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Its steps in a burst: a command that begins and ends, a thought, a message.
+const STEPS: usize = 4;
+
+/// The session of all jobs.
+const SESSION: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
+
+/// First it does what `FIRST` stands for, and when it has its prompt, `WORK`.
+const CODEX: &str = r#"#!/bin/sh
+case "$1" in --version) echo codex-cli 0.169.0; exit;; esac
+FIRST
+IFS= read -r prompt
+echo '{"type":"thread.started","thread_id":"SESSION"}'
+echo '{"type":"turn.started"}'
+WORK
+echo '{"type":"item.completed","item":{"id":"last","type":"agent_message","text":"Hello."}}'
+echo '{"type":"turn.completed","usage":{}}'
+"#;
+
+/// Both figures on a fresh store.
+pub(crate) fn measure(place: &str, rounds: u16, names: [&'static str; 2]) -> Vec<Row> {
+    let stage = Stage::new(place);
+    let started = crate::block_on(started(&stage, rounds * SUBMITS));
+    let (stored, unstored) = crate::block_on(with_events(&stage, rounds * PAIRS));
+    vec![
+        Row {
+            figure: names[0],
+            unit: Unit::Seconds,
+            ours: Summary::of(started),
+            direct: None,
+            target: Target::AtMost(START),
+            notes: vec!["until its process runs, with a worker that is up".to_owned()],
+        },
+        Row {
+            figure: names[1],
+            unit: Unit::Seconds,
+            ours: Summary::of(stored),
+            direct: Some(Summary::of(unstored)),
+            target: Target::RatioAtMost(EVENTS_COST),
+            notes: vec![
+                "from the claim to the end; direct: the same run, nothing stored".to_owned(),
+            ],
+        },
+    ]
+}
+
+/// Seconds from submitting a job to Codex saying that it runs.
+async fn started(stage: &Stage, jobs: u16) -> Vec<f64> {
+    let mut runs = stage.fifo("runs");
+    stage.play("echo >../runs", "");
+    let _worker = stage.worker();
+    let store = stage.open().await;
+    // The first one waits for the worker, and that for Codex to tell its release.
+    start(stage, &store, &mut runs).await;
+    let mut took = Vec::new();
+    for number in 0..jobs {
+        // Nobody is to be in step with how often the worker looks.
+        sleep(LOOK + Duration::from_millis(u64::from(number % 10))).await;
+        took.push(start(stage, &store, &mut runs).await);
+    }
+    took
+}
+
+async fn start(stage: &Stage, store: &JobStore, runs: &mut Receiver) -> f64 {
+    let begin = Instant::now();
+    let id = stage.submit(store).await;
+    let told = timeout(TIME_LIMIT, runs.read_u8()).await;
+    let took = begin.elapsed().as_secs_f64();
+    told.unwrap().unwrap();
+    completed(store, &id).await;
+    took
+}
+
+/// Seconds for a job with many events in the hands of the worker, and for the same
+/// run with nobody who listens.
+async fn with_events(stage: &Stage, pairs: u16) -> (Vec<f64>, Vec<f64>) {
+    guards_are(env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    stage.write_bursts();
+    let bursts = EVENTS / BURST;
+    stage.play(
+        "",
+        &format!("for i in $(seq {bursts}); do cat ../bursts/$i; sleep {PACE}; done"),
+    );
+    let _worker = stage.worker();
+    let store = stage.open().await;
+    stage.stored(&store).await;
+    let (mut stored, mut unstored) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        // Each side goes first as often as the other.
+        if pair % 2 == 0 {
+            stored.push(stage.stored(&store).await);
+            unstored.push(stage.unstored().await);
+        } else {
+            unstored.push(stage.unstored().await);
+            stored.push(stage.stored(&store).await);
+        }
+    }
+    (stored, unstored)
+}
+
+/// A store, and a home whose repository the jobs work in.
+struct Stage {
+    home: Home,
+    place: String,
+}
+
+impl Stage {
+    fn new(place: &str) -> Self {
+        Self {
+            home: Home::new(""),
+            place: place.to_owned(),
+        }
+    }
+
+    fn codex(&self) -> PathBuf {
+        self.home.root().join("codex.sh")
+    }
+
+    /// Has Codex do this.
+    fn play(&self, first: &str, work: &str) {
+        let script = CODEX.replace("SESSION", SESSION);
+        let script = script.replace("FIRST", first).replace("WORK", work);
+        fs::write(self.codex(), script).unwrap();
+        fs::set_permissions(self.codex(), Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Beside the folder that Codex works in.
+    fn fifo(&self, name: &str) -> Receiver {
+        let path = self.home.root().join(name);
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        // Open to be written too, so that it has no end between two jobs.
+        let open = OpenOptions::new().read_write(true).open_receiver(path);
+        open.unwrap()
+    }
+
+    fn write_bursts(&self) {
+        let folder = self.home.root().join("bursts");
+        fs::create_dir(&folder).unwrap();
+        for number in 1..=EVENTS / BURST {
+            fs::write(folder.join(number.to_string()), burst(number)).unwrap();
+        }
+    }
+
+    fn worker(&self) -> Worker {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        command
+            .args(["worker", "--store", &self.place, "--codex-bin"])
+            .arg(self.codex())
+            .env_clear()
+            .envs(self.home.env())
+            .env("CODEX_MCP_LOG", "warn")
+            .current_dir(self.home.root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Worker(command.spawn().unwrap())
+    }
+
+    async fn open(&self) -> JobStore {
+        JobStore::open(&self.place.parse().unwrap()).await.unwrap()
+    }
+
+    async fn submit(&self, store: &JobStore) -> JobId {
+        let request = Request::new(PROMPT, self.home.work().to_str().unwrap());
+        store.submit(&NewJob::new(request)).await.unwrap()
+    }
+
+    /// From the claim of a job to its end being written down.
+    async fn stored(&self, store: &JobStore) -> f64 {
+        let id = self.submit(store).await;
+        let job = completed(store, &id).await;
+        let events = store.events(&id, 0, u32::MAX).await.unwrap();
+        assert_eq!(events.len(), EVENTS + FRAME);
+        job.summary.duration().unwrap().as_secs_f64()
+    }
+
+    /// From the start of the run to its end.
+    async fn unstored(&self) -> f64 {
+        let mut env = self.home.env();
+        // Cargo sets it for this bench and the worker doesn't have it: with it, each
+        // command of the script would take longer to start on this side alone.
+        env.push(("LD_LIBRARY_PATH".into(), "".into()));
+        let request = exec::Request {
+            codex: find(Some((self.codex(), Source::FlagOrVariable))).unwrap(),
+            release: None,
+            codex_home: self.home.codex_home(),
+            env,
+            prompt: PROMPT.to_owned(),
+            cwd: self.home.work(),
+            resume: None,
+            model: None,
+            sandbox: None,
+            effort: None,
+            profile: None,
+            config: Map::new(),
+            images: Vec::new(),
+            output_schema: None,
+            timeout: TIME_LIMIT,
+            tool_timeout: None,
+            stream: KeepStream::No,
+        };
+        let outcome = exec::run(&request, |_| {}, CancellationToken::new()).await;
+        assert!(outcome.failure.is_none(), "{outcome:?}");
+        outcome.took.as_secs_f64()
+    }
+}
+
+/// A worker, which ends when this is dropped.
+struct Worker(Child);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let pid = Pid::from_raw(self.0.id().try_into().unwrap());
+        kill(pid, Signal::SIGTERM).unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Events as Codex prints them.
+fn burst(number: usize) -> String {
+    let mut lines = String::new();
+    for step in 0..BURST / STEPS {
+        for event in step_of(&format!("{number}_{step}")) {
+            writeln!(lines, "{event}").unwrap();
+        }
+    }
+    lines
+}
+
+fn step_of(name: &str) -> [Value; STEPS] {
+    let command = |output: &str, exit_code: Option<i32>, status: &str| {
+        json!({"id": format!("item_{name}"), "type": "command_execution",
+            "command": "/bin/bash -lc 'cargo test --quiet --package parser'",
+            "aggregated_output": output, "exit_code": exit_code, "status": status})
+    };
+    let output = "test lexer::tests::numbers ... ok\n".repeat(15);
+    let thought = "**Looking at how numbers are read** ".repeat(6);
+    let message = "The lexer takes the sign for an operator of its own. ".repeat(4);
+    let said =
+        |of: &str, text: &str| json!({"id": format!("{of}_{name}"), "type": of, "text": text});
+    [
+        json!({"type": "item.started", "item": command("", None, "in_progress")}),
+        json!({"type": "item.completed", "item": command(&output, Some(0), "completed")}),
+        json!({"type": "item.completed", "item": said("reasoning", &thought)}),
+        json!({"type": "item.completed", "item": said("agent_message", &message)}),
+    ]
+}
+
+/// Waits until a job has done what it was to do.
+async fn completed(store: &JobStore, id: &JobId) -> Job {
+    let until = Instant::now() + TIME_LIMIT;
+    loop {
+        let job = store.get(id).await.unwrap().unwrap();
+        if job.summary.state == JobState::Completed {
+            return job;
+        }
+        let goes_on = !job.summary.state.has_ended() && Instant::now() < until;
+        assert!(goes_on, "not completed: {job:#?}");
+        sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,45 @@
+//! `codex-mcp completions`: a script for a shell.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+
+use super::stored::{self, Failure};
+
+/// Where each shell looks for it.
+const PLACES: &str = "\
+Where to put it:
+  bash  codex-mcp completions bash > ~/.local/share/bash-completion/completions/codex-mcp
+  zsh   codex-mcp completions zsh > _codex-mcp, in a folder of $fpath
+  fish  codex-mcp completions fish > ~/.config/fish/completions/codex-mcp.fish";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PLACES)]
+pub(super) struct Args {
+    /// Which shell.
+    shell: Shell,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    stored::exit(print(args.shell))
+}
+
+fn print(shell: Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut super::shown(), "codex-mcp", &mut script);
+    if shell == Shell::Bash {
+        script = with_one_name(&script);
+    }
+    anstream::stdout().lock().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// clap_complete (4.6.11) writes the dash of a program's name in two ways in bash's
+/// script, so that nothing after a verb would be completed.
+fn with_one_name(script: &[u8]) -> Vec<u8> {
+    let script = String::from_utf8_lossy(script);
+    script
+        .replace("codex__subcmd__mcp", "codex__mcp")
+        .into_bytes()
+}

@@ -1,0 +1,53 @@
+//! `codex-mcp config`: the settings, and where each comes from.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use super::settings::Settings;
+use crate::config::{self, Warning};
+
+/// Where settings are looked for.
+const SOURCES: &str = "\
+Each setting is taken from the first of these that has it: the command line, a variable,
+the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here upwards,
+the same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default.
+Identity and team may also stand in `[core]` of the same files. A dash is a setting that
+nobody has set: there Codex's own configuration decides.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SOURCES)]
+pub(super) struct Args {
+    /// Print one JSON object instead of a table: {KEY: {"value", "source"}}.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let config = match config::load(args.settings.flags()) {
+        Ok(config) => config,
+        Err(error) => return complain("error", &error.to_string()),
+    };
+    for Warning { message, hint } in &config.warnings {
+        complain("warning", &format!("{message}. {hint}"));
+    }
+    let mut out = anstream::stdout().lock();
+    let printed = match args.json {
+        true => config::as_json(&config, &mut out),
+        false => config::as_text(&config, &mut out),
+    };
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read it has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => complain("error", &format!("the settings can't be written: {error}")),
+    }
+}
+
+fn complain(kind: &str, what: &str) -> ExitCode {
+    // If stderr is gone too, the exit code has to tell.
+    let _ = writeln!(anstream::stderr(), "{kind}: {what}");
+    ExitCode::FAILURE
+}

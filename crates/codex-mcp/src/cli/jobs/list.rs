@@ -1,0 +1,164 @@
+//! `codex-mcp jobs list`.
+
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use codex_mcp_core::job::JobState;
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::{find, out, state};
+use crate::cli::table::{self, Cell, shortened};
+use crate::cli::times::{ago, took};
+use crate::jobs::order::resolved;
+use crate::jobs::service::Jobs;
+use crate::jobs::shown;
+use crate::jobs::store::{Filter, JobSummary, Listed};
+
+/// The most that is shown of a task's name, a folder and an error, in characters.
+const NAME: usize = 40;
+const FOLDER: usize = 40;
+const ERROR: usize = 80;
+
+const HEADINGS: [&str; COLUMNS] = ["JOB", "STATE", "AGE", "TOOK", "TASK", "FOLDER", "ERROR"];
+const COLUMNS: usize = 7;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only jobs that stand so.
+    #[arg(long, value_name = "STATE", value_parser = state::parser())]
+    status: Option<JobState>,
+
+    /// Only jobs of this tool. All are of `call_codex` so far.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+
+    /// Only jobs of this folder.
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// How many to list at most.
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
+    limit: u32,
+
+    /// Print one JSON object instead of a table: {"jobs": […], "total"}.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
+        let folder = self.cwd.as_deref().map(resolved);
+        let filter = Filter {
+            status: self.status,
+            tool_name: self.tool.clone(),
+            cwd: folder.map(|folder| folder.to_string_lossy().into_owned()),
+        };
+        let listed = jobs.list(&filter, self.limit).await?;
+        match self.json {
+            true => out::pretty(&as_json(&listed))?,
+            false => print(&listed, &filter)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// As `call_jobs` answers.
+pub(super) fn as_json(listed: &Listed) -> Value {
+    let jobs: Vec<Value> = listed.jobs.iter().map(shown::summary).collect();
+    json!({ "jobs": jobs, "total": listed.total })
+}
+
+fn print(listed: &Listed, filter: &Filter) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    match (listed.total, *filter == Filter::default()) {
+        (0, true) => writeln!(
+            out,
+            "There are no jobs yet. `codex-mcp jobs submit \"WHAT TO DO\"` hands one to Codex."
+        )?,
+        (0, false) => writeln!(
+            out,
+            "There are no such jobs. `codex-mcp jobs list` lists all that there are."
+        )?,
+        _ => {
+            write_table(&listed.jobs, &mut out)?;
+            writeln!(out, "\n{} of {}", listed.jobs.len(), listed.total)?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes jobs as a table, in colours.
+pub(super) fn write_table(jobs: &[JobSummary], out: &mut impl Write) -> Result<(), Failure> {
+    let now = SystemTime::now();
+    let home = env::var_os("HOME").map(PathBuf::from);
+    let rows = jobs.iter().map(|job| cells(job, now, home.as_deref()));
+    table::write(HEADINGS, rows, out)?;
+    Ok(())
+}
+
+fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUMNS] {
+    let age = now.duration_since(job.created_at).unwrap_or_default();
+    let so_far = || {
+        let since = job.started_at.filter(|_| job.state == JobState::Running)?;
+        now.duration_since(since).ok()
+    };
+    let time = job.duration().or_else(so_far).map(took);
+    let error = job.error.as_deref().and_then(|error| error.lines().next());
+    [
+        Cell::plain(find::short(&job.id)),
+        Cell::coloured(job.state.as_str(), state::style(job.state)),
+        Cell::plain(ago(age)),
+        Cell::plain(time.unwrap_or_default()),
+        Cell::foreign(&job.task_name, NAME),
+        Cell::plain(folder(&job.cwd, home)),
+        Cell::foreign(error.unwrap_or_default(), ERROR),
+    ]
+}
+
+/// The end of a path says most.
+fn folder(cwd: &str, home: Option<&Path>) -> String {
+    let below = home.and_then(|home| Path::new(cwd).strip_prefix(home).ok());
+    let text = match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => cwd.to_owned(),
+    };
+    let text = shortened(&text, usize::MAX);
+    let length = text.chars().count();
+    match length <= FOLDER {
+        true => text,
+        false => {
+            let end: String = text.chars().skip(length - FOLDER + 1).collect();
+            format!("…{end}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_folder_the_end_is_shown() {
+        let home = Some(Path::new("/home/me"));
+        assert_eq!(folder("/home/me", home), "~");
+        assert_eq!(folder("/home/me/x", home), "~/x");
+        assert_eq!(folder("/home/men", home), "/home/men");
+        assert_eq!(folder("/a\nb\u{1b}", None), "/a b\u{fffd}");
+        let long = format!("/{}/end", "ß".repeat(50));
+        let shown = folder(&long, home);
+        assert_eq!(shown.chars().count(), FOLDER);
+        assert!(
+            shown.starts_with("…ß") && shown.ends_with("/end"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! `codex-mcp jobs`: work that Codex does whether or not anybody waits for it.
+
+mod cancel;
+mod failure;
+mod find;
+mod list;
+mod logs;
+mod out;
+mod prune;
+mod resume;
+mod show;
+mod state;
+mod submit;
+mod teller;
+mod wait;
+mod watching;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::jobs_of::jobs_of;
+use super::runtime;
+use super::stored::complain;
+use crate::config::{self, Config, Flags, Warning};
+use crate::jobs::service::Jobs;
+use crate::jobs::store::Location;
+use crate::team::{ClaimError, Member};
+use failure::{Failure, exit};
+
+pub(super) use failure::COULD_NOT;
+
+/// How it is used, and what the exit codes are.
+const EXAMPLES: &str = "\
+Examples:
+  codex-mcp jobs submit \"Fix the failing test\"      prints the id of the job
+  git diff | codex-mcp jobs submit --wait -         the prompt from another program
+  codex-mcp jobs list                               what there is
+  codex-mcp jobs wait 2f6c1d3e                      its progress, then Codex's final message
+  codex-mcp jobs resume 2f6c1d3e \"Now add a test\"   goes on where that job ended
+
+A job is named by its id, or by how the id begins: 8 characters, or more where several begin
+so. Jobs are run by `codex-mcp worker`, which is started when the first one comes; they are
+done also when this shell is closed. MCP clients submit jobs with the tool `call_codex`, and
+find those of all others here too.
+
+Exit codes: 0 done, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 it
+could not be done or told (also for a wrong command line), 124 it took longer than `wait` was
+to wait, 130 after Ctrl-C.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(super) struct Args {
+    /// Where jobs are kept: a file, or postgres://USER@HOST/DATABASE for several
+    /// machines. Default: the variable CODEX_MCP_STORE, `store` in the configuration,
+    /// else ~/.local/state/codex-mcp/jobs.db.
+    #[arg(long, value_name = "LOCATION", global = true)]
+    store: Option<Location>,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Hand a task to Codex; prints the id of the job and comes back at once.
+    Submit(submit::Args),
+    /// List the jobs, the newest first.
+    List(list::Args),
+    /// Show all of a job: what was asked, how it stands, what has come of it.
+    Show(show::Args),
+    /// Show what Codex does in a job, a line each.
+    Logs(logs::Args),
+    /// Wait until jobs have ended, then print Codex's final message.
+    Wait(wait::Args),
+    /// Call jobs off: Codex and all that it has started is ended.
+    Cancel(cancel::Args),
+    /// Go on with what Codex did in a job: a new job in the same session.
+    Resume(resume::Args),
+    /// Submit the same once more, as a new job.
+    Retry(resume::RetryArgs),
+    /// Remove jobs that ended long ago, with their logs.
+    Prune(prune::Args),
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    exit(act(args))
+}
+
+fn act(args: &Args) -> Result<ExitCode, Failure> {
+    let config = load(args)?;
+    runtime::block_on(args.verb.act(config)).map_err(Failure::Runtime)?
+}
+
+impl Verb {
+    async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Submit(args) => args.act(&jobs(&config)).await,
+            Self::List(args) => args.act(&jobs(&config)).await,
+            Self::Show(args) => args.act(&jobs(&config)).await,
+            Self::Logs(args) => args.act(&jobs(&config)).await,
+            Self::Wait(args) => args.act(&jobs(&config)).await,
+            Self::Cancel(args) => args.act(&jobs(&config)).await,
+            Self::Resume(args) => args.act(config).await,
+            Self::Retry(args) => args.act(config).await,
+            Self::Prune(args) => args.act(&jobs(&config)).await,
+        }
+    }
+}
+
+fn load(args: &Args) -> Result<Config, Failure> {
+    let config = config::load(Flags {
+        store: args.store.clone(),
+        ..Flags::default()
+    })?;
+    for Warning { message, hint } in &config.warnings {
+        complain("warning", &format!("{message}. {hint}"));
+    }
+    match config.atm_home.is_absolute() && config.jobs.state.is_absolute() {
+        true => Ok(config),
+        false => Err(ClaimError::NoHome.into()),
+    }
+}
+
+/// The jobs that the configuration means, as a person at a shell has them.
+fn jobs(config: &Config) -> Jobs {
+    let member = Member {
+        identity: config.identity.value.clone(),
+        team: config.team.as_ref().map(|team| team.value.clone()),
+    };
+    jobs_of(config, &member, "codex-mcp jobs", |error| {
+        complain(
+            "warning",
+            &format!("what is asked for is not written into the audit: {error}"),
+        );
+    })
+}

@@ -1,0 +1,76 @@
+//! `codex-mcp jobs prune`.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::{list, out};
+use crate::cli::times::duration;
+use crate::jobs::service::Jobs;
+use crate::jobs::store::Listed;
+
+/// How many of them are named.
+const NAMED: u32 = 20;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How long ago they have to have ended, such as 12h, 7d or "2 months".
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    older_than: Duration,
+
+    /// Print what would be removed, and remove nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print one JSON object: {"jobs": [the newest of them], "total": how many there
+    /// were, "removed": how many were removed}.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
+        let store = jobs.store().await?;
+        let old = store.prunable(self.older_than, NAMED).await?;
+        if !self.json {
+            self.announce(&old)?;
+        }
+        let removed = match self.dry_run || old.total == 0 {
+            true => 0,
+            false => store.prune(self.older_than).await?,
+        };
+        if self.json {
+            let mut told = list::as_json(&old);
+            if let Some(members) = told.as_object_mut() {
+                members.insert("removed".to_owned(), removed.into());
+            }
+            out::pretty(&told)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Says what is removed, before it is.
+    fn announce(&self, old: &Listed) -> Result<(), Failure> {
+        let mut out = anstream::stdout().lock();
+        if old.total == 0 {
+            writeln!(out, "There is nothing to remove.")?;
+            return Ok(());
+        }
+        let verb = if self.dry_run {
+            "Would remove"
+        } else {
+            "Removing"
+        };
+        let what = if old.total == 1 { "job" } else { "jobs" };
+        writeln!(out, "{verb} {} {what}:\n", old.total)?;
+        list::write_table(&old.jobs, &mut out)?;
+        let named = u64::try_from(old.jobs.len()).unwrap_or(u64::MAX);
+        match old.total.saturating_sub(named) {
+            0 => {}
+            more => writeln!(out, "and {more} older ones")?,
+        }
+        out.flush()?;
+        Ok(())
+    }
+}

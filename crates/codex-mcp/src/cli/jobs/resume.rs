@@ -1,0 +1,168 @@
+//! `codex-mcp jobs resume`, and `retry`: a job like another.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use codex_mcp_core::job::JobPrefix;
+use codex_mcp_protocol::codex::ThreadId;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::failure::Failure;
+use super::find::{self, short};
+use super::submit::{Handing, prompt, word};
+use crate::config::Config;
+use crate::engine::profile::ProfileName;
+use crate::jobs::host;
+use crate::jobs::order::{Order, Past};
+use crate::jobs::service::Jobs;
+use crate::jobs::store::{Job, Request};
+
+const SAME: &str = "\
+Folder, model, sandbox, effort, profile and times are those of that job; pictures and a schema
+belong to its prompt and are not taken over. With --wait the exit codes are those of `jobs wait`.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SAME)]
+pub(super) struct Args {
+    /// The job: its id, or how it begins.
+    #[arg(value_name = "ID")]
+    job: JobPrefix,
+
+    /// What Codex is to do now. With `-`, or without it where stdin is no terminal,
+    /// the prompt is read from stdin.
+    prompt: Option<String>,
+
+    #[command(flatten)]
+    handing: Handing,
+}
+
+/// Of `retry`.
+#[derive(Debug, clap::Args)]
+pub(super) struct RetryArgs {
+    /// The job: its id, or how it begins.
+    #[arg(value_name = "ID")]
+    job: JobPrefix,
+
+    #[command(flatten)]
+    handing: Handing,
+}
+
+impl Args {
+    pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
+        let job = find::job(&super::jobs(&config), &self.job).await?;
+        let session = session(&job)?;
+        let prompt = prompt(self.prompt.as_deref())?;
+        let order = Order {
+            prompt,
+            past: Past::Session(session),
+            images: Vec::new(),
+            output_schema: None,
+            ..order(&job)?
+        };
+        let jobs = jobs_like(&job, config);
+        self.handing.hand_over(&jobs, order).await
+    }
+}
+
+impl RetryArgs {
+    pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
+        let job = find::job(&super::jobs(&config), &self.job).await?;
+        has_ended(&job, "tried again")?;
+        let order = Order {
+            task_name: Some(job.request.task_name.clone()),
+            ..order(&job)?
+        };
+        let jobs = jobs_like(&job, config);
+        self.handing.hand_over(&jobs, order).await
+    }
+}
+
+/// The session of a job that nobody works on any more.
+fn session(job: &Job) -> Result<ThreadId, Failure> {
+    has_ended(job, "resumed")?;
+    let id = short(&job.summary.id);
+    let Some(session) = &job.summary.session_id else {
+        return Err(Failure::Cannot(format!(
+            "job {id} had no session that could be resumed: Codex had not begun; `codex-mcp jobs \
+             retry {id}` submits it once more"
+        )));
+    };
+    ThreadId::parse(session).map_err(|error| Failure::Cannot(format!("{session:?}: {error}")))
+}
+
+/// Two at once would be in each other's way.
+fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
+    let id = short(&job.summary.id);
+    match job.summary.state.has_ended() {
+        true => Ok(()),
+        false => Err(Failure::Cannot(format!(
+            "job {id} is still under way; wait for it with `codex-mcp jobs wait {id}`, or call it \
+             off with `codex-mcp jobs cancel {id}`, then it can be {to_be}"
+        ))),
+    }
+}
+
+/// A session is where its CODEX_HOME is.
+fn jobs_like(job: &Job, mut config: Config) -> Jobs {
+    let is_ours = job.request.host.as_ref() == Some(&host::name());
+    if let Some(codex_home) = &job.request.codex_home
+        && is_ours
+    {
+        config.codex_home = codex_home.into();
+    }
+    super::jobs(&config)
+}
+
+/// What was asked for.
+fn order(job: &Job) -> Result<Order, Failure> {
+    let Request {
+        prompt,
+        cwd,
+        model_override,
+        timeout_ms,
+        tool_timeout_ms,
+        expose_stream,
+        resume_session_id,
+        sandbox,
+        effort,
+        profile,
+        images,
+        output_schema,
+        retry,
+        ..
+    } = &job.request;
+    let past = match resume_session_id.as_deref().map(ThreadId::parse) {
+        None => Past::None,
+        Some(Ok(session)) => Past::Session(session),
+        Some(Err(error)) => return Err(unreadable("resume_session_id", &error)),
+    };
+    let profile = profile.clone().map(ProfileName::try_from).transpose();
+    Ok(Order {
+        past,
+        model: model_override.clone(),
+        sandbox: known("sandbox", sandbox.as_deref())?,
+        effort: known("effort", effort.as_deref())?,
+        profile: profile.map_err(|error| unreadable("profile", &error))?,
+        images: images.clone(),
+        output_schema: match output_schema {
+            Some(Value::Object(schema)) => Some(schema.clone()),
+            _ => None,
+        },
+        timeout: Duration::from_millis((*timeout_ms).into()),
+        tool_timeout: Duration::from_millis((*tool_timeout_ms).into()),
+        expose_stream: *expose_stream,
+        retry: *retry,
+        ..Order::new(prompt, cwd)
+    })
+}
+
+/// A newer program may know words that we don't.
+fn known<T: DeserializeOwned>(what: &str, text: Option<&str>) -> Result<Option<T>, Failure> {
+    let known = text.map(word).transpose();
+    known.map_err(|error| unreadable(what, &error))
+}
+
+fn unreadable(what: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::Cannot(format!("the {what} of that job can't be read: {error}"))
+}

@@ -1,0 +1,332 @@
+//! `codex-mcp jobs show`.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anstyle::{AnsiColor, Style};
+use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::exec::ChangeKind;
+use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
+
+use super::failure::Failure;
+use super::find::{self, short};
+use super::watching::nobody_works;
+use super::{out, state, words};
+use crate::cli::stored::{complain, harmless};
+use crate::cli::table::shortened;
+use crate::cli::times::{ago, took};
+use crate::jobs::report::{CommandReport, Report, Step};
+use crate::jobs::service::Jobs;
+use crate::jobs::shown;
+use crate::jobs::store::Job;
+
+/// How much is shown of the beginning and of the end of a prompt, in characters.
+const PROMPT_BEGIN: usize = 1500;
+const PROMPT_END: usize = 500;
+
+/// How many commands and files are shown, and how much of a command, in characters.
+const LINES: usize = 20;
+const COMMAND: usize = 120;
+
+const HEADING: Style = Style::new().bold();
+const WRONG: Style = AnsiColor::Red.on_default();
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The job: its id, or how it begins.
+    #[arg(value_name = "ID")]
+    job: JobPrefix,
+
+    /// Cut nothing: show all of a long prompt, and all commands and files.
+    #[arg(long)]
+    full: bool,
+
+    /// Print one JSON object, as the tool `call_status` does.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
+        let job = find::job(jobs, &self.job).await?;
+        if !job.summary.state.has_ended()
+            && let Some(why) = jobs.look_after().await
+        {
+            complain("warning", &nobody_works(&why.to_string()));
+        }
+        if self.json {
+            out::pretty(&shown::record(&job))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut page = Page {
+            out: anstream::stdout().lock(),
+            full: self.full,
+        };
+        page.job(&job)?;
+        page.out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is written for people.
+struct Page<W> {
+    out: W,
+    full: bool,
+}
+
+impl<W: Write> Page<W> {
+    fn job(&mut self, job: &Job) -> Result<(), Failure> {
+        self.head(job)?;
+        self.times(job)?;
+        self.settings(job)?;
+        let prompt = &job.request.prompt;
+        self.text("Prompt", &if_long(prompt, self.full))?;
+        match job.result.clone().map(serde_json::from_value::<Report>) {
+            None => {}
+            Some(Ok(report)) => self.report(&report)?,
+            Some(Err(error)) => self.text(
+                "Report",
+                &format!("It can't be read: {error}. --json shows it as it is."),
+            )?,
+        }
+        if let Some(error) = &job.summary.error {
+            self.styled(WRONG, "Failed", error)?;
+        }
+        self.text("Next", &next(job))
+    }
+
+    fn head(&mut self, job: &Job) -> Result<(), Failure> {
+        let summary = &job.summary;
+        let style = state::style(summary.state);
+        self.line("Job", summary.id.as_str())?;
+        let asked = match (summary.wanted, summary.state) {
+            (Wanted::No, JobState::Running) => ", cancellation requested",
+            _ => "",
+        };
+        let state = summary.state;
+        let name = "State";
+        writeln!(
+            self.out,
+            "{HEADING}{name:<9}{HEADING:#} {style}{state}{style:#}{asked}"
+        )?;
+        self.line("Task", &summary.task_name)?;
+        self.line("Folder", &summary.cwd)?;
+        self.maybe("Session", summary.session_id.as_deref())?;
+        let by = [&job.request.agent_source, &job.request.submitted_by];
+        let by: Vec<&str> = by.into_iter().flatten().map(String::as_str).collect();
+        self.maybe("From", Some(by.join(", for ").as_str()))
+    }
+
+    fn times(&mut self, job: &Job) -> Result<(), Failure> {
+        let summary = &job.summary;
+        self.line("Created", &moment(summary.created_at))?;
+        self.maybe("Started", summary.started_at.map(moment).as_deref())?;
+        let took = summary.duration().map(took);
+        let ended = summary.completed_at.map(|at| match &took {
+            Some(took) => format!("{}, after {took}", moment(at)),
+            None => moment(at),
+        });
+        self.maybe("Ended", ended.as_deref())?;
+        if job.attempts == 0 {
+            return Ok(());
+        }
+        let host = job.worker_host.as_deref().unwrap_or("a machine");
+        let worker = job.worker.as_ref().map(ToString::to_string);
+        let worker = worker.unwrap_or_else(|| "none now".to_owned());
+        let most = job.request.retry.saturating_add(1);
+        let attempts = job.attempts;
+        self.line(
+            "Worker",
+            &format!("{worker} on {host}, attempt {attempts} of {most}"),
+        )
+    }
+
+    fn settings(&mut self, job: &Job) -> Result<(), Failure> {
+        let request = &job.request;
+        self.maybe("Model", request.model_override.as_deref())?;
+        let sandbox = request.sandbox.as_deref();
+        self.line(
+            "Sandbox",
+            sandbox.unwrap_or("that of Codex's configuration"),
+        )?;
+        self.maybe("Effort", request.effort.as_deref())?;
+        self.maybe("Profile", request.profile.as_deref())?;
+        self.maybe("Resumes", request.resume_session_id.as_deref())?;
+        let images: Vec<String> = request
+            .images
+            .iter()
+            .map(|image| shortened(image, COMMAND))
+            .collect();
+        self.maybe("Pictures", Some(images.join(", ").as_str()))?;
+        let limit = Duration::from_millis(request.timeout_ms.into());
+        self.line("Limit", &took(limit))
+    }
+
+    fn report(&mut self, report: &Report) -> Result<(), Failure> {
+        if let Some(message) = &report.response {
+            self.text("Final message", message)?;
+        }
+        self.files(report)?;
+        self.commands(report)?;
+        if let Some(usage) = &report.usage {
+            let words = format!(
+                "{} tokens read ({} from the cache), {} written",
+                usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+            );
+            self.text("Usage of the session", &words)?;
+        }
+        if !report.warnings.is_empty() {
+            self.text("Warnings", &report.warnings.join("\n"))?;
+        }
+        match &report.failure {
+            Some(_) if !report.stderr.trim().is_empty() => {
+                self.text("Codex's stderr", &report.stderr)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn files(&mut self, report: &Report) -> Result<(), Failure> {
+        let files = &report.changed_files;
+        let word = |kind| match kind {
+            ChangeKind::Added => "added",
+            ChangeKind::Modified => "modified",
+            ChangeKind::Deleted => "deleted",
+        };
+        let lines = files.iter().map(|file| {
+            let path = shortened(&file.path, usize::MAX);
+            format!("{:<8} {path}", word(file.kind))
+        });
+        let mut lines = self.first(lines.collect());
+        if report.more_changed_files > 0 {
+            lines.push(format!("and {} more", report.more_changed_files));
+        }
+        if let Some(why) = &report.changes_incomplete {
+            lines.push(format!("git could not tell all of it: {why}"));
+        }
+        if let (Some(before), Some(after)) = (&report.head_before, &report.head_after)
+            && before != after
+        {
+            lines.push(format!("commit   {before} → {after}"));
+        }
+        self.lines("Changed files", &lines)
+    }
+
+    fn commands(&mut self, report: &Report) -> Result<(), Failure> {
+        let lines = report.commands.iter().map(|command| self.command(command));
+        let mut lines = self.first(lines.collect());
+        let kept = u64::try_from(report.commands.len()).unwrap_or(u64::MAX);
+        match report.evidence.commands.saturating_sub(kept) {
+            0 => {}
+            more => lines.push(format!("and {more} that are not kept")),
+        }
+        self.lines("Commands", &lines)
+    }
+
+    fn command(&self, report: &CommandReport) -> String {
+        let code = match (report.status, report.exit_code) {
+            (Step::Declined, _) => "denied".to_owned(),
+            (_, Some(code)) => format!("exit {code}"),
+            (_, None) => "no end".to_owned(),
+        };
+        let most = if self.full { usize::MAX } else { COMMAND };
+        let command = shortened(&words::bare(&report.command), most);
+        format!("{code:<8} $ {command}")
+    }
+
+    /// The first of many.
+    fn first(&self, mut lines: Vec<String>) -> Vec<String> {
+        if !self.full && lines.len() > LINES {
+            let more = lines.len() - LINES;
+            lines.truncate(LINES);
+            lines.push(format!("and {more} more; --full shows them"));
+        }
+        lines
+    }
+
+    fn maybe(&mut self, name: &str, value: Option<&str>) -> Result<(), Failure> {
+        match value {
+            Some(value) if !value.is_empty() => self.line(name, value),
+            _ => Ok(()),
+        }
+    }
+
+    fn line(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        let value = shortened(value, usize::MAX);
+        writeln!(self.out, "{HEADING}{name:<9}{HEADING:#} {value}")?;
+        Ok(())
+    }
+
+    fn lines(&mut self, name: &str, lines: &[String]) -> Result<(), Failure> {
+        match lines.is_empty() {
+            true => Ok(()),
+            false => self.text(name, &lines.join("\n")),
+        }
+    }
+
+    /// A text under a heading.
+    fn text(&mut self, name: &str, text: &str) -> Result<(), Failure> {
+        self.styled(HEADING, name, text)
+    }
+
+    fn styled(&mut self, style: Style, name: &str, text: &str) -> Result<(), Failure> {
+        writeln!(self.out, "\n{style}{name}{style:#}")?;
+        for line in harmless(text.trim_end()).lines() {
+            writeln!(self.out, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+fn moment(at: SystemTime) -> String {
+    let now = SystemTime::now();
+    let age = ago(now.duration_since(at).unwrap_or_default());
+    format!("{} ({age})", timestamp(at))
+}
+
+/// A long text without its middle.
+fn if_long(text: &str, full: bool) -> String {
+    let length = text.chars().count();
+    if full || length <= PROMPT_BEGIN + PROMPT_END {
+        return text.to_owned();
+    }
+    let begin: String = text.chars().take(PROMPT_BEGIN).collect();
+    let end: String = text.chars().skip(length - PROMPT_END).collect();
+    let left_out = length - PROMPT_BEGIN - PROMPT_END;
+    format!("{begin}\n[… {left_out} characters left out; --full shows them]\n{end}")
+}
+
+/// What can be done with the job now.
+fn next(job: &Job) -> String {
+    let id = short(&job.summary.id);
+    let resume = format!("`codex-mcp jobs resume {id} \"…\"` goes on in its session.");
+    let retry = format!("`codex-mcp jobs retry {id}` submits it once more.");
+    match (job.summary.state, &job.summary.session_id) {
+        (JobState::Queued, _) => {
+            format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")
+        }
+        (JobState::Running, _) => format!(
+            "`codex-mcp jobs wait {id}` waits for its end, `codex-mcp jobs logs -f {id}` shows \
+             what Codex does, `codex-mcp jobs cancel {id}` calls it off."
+        ),
+        (JobState::Completed, Some(_)) => resume,
+        (_, Some(_)) => format!("{resume}\n{retry}"),
+        (_, None) => retry,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_prompt_the_middle_is_left_out() {
+        let text = format!("a{}z", "ß".repeat(PROMPT_BEGIN + PROMPT_END));
+        let cut = if_long(&text, false);
+        assert!(cut.starts_with("aß") && cut.ends_with("ßz"), "{cut}");
+        assert!(cut.contains("[… 2 characters left out"), "{cut}");
+        assert_eq!(if_long(&text, true), text);
+        assert_eq!(if_long("short", false), "short");
+    }
+}

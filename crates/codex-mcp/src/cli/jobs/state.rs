@@ -1,0 +1,22 @@
+//! How a job stands, on the command line.
+
+use anstyle::{AnsiColor, Style};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use codex_mcp_core::job::JobState;
+
+/// Reads a state.
+pub(super) fn parser() -> impl TypedValueParser<Value = JobState> {
+    let words = JobState::ALL.map(JobState::as_str);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<JobState>())
+}
+
+/// Its colour.
+pub(super) fn style(state: JobState) -> Style {
+    match state {
+        JobState::Queued => Style::new(),
+        JobState::Running => AnsiColor::Cyan.on_default(),
+        JobState::Completed => AnsiColor::Green.on_default(),
+        JobState::Failed => AnsiColor::Red.on_default(),
+        JobState::Cancelled => AnsiColor::Yellow.on_default(),
+    }
+}

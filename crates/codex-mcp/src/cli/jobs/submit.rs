@@ -1,0 +1,336 @@
+//! `codex-mcp jobs submit`.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde_json::{Map, Value, json};
+
+use super::failure::Failure;
+use super::find::short;
+use super::out;
+use super::wait::{self, Form};
+use super::watching::nobody_works;
+use crate::cli::stored::complain;
+use crate::cli::table::shortened;
+use crate::cli::times::duration;
+use crate::engine::profile::ProfileName;
+use crate::jobs::order::{Order, Past};
+use crate::jobs::service::{Jobs, Submitted};
+use crate::jobs::store::LONGEST_TEXT;
+
+/// The longest schema, in bytes.
+const LONGEST_SCHEMA: u64 = 1 << 20;
+
+/// How much of a prompt names a task that has no name, in characters.
+const NAME: usize = 40;
+
+const EXAMPLES: &str = "\
+Examples:
+  codex-mcp jobs submit \"Review the last commit\"
+  codex-mcp jobs submit --sandbox workspace-write \"Fix the failing test\"
+  { echo \"Review this:\"; git diff; } | codex-mcp jobs submit -
+  codex-mcp jobs submit --sandbox workspace-write --timeout 1h --wait - < task.md
+  job=$(codex-mcp jobs submit \"Review the last commit\") && codex-mcp jobs wait \"$job\"
+
+Where nothing is said, model, reasoning_effort and sandbox are what `codex-mcp config` shows,
+or else what Codex's own configuration says.
+Nobody can be asked while the job is done: what Codex would ask about, it is denied. Its
+commands write to the folder only with --sandbox workspace-write, unless the configuration
+says so. With --wait the exit codes are those of `jobs wait`.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// What Codex is to do. With `-`, or without it where stdin is no terminal, the
+    /// prompt is read from stdin: UTF-8, 16 MiB at most.
+    prompt: Option<String>,
+
+    /// The folder to work in. Default: this one.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = ".",
+        hide_default_value = true
+    )]
+    cwd: PathBuf,
+
+    /// Codex's name of the model.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// How far Codex's commands may reach.
+    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    sandbox: Option<SandboxMode>,
+
+    /// How hard the model thinks. Not every model takes every value.
+    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    effort: Option<Effort>,
+
+    /// A profile of Codex's configuration.
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    profile: Option<ProfileName>,
+
+    /// A picture for Codex to look at; can be given several times.
+    #[arg(long, value_name = "FILE")]
+    image: Vec<String>,
+
+    /// A file with a JSON Schema, which Codex's final message is to follow.
+    #[arg(long, value_name = "FILE")]
+    output_schema: Option<PathBuf>,
+
+    /// Go on in this session of Codex's; `codex-mcp jobs resume` takes a job instead.
+    #[arg(long, value_name = "SESSION", value_parser = session)]
+    resume: Option<ThreadId>,
+
+    /// Go on in the session of the latest job of the folder.
+    #[arg(long = "continue", conflicts_with = "resume")]
+    continue_latest: bool,
+
+    /// How long one of Codex's tools may take, such as 90s.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = bounded_duration)]
+    tool_timeout: Duration,
+
+    /// How often the job may run again if its worker dies. It then goes on in its
+    /// session; what Codex has changed by then stays.
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=10),
+    )]
+    retry: u32,
+
+    #[command(flatten)]
+    handing: Handing,
+}
+
+/// What there is to say of each job that is handed over.
+#[derive(Debug, clap::Args)]
+pub(super) struct Handing {
+    /// What to call the task. Default: how the prompt begins.
+    #[arg(long, value_name = "TASK")]
+    pub(super) name: Option<String>,
+
+    /// How long Codex may take, such as 90s or 2h. Default: that of the job that is
+    /// gone on with or tried again, else 10m.
+    #[arg(long, value_name = "TIME", value_parser = bounded_duration)]
+    pub(super) timeout: Option<Duration>,
+
+    /// Wait until the job has ended, then print Codex's final message, as
+    /// `codex-mcp jobs wait` does.
+    #[arg(long)]
+    pub(super) wait: bool,
+
+    /// Print one JSON object: the id of the job, or with --wait all of it.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How long Codex may take where nothing is said.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// One of several words of Codex's.
+fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all).try_map(|text| word::<T>(&text))
+}
+
+/// A value of Codex's by its word.
+pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
+    T::deserialize(StrDeserializer::new(text))
+}
+
+fn profile(text: &str) -> Result<ProfileName, String> {
+    ProfileName::try_from(text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn session(text: &str) -> Result<ThreadId, NotAThreadId> {
+    ThreadId::parse(text)
+}
+
+/// A time that a job can have.
+fn bounded_duration(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_millis(u32::MAX.into());
+    let time = duration(text)?;
+    match time >= Duration::from_millis(1) && time <= most {
+        true => Ok(time),
+        false => Err("it must be between 1ms and 49d".to_owned()),
+    }
+}
+
+impl Args {
+    pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
+        let order = self.order(prompt(self.prompt.as_deref())?)?;
+        self.handing.hand_over(jobs, order).await
+    }
+
+    fn order(&self, prompt: String) -> Result<Order, Failure> {
+        let past = match (&self.resume, self.continue_latest) {
+            (Some(session), _) => Past::Session(session.clone()),
+            (None, true) => Past::Latest,
+            (None, false) => Past::None,
+        };
+        Ok(Order {
+            past,
+            model: self.model.clone(),
+            sandbox: self.sandbox,
+            effort: self.effort,
+            profile: self.profile.clone(),
+            images: self.image.iter().map(|image| from_here(image)).collect(),
+            output_schema: self.output_schema.as_deref().map(schema).transpose()?,
+            timeout: TIMEOUT,
+            tool_timeout: self.tool_timeout,
+            retry: self.retry,
+            ..Order::new(prompt, &self.cwd)
+        })
+    }
+}
+
+/// A picture of the shell's folder, which need not be that of the job.
+fn from_here(image: &str) -> String {
+    let is_url = image.starts_with("data:") || image.contains("://");
+    match env::current_dir() {
+        Ok(here) if !is_url => here.join(image).to_string_lossy().into_owned(),
+        _ => image.to_owned(),
+    }
+}
+
+fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
+    let wrong = |why: String| Failure::Cannot(format!("--output-schema {}: {why}", path.display()));
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(LONGEST_SCHEMA + 1).read_to_string(&mut text))
+        .map_err(|error| wrong(error.to_string()))?;
+    if u64::try_from(text.len()).is_ok_and(|length| length > LONGEST_SCHEMA) {
+        return Err(wrong(format!("it has more than {LONGEST_SCHEMA} bytes")));
+    }
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(schema)) => Ok(schema),
+        Ok(_) => Err(wrong("a JSON Schema is an object".to_owned())),
+        Err(error) => Err(wrong(format!("it is no JSON: {error}"))),
+    }
+}
+
+/// What is to be done: as it was given, or else from stdin.
+pub(super) fn prompt(given: Option<&str>) -> Result<String, Failure> {
+    let text = match given {
+        Some("-") => read()?,
+        Some(text) => text.to_owned(),
+        None if io::stdin().is_terminal() => {
+            let words = "say what Codex is to do: give a prompt, or `-` to type it here and end \
+                         it with Ctrl-D";
+            return Err(Failure::Cannot(words.to_owned()));
+        }
+        None => read()?,
+    };
+    match text.trim().is_empty() {
+        true => Err(Failure::Cannot(
+            "the prompt is empty: say what Codex is to do".to_owned(),
+        )),
+        false => Ok(text),
+    }
+}
+
+fn read() -> Result<String, Failure> {
+    let cannot = |why: String| Failure::Cannot(format!("the prompt on stdin {why}"));
+    let most = u64::try_from(LONGEST_TEXT).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .take(most.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| cannot(format!("can't be read: {error}")))?;
+    if bytes.len() > LONGEST_TEXT {
+        return Err(cannot(format!("has more than {LONGEST_TEXT} bytes")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| cannot(format!("is not UTF-8: {}", error.utf8_error())))
+}
+
+impl Handing {
+    /// Submits a job, and tells its name or waits for it.
+    pub(super) async fn hand_over(&self, jobs: &Jobs, order: Order) -> Result<ExitCode, Failure> {
+        let name = self.name.clone().or_else(|| order.task_name.clone());
+        let order = Order {
+            task_name: name.or_else(|| beginning(&order.prompt)),
+            timeout: self.timeout.unwrap_or(order.timeout),
+            ..order
+        };
+        let submitted = jobs.submit(order).await?;
+        let id = &submitted.job;
+        if !self.wait {
+            self.tell(&submitted)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        complain("submitted", id.as_str());
+        wait::wait(jobs, std::slice::from_ref(id), None, Form::of(self.json)).await
+    }
+
+    fn tell(&self, submitted: &Submitted) -> Result<(), Failure> {
+        let Submitted { job, session, .. } = submitted;
+        let why = submitted.no_worker.as_ref().map(ToString::to_string);
+        let warning = why.map(|why| nobody_works(&why));
+        if let Some(warning) = &warning {
+            complain("warning", warning);
+        }
+        if self.json {
+            let message = warning.unwrap_or_else(|| {
+                format!("`codex-mcp jobs wait {job}` waits for it and prints what comes of it")
+            });
+            return out::pretty(&json!({
+                "status": "queued",
+                "job_id": job,
+                "session_id": session,
+                "message": message,
+            }));
+        }
+        out::text(job.as_str())?;
+        if io::stdout().is_terminal() {
+            let id = short(job);
+            out::text(&format!(
+                "`codex-mcp jobs wait {id}` waits for it, `codex-mcp jobs logs -f {id}` shows \
+                 what Codex does"
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// How a prompt begins, as a name.
+fn beginning(prompt: &str) -> Option<String> {
+    let line = prompt.lines().find(|line| !line.trim().is_empty())?;
+    Some(shortened(line.trim(), NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_without_a_name_is_called_by_its_prompt() {
+        assert_eq!(beginning("\n  Fix it.\nNow."), Some("Fix it.".to_owned()));
+        assert_eq!(beginning(" \n"), None);
+        let name = beginning(&format!("a\u{1b}\u{9b}\tb{}", "ß".repeat(NAME))).unwrap();
+        assert!(name.starts_with("a\u{fffd}\u{fffd} bß"), "{name}");
+        assert_eq!(name.chars().count(), NAME);
+    }
+
+    #[test]
+    fn times_are_those_that_a_job_can_have() {
+        assert_eq!(
+            bounded_duration("49d"),
+            Ok(Duration::from_secs(49 * 86_400))
+        );
+        for text in ["0s", "50d", "999us", "x", ""] {
+            assert!(bounded_duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What Codex does in a job, in a line for people.
+
+use codex_mcp_protocol::codex::StepStatus;
+use codex_mcp_protocol::codex::exec::{
+    ExecChangeKind, ExecEvent, ExecFileChange, ExecItem, ExecTodo,
+};
+use serde_json::Value;
+
+use crate::cli::table::shortened;
+use crate::jobs::store::StoredEvent;
+
+/// The longest line, in characters.
+const LONGEST: usize = 500;
+
+/// An event; `None` if it is of no interest.
+pub(super) fn line(event: &StoredEvent) -> Option<String> {
+    let words = match serde_json::from_str::<ExecEvent>(&event.data) {
+        Ok(known) => known_event(known)?,
+        // One of our own.
+        Err(_) => match event.kind.as_str() {
+            "codex-mcp/attempt" => "[its worker was lost, and it is run again]".to_owned(),
+            "codex-mcp/cut" => "[there was more than is kept]".to_owned(),
+            "codex-mcp/dropped" => format!("[{} events are missing here]", dropped(&event.data)),
+            kind => format!("[{kind}]"),
+        },
+    };
+    Some(one_line(&words))
+}
+
+fn dropped(data: &str) -> u64 {
+    let value: Value = serde_json::from_str(data).unwrap_or_default();
+    value
+        .get("dropped")
+        .and_then(Value::as_u64)
+        .unwrap_or_default()
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    shortened(&words.join(" "), LONGEST)
+}
+
+fn known_event(event: ExecEvent) -> Option<String> {
+    Some(match event {
+        ExecEvent::ThreadStarted { thread_id } => format!("session {thread_id}"),
+        ExecEvent::ItemStarted { item } => begun(item)?,
+        ExecEvent::ItemUpdated {
+            item: ExecItem::TodoList { items },
+        } => plan(&items),
+        ExecEvent::ItemCompleted { item } => done(item)?,
+        ExecEvent::TurnCompleted { usage } => format!(
+            "done; {} tokens read, {} written",
+            usage.input_tokens, usage.output_tokens
+        ),
+        ExecEvent::TurnFailed { error } => format!("failed: {}", error.message),
+        ExecEvent::Error { message } => format!("error: {message}"),
+        ExecEvent::TurnStarted | ExecEvent::ItemUpdated { .. } | ExecEvent::Other => return None,
+    })
+}
+
+fn begun(item: ExecItem) -> Option<String> {
+    Some(match item {
+        ExecItem::CommandExecution { command, .. } => format!("$ {}", bare(&command)),
+        ExecItem::McpToolCall { server, tool, .. } => format!("calls {server}.{tool}"),
+        ExecItem::TodoList { items } => plan(&items),
+        _ => return None,
+    })
+}
+
+fn done(item: ExecItem) -> Option<String> {
+    Some(match item {
+        ExecItem::AgentMessage { text } => text,
+        ExecItem::CommandExecution {
+            command,
+            exit_code,
+            status,
+            ..
+        } => match (status, exit_code) {
+            (StepStatus::Declined, _) => format!("not allowed: {}", bare(&command)),
+            (_, Some(code)) => format!("exit code {code}: {}", bare(&command)),
+            (_, None) => format!("never ended: {}", bare(&command)),
+        },
+        ExecItem::FileChange {
+            changes, status, ..
+        } => match status {
+            StepStatus::Declined => format!("not allowed: {}", changed(&changes)),
+            StepStatus::Failed => format!("not possible: {}", changed(&changes)),
+            _ => changed(&changes),
+        },
+        ExecItem::McpToolCall {
+            server,
+            tool,
+            status,
+            ..
+        } => match status {
+            StepStatus::Declined => format!("not allowed: {server}.{tool}"),
+            StepStatus::Failed => format!("{server}.{tool} has failed"),
+            _ => format!("{server}.{tool} has answered"),
+        },
+        ExecItem::WebSearch { query, .. } => format!("searched the web for {query}"),
+        ExecItem::Reasoning { text } if !text.trim().is_empty() => format!("thinks: {text}"),
+        ExecItem::Error { message } => format!("warning: {message}"),
+        ExecItem::TodoList { .. } | ExecItem::Reasoning { .. } | ExecItem::Other => return None,
+    })
+}
+
+fn changed(changes: &[ExecFileChange]) -> String {
+    let word = |kind| match kind {
+        ExecChangeKind::Add => "added",
+        ExecChangeKind::Delete => "deleted",
+        ExecChangeKind::Update => "edited",
+    };
+    let each = |change: &ExecFileChange| format!("{} {}", word(change.kind), change.path);
+    let all: Vec<String> = changes.iter().map(each).collect();
+    match all.is_empty() {
+        true => "edited files".to_owned(),
+        false => all.join(", "),
+    }
+}
+
+fn plan(items: &[ExecTodo]) -> String {
+    let done = items.iter().filter(|item| item.completed).count();
+    let next = items.iter().find(|item| !item.completed);
+    match next {
+        Some(next) => format!("plan: {done} of {} done, next {}", items.len(), next.text),
+        None => format!("plan: all {} done", items.len()),
+    }
+}
+
+/// What is run, without the shell that Codex runs it in.
+pub(super) fn bare(command: &str) -> String {
+    match shlex::split(command).as_deref() {
+        Some([_, flag, script]) if flag == "-lc" || flag == "-c" => script.clone(),
+        _ => command.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(kind: &str, data: &Value) -> Option<String> {
+        line(&StoredEvent {
+            sequence: 1,
+            at: UNIX_EPOCH,
+            kind: kind.to_owned(),
+            data: data.to_string(),
+        })
+    }
+
+    fn item(state: &str, item: &Value) -> Option<String> {
+        told(
+            "item",
+            &json!({"type": format!("item.{state}"), "item": item}),
+        )
+    }
+
+    #[test]
+    fn each_event_is_one_line() {
+        let command = |code: Option<i32>, status: &str| {
+            json!({"type": "command_execution", "id": "1", "command": "/bin/bash -lc 'make  test'",
+                "exit_code": code, "status": status})
+        };
+        let plan = json!({"type": "todo_list", "items": [
+            {"text": "a", "completed": true}, {"text": "b", "completed": false}]});
+        let change = |status: &str| {
+            json!({"type": "file_change", "status": status, "changes": [
+                {"path": "/w/a", "kind": "add"}, {"path": "/w/b", "kind": "update"}]})
+        };
+        let call = |status: &str| json!({"type": "mcp_tool_call", "server": "s", "tool": "t", "status": status});
+        for (state, given, expected) in [
+            ("started", command(None, "in_progress"), "$ make test"),
+            (
+                "completed",
+                command(Some(3), "failed"),
+                "exit code 3: make test",
+            ),
+            (
+                "completed",
+                command(None, "declined"),
+                "not allowed: make test",
+            ),
+            (
+                "completed",
+                command(None, "in_progress"),
+                "never ended: make test",
+            ),
+            ("completed", change("completed"), "added /w/a, edited /w/b"),
+            (
+                "completed",
+                change("failed"),
+                "not possible: added /w/a, edited /w/b",
+            ),
+            ("updated", plan, "plan: 1 of 2 done, next b"),
+            ("started", call("in_progress"), "calls s.t"),
+            ("completed", call("completed"), "s.t has answered"),
+            (
+                "completed",
+                json!({"type": "web_search", "query": "q"}),
+                "searched the web for q",
+            ),
+            (
+                "completed",
+                json!({"type": "reasoning", "text": "**Hm**\n\nso"}),
+                "thinks: **Hm** so",
+            ),
+            (
+                "completed",
+                json!({"type": "error", "message": "old"}),
+                "warning: old",
+            ),
+            (
+                "completed",
+                json!({"type": "agent_message", "text": "a\n\u{1b}[2J\u{9b}b"}),
+                "a \u{fffd}[2J\u{fffd}b",
+            ),
+        ] {
+            assert_eq!(item(state, &given).as_deref(), Some(expected), "{given}");
+        }
+        assert_eq!(item("completed", &json!({"type": "dream"})), None);
+        assert_eq!(item("completed", &json!({"type": "reasoning"})), None);
+        assert_eq!(told("turn.started", &json!({"type": "turn.started"})), None);
+        let long = item(
+            "completed",
+            &json!({"type": "agent_message", "text": "ß ".repeat(9999)}),
+        );
+        assert_eq!(long.unwrap().chars().count(), LONGEST);
+    }
+
+    #[test]
+    fn our_own_events_are_told_too() {
+        let dropped = told("codex-mcp/dropped", &json!({"dropped": 7}));
+        assert_eq!(dropped.as_deref(), Some("[7 events are missing here]"));
+        let again = told("codex-mcp/attempt", &json!({"attempt": 2}));
+        assert_eq!(
+            again.as_deref(),
+            Some("[its worker was lost, and it is run again]")
+        );
+        let cut = told("codex-mcp/cut", &json!({"most_events": 1}));
+        assert_eq!(cut.as_deref(), Some("[there was more than is kept]"));
+        assert_eq!(
+            told("odd\u{1b}", &json!(7)).as_deref(),
+            Some("[odd\u{fffd}]")
+        );
+    }
+}

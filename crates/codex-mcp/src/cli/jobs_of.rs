@@ -1,0 +1,39 @@
+//! The store of jobs, as the configuration wants it.
+
+use crate::config::Config;
+use crate::jobs::host;
+use crate::jobs::order::{Reach, Submitter};
+use crate::jobs::service::Jobs;
+use crate::jobs::worker::start::Starter;
+use crate::team::audit::Audit;
+use crate::team::{FileError, Member};
+
+/// The jobs that a program hands over for a member. It is opened when it is used first.
+/// `unaudited` is told why they are not written into the audit, where that is so.
+pub(super) fn jobs_of(
+    config: &Config,
+    member: &Member,
+    program: &str,
+    unaudited: impl FnOnce(FileError),
+) -> Jobs {
+    let store = &config.jobs.store.value;
+    let codex = config.chosen_codex().map(|(path, _)| path);
+    let starter = Starter::new(store.clone(), &config.jobs.state, codex);
+    let submitter = Submitter {
+        program: program.to_owned(),
+        identity: Some(member.identity.clone()),
+        host: host::name(),
+        codex: config.chosen_codex(),
+        codex_home: config.codex_home.clone(),
+        defaults: config.threads.clone(),
+        reach: Reach::of(store),
+    };
+    let jobs = Jobs::new(store.clone(), starter, submitter);
+    match Audit::open(&config.atm_home, member) {
+        Ok(audit) => jobs.with_audit(audit),
+        Err(error) => {
+            unaudited(error);
+            jobs
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a server does as a member of a team, set up as the configuration wants it.
+
+use std::env;
+use std::sync::Arc;
+
+use codex_mcp_core::team::ThreadName;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::mcp::Defaults;
+use crate::team::{Claim, Desk, Farewell, Member, Office, Recollection, RecordError, Records};
+
+/// The name of the MCP server that each thread gets.
+const TEAM_SERVER: &str = "codex_mcp_team";
+
+/// The identity of this process and what it does under it, until it is closed.
+pub(super) struct Identity {
+    pub(super) member: Member,
+    pub(super) office: Office,
+    pub(super) farewell: Farewell,
+    /// Held until the end.
+    _claim: Option<Claim>,
+}
+
+impl Identity {
+    /// Takes the identity that the configuration wants. Where nothing can be kept of
+    /// it, it is used all the same: work goes before names.
+    pub(super) fn take(config: &Config, backend: &'static str) -> Self {
+        let claim = claim(config);
+        let wanted = &config.identity.value;
+        let identity = claim.as_ref().map_or(wanted, |claim| &claim.identity);
+        let member = Member {
+            identity: identity.clone(),
+            team: config.team.as_ref().map(|team| team.value.clone()),
+        };
+        let records = claim
+            .as_ref()
+            .and_then(|claim| records(config, claim, &member, backend));
+        let desk = claim.as_ref().and_then(|_| desk(config, &member));
+        Self {
+            member,
+            office: Office {
+                records: records.map(Arc::new),
+                desk,
+            },
+            farewell: match config.summaries.value {
+                true => Farewell::Asked,
+                false => Farewell::Spared,
+            },
+            _claim: claim,
+        }
+    }
+
+    /// Enters the team, if there is one. Those who died in it are put away.
+    pub(super) fn join(&self, config: &Config) {
+        let Office { records, desk } = &self.office;
+        match (desk, records) {
+            (Some(desk), _) => {
+                let model = config.threads.model.as_ref();
+                desk.join(model.map(|model| model.value.clone()));
+            }
+            (None, Some(records)) => records.put_away_the_dead(),
+            (None, None) => {}
+        }
+    }
+
+    /// The MCP servers that each thread gets: the mail, where there is some.
+    pub(super) fn mcp_servers(&self, config: &Config) -> Map<String, Value> {
+        let mut servers = Map::new();
+        if config.team_tools.value
+            && self.office.desk.is_some()
+            && let Some(server) = team_server(&self.member, config)
+        {
+            servers.insert(TEAM_SERVER.to_owned(), server);
+        }
+        servers
+    }
+
+    /// What the first thread is told of one from before: of `thread`, or else of the
+    /// one that was worked on last.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such thread, or it can't be told.
+    pub(super) fn recall(
+        &self,
+        thread: Option<&ThreadName>,
+        defaults: Defaults,
+    ) -> Result<Defaults, RecordError> {
+        let Some(records) = &self.office.records else {
+            tracing::warn!("nothing is resumed: this server keeps no record of its threads");
+            return Ok(defaults);
+        };
+        Ok(match records.recollect(thread)? {
+            Some(Recollection {
+                thread,
+                summary: Some(summary),
+            }) => {
+                tracing::info!("the first new thread goes on from {thread}");
+                defaults.recalling(format!(
+                    "Summary of an earlier thread, {thread}, from which this one goes on:\n\n{summary}"
+                ))
+            }
+            Some(Recollection {
+                thread,
+                summary: None,
+            }) => {
+                tracing::warn!(
+                    "{thread} has no summary, so the first new thread is told nothing of it; \
+                     codex-reply goes on in {thread} itself"
+                );
+                defaults
+            }
+            None => {
+                let identity = records.identity();
+                tracing::warn!("{identity} has no thread yet, so there is nothing to resume");
+                defaults
+            }
+        })
+    }
+
+    /// Leaves the team and puts everything away, unless `hurry` is cancelled.
+    pub(super) async fn close(self, hurry: &CancellationToken) {
+        self.office.close(hurry).await;
+    }
+}
+
+fn claim(config: &Config) -> Option<Claim> {
+    let wanted = &config.identity.value;
+    match Claim::take(&config.atm_home, wanted) {
+        Ok(claim) => {
+            if claim.identity != *wanted {
+                let identity = &claim.identity;
+                tracing::warn!("another server is {wanted}; this one is {identity}");
+            }
+            Some(claim)
+        }
+        Err(error) => {
+            tracing::warn!(
+                "nobody can tell that {wanted} is taken, and threads and prompts are not written \
+                 down: {error}"
+            );
+            None
+        }
+    }
+}
+
+fn records(
+    config: &Config,
+    claim: &Claim,
+    member: &Member,
+    backend: &'static str,
+) -> Option<Records> {
+    let role = config.role.as_ref().map(|role| role.value.clone());
+    let mode = config.registry_mode.value;
+    let opened = Records::open(&config.atm_home, claim, member, mode);
+    opened
+        .inspect_err(|error| tracing::warn!("threads and prompts are not written down: {error}"))
+        .ok()
+        .map(|records| records.for_threads_of(role, backend))
+}
+
+fn desk(config: &Config, member: &Member) -> Option<Desk> {
+    Desk::of(member, &config.atm_home)
+        .inspect_err(|error| tracing::warn!("there is no mail: {error}"))
+        .ok()?
+}
+
+/// Whose mail it is, is said by how the server is started. Its tools are approved
+/// beforehand: they can do no more than the member itself.
+fn team_server(member: &Member, config: &Config) -> Option<Value> {
+    let program = env::current_exe()
+        .inspect_err(|error| tracing::warn!("Codex gets no mail tools: {error}"))
+        .ok()?;
+    let (program, home) = (program.to_str()?, config.atm_home.to_str()?);
+    Some(json!({
+        "command": program,
+        "args": [
+            "team-tools",
+            "--identity", member.identity,
+            "--team", member.team.as_ref()?,
+            "--atm-home", home,
+        ],
+        "default_tools_approval_mode": "approve",
+    }))
+}

@@ -1,0 +1,66 @@
+//! Flags that say the same as the configuration.
+
+use std::path::PathBuf;
+
+use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+
+use crate::config::Flags;
+use crate::jobs::store::Location;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Settings {
+    /// The Codex to run: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH")]
+    codex_bin: Option<PathBuf>,
+
+    /// How long a call may take, in seconds, before its turn is interrupted.
+    /// Default: `request_timeout_secs` in the configuration, else 300.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: Option<u64>,
+
+    /// Who the server is among the agents of its team. Default: the variable
+    /// ATM_IDENTITY, `identity` in the configuration, else `codex`.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<AgentName>,
+
+    /// Its team. Default: the variable ATM_TEAM, `team` in the configuration, or
+    /// `default_team` in `[core]`.
+    #[arg(long, value_name = "NAME")]
+    team: Option<TeamName>,
+
+    /// A preset of the configuration, `[plugins.codex-mcp.roles.NAME]`: what threads
+    /// are begun with. Default: the variable CODEX_MCP_ROLE, or `role` in the
+    /// configuration.
+    #[arg(long, value_name = "NAME")]
+    role: Option<RoleName>,
+
+    /// Don't give Codex's threads the mail of the team (`team_tools = false`).
+    #[arg(long)]
+    no_team_tools: bool,
+
+    /// Where jobs are kept: a file, or postgres://USER@HOST/DATABASE for several
+    /// machines. Default: the variable CODEX_MCP_STORE, `store` in the configuration,
+    /// else ~/.local/state/codex-mcp/jobs.db.
+    #[arg(long, value_name = "LOCATION")]
+    store: Option<Location>,
+
+    /// Don't ask threads for a summary when the server ends (`summaries = false`).
+    #[arg(long)]
+    no_summaries: bool,
+}
+
+impl Settings {
+    pub(super) fn flags(&self) -> Flags {
+        Flags {
+            codex_bin: self.codex_bin.clone(),
+            timeout: self.timeout,
+            identity: self.identity.clone(),
+            team: self.team.clone(),
+            role: self.role.clone(),
+            team_tools: self.no_team_tools.then_some(false),
+            summaries: self.no_summaries.then_some(false),
+            store: self.store.clone(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `codex-mcp team-tools`: the mail of one identity, for the threads of Codex's that
+//! this program begins.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use codex_mcp_core::team::{AgentName, TeamName};
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use rmcp::transport::stdio_pipes;
+
+use super::ending::Ending;
+use super::{log, runtime};
+use crate::mcp::serve_team_tools;
+use crate::team::{Desk, Member};
+
+/// Whose mail it is stands here alone: nothing that is said later changes it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The agent.
+    #[arg(long, value_name = "NAME")]
+    identity: AgentName,
+
+    /// Its team.
+    #[arg(long, value_name = "TEAM")]
+    team: TeamName,
+
+    /// The folder that the teams are below, absolute.
+    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
+    atm_home: PathBuf,
+}
+
+fn absolute(text: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(text);
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err("it must be an absolute path"),
+    }
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    log::start();
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: &Args) -> io::Result<()> {
+    let member = Member {
+        identity: args.identity.clone(),
+        team: Some(args.team.clone()),
+    };
+    let desk = Desk::of(&member, &args.atm_home).map_err(io::Error::other)?;
+    let Some(desk) = desk else { return Ok(()) };
+    runtime::block_on(async {
+        let Ending { closing, .. } = Ending::on_signals();
+        serve_team_tools(desk, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
+            .await
+            .map_err(io::Error::other)
+    })?
+}

@@ -1,0 +1,226 @@
+//! `codex-mcp threads`: what there is to take up again, and what may be forgotten.
+
+mod table;
+
+use std::cmp::Reverse;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::ValueEnum;
+use codex_mcp_core::team::AgentName;
+use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status};
+
+use super::stored::{self, Failure, Kept, complain};
+use super::times::duration;
+use crate::team::Claim;
+use crate::team::registry::{self, Registry, RegistryError};
+use crate::team::summary::Summaries;
+
+/// How long a thread has to be idle to be removed, if nothing else is said.
+const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What the words mean.
+const STATUSES: &str = "\
+A thread is active while a server has it, ended when it was put away with a summary, and
+interrupted when its server had no time for one, or has died. The tool codex-reply goes on
+in a thread, by its id; `codex-mcp serve --resume THREAD_ID` tells the summary of one to the
+first new thread. Removing a thread here doesn't touch what Codex itself keeps of it.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = STATUSES)]
+pub(super) struct Args {
+    /// Only threads that worked in the repository of this name.
+    #[arg(long, value_name = "NAME")]
+    repo: Option<String>,
+
+    /// Only threads of this identity.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<AgentName>,
+
+    /// Only threads with this status.
+    #[arg(long, value_enum)]
+    status: Option<Wanted>,
+
+    /// Remove those that are not active and were not worked on for long, and their
+    /// summaries. Prints what it removes.
+    #[arg(long)]
+    prune: bool,
+
+    /// With --prune: how long is long, such as 12h, 7d or "2 months". Default: 30d.
+    #[arg(long, value_name = "TIME", requires = "prune", value_parser = duration)]
+    older_than: Option<Duration>,
+
+    /// With --prune: print what would be removed, and remove nothing.
+    #[arg(long, requires = "prune")]
+    dry_run: bool,
+
+    /// Print one JSON array instead of a table: the threads as they are in the
+    /// registry; with --prune those that are removed.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wanted {
+    /// A server has it.
+    Active,
+    /// Put away, with a summary.
+    Ended,
+    /// Not put away, or without a summary.
+    Interrupted,
+}
+
+/// The threads, and whether all registries could be read.
+struct Found {
+    entries: Vec<Entry>,
+    code: ExitCode,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    stored::exit(list(args))
+}
+
+fn list(args: &Args) -> Result<ExitCode, Failure> {
+    let kept = stored::kept()?;
+    let mut found = find(args, &kept)?;
+    let now = SystemTime::now();
+    if args.prune {
+        let before = now.checked_sub(args.older_than.unwrap_or(OLD));
+        found.entries.retain(|entry| is_old(entry, before));
+    }
+    // Said before it is done. That there is nothing can't be said of what can't be read.
+    if !found.entries.is_empty() || args.json || found.code == ExitCode::SUCCESS {
+        print(args, &found.entries, now)?;
+    }
+    if args.prune && !args.dry_run {
+        for entry in &found.entries {
+            remove(&kept, entry)?;
+        }
+    }
+    Ok(found.code)
+}
+
+/// The threads that are wanted, the last one first.
+fn find(args: &Args, kept: &Kept) -> Result<Found, Failure> {
+    let mut found = Found {
+        entries: Vec::new(),
+        code: ExitCode::SUCCESS,
+    };
+    let all = registry::all(&kept.atm_home)?;
+    for (identity, threads) in all {
+        if args
+            .identity
+            .as_ref()
+            .is_some_and(|wanted| *wanted != identity)
+        {
+            continue;
+        }
+        match threads {
+            Ok(threads) => {
+                let is_held = is_held(kept, &identity)?;
+                let entries = threads.entries().cloned();
+                let entries = entries.map(|entry| as_it_is(entry, &identity, is_held));
+                found
+                    .entries
+                    .extend(entries.filter(|entry| args.want(entry)));
+            }
+            // The others can be listed all the same.
+            Err(error @ RegistryError::Malformed { .. }) => {
+                complain("error", &error.to_string());
+                found.code = ExitCode::FAILURE;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found
+        .entries
+        .sort_by_key(|entry| Reverse(entry.last_active));
+    Ok(found)
+}
+
+fn is_held(kept: &Kept, identity: &AgentName) -> Result<bool, Failure> {
+    Claim::is_held(&kept.atm_home, identity).map_err(|error| Failure::Lock {
+        path: kept.atm_home.clone(),
+        error,
+    })
+}
+
+/// Nobody has told of the end of a server that was killed.
+fn as_it_is(mut entry: Entry, identity: &AgentName, is_held: bool) -> Entry {
+    if entry.status == Status::Active && !is_held {
+        entry.status = Status::Interrupted;
+    }
+    // It is removed where it was found.
+    entry.identity.clone_from(identity);
+    entry
+}
+
+impl Args {
+    fn want(&self, entry: &Entry) -> bool {
+        let repo = match &self.repo {
+            Some(wanted) => entry.repo_name.as_ref() == Some(wanted),
+            None => true,
+        };
+        let status = match self.status {
+            Some(Wanted::Active) => entry.status == Status::Active,
+            Some(Wanted::Ended) => entry.status == Status::Ended,
+            Some(Wanted::Interrupted) => entry.status == Status::Interrupted,
+            None => true,
+        };
+        repo && status
+    }
+}
+
+/// Whether nobody misses it. A status of a newer program may mean anything.
+fn is_old(entry: &Entry, before: Option<SystemTime>) -> bool {
+    let is_over = matches!(entry.status, Status::Ended | Status::Interrupted);
+    is_over && before.is_some_and(|before| entry.last_active < before)
+}
+
+fn print(args: &Args, entries: &[Entry], now: SystemTime) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    if args.json {
+        let json = serde_json::to_string_pretty(entries).map_err(std::io::Error::from)?;
+        writeln!(out, "{json}")?;
+        return Ok(());
+    }
+    match (entries.len(), args.prune, args.dry_run) {
+        (0, true, _) => writeln!(out, "There is nothing to remove.")?,
+        (0, false, _) => writeln!(out, "{}", nothing(args))?,
+        (number, true, dry) => {
+            let verb = if dry { "Would remove" } else { "Removing" };
+            let threads = if number == 1 { "thread" } else { "threads" };
+            writeln!(out, "{verb} {number} {threads}:\n")?;
+            table::write(entries, now, &mut out)?;
+        }
+        (_, false, _) => table::write(entries, now, &mut out)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn nothing(args: &Args) -> &'static str {
+    match (&args.repo, &args.identity, args.status) {
+        (None, None, None) => {
+            "There are no threads yet. An MCP client begins one with the tool `codex`; \
+             `codex-mcp --help` tells how to add codex-mcp to a client."
+        }
+        _ => "There are no such threads. `codex-mcp threads` lists all that there are.",
+    }
+}
+
+/// Removes a thread, unless it was taken up meanwhile.
+fn remove(kept: &Kept, entry: &Entry) -> Result<(), Failure> {
+    let mode = kept.registry_mode;
+    let mut registry = Registry::open(&kept.atm_home, &entry.identity, mode)?;
+    let change = Change::Remove {
+        thread_id: entry.thread_id.clone(),
+        idle_since: Some(entry.last_active),
+    };
+    if registry.apply(&change)? == Outcome::Changed {
+        let summaries = Summaries::of(&kept.atm_home, &entry.identity);
+        summaries.remove(&entry.thread_id)?;
+    }
+    Ok(())
+}

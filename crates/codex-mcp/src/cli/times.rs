@@ -1,0 +1,57 @@
+//! Times, as people say them.
+
+use std::time::Duration;
+
+/// A time on the command line.
+///
+/// # Errors
+///
+/// In words for whoever has written it.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; say 12h, 7d or 2months"))
+}
+
+/// How long ago something was, in the unit that people would use.
+pub(super) fn ago(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s ago"),
+        60..3600 => format!("{}m ago", seconds / 60),
+        3600..86_400 => format!("{}h ago", seconds / 3600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// How long something took, in two units at most.
+pub(super) fn took(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{seconds}.{}s", time.subsec_millis() / 100),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_the_unit_that_people_use() {
+        let told = |seconds| ago(Duration::from_secs(seconds));
+        let expected = [
+            "0s ago", "59s ago", "1m ago", "1h ago", "1d ago", "400d ago",
+        ];
+        let times = [0, 59, 60, 3600, 86_400, 400 * 86_400];
+        assert_eq!(times.map(told), expected);
+    }
+
+    #[test]
+    fn short_times_are_told_finely_and_long_ones_are_not() {
+        let told = |millis| took(Duration::from_millis(millis));
+        let expected = ["0.0s", "9.9s", "10s", "1m01s", "59m59s", "30h05m"];
+        let times = [49, 9_999, 10_999, 61_000, 3_599_000, 108_300_000];
+        assert_eq!(times.map(told), expected);
+    }
+}

@@ -1,0 +1,197 @@
+//! `codex-mcp worker`: runs the jobs of a store.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::ending::Ending;
+use super::times::duration;
+use super::{log, runtime};
+use crate::config::{self, Config, ConfigError, Flags, Warning};
+use crate::jobs::host;
+use crate::jobs::store::Location;
+use crate::jobs::worker::place::Place;
+use crate::jobs::worker::start::{self, TAKEN};
+use crate::jobs::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
+
+/// What somebody has to know who starts one.
+const HOW_IT_WORKS: &str = "\
+A worker is started by itself where jobs are submitted, and leaves when there have been
+none for a while: by hand you need one on other machines that share a PostgreSQL, or to
+watch it work. Any number of workers may share a store; each job is run by one of them.
+
+A job is run with the Codex and the CODEX_HOME of who has submitted it, if that was on this
+machine, and otherwise with those of this worker. All other variables, such as API keys,
+are this worker's. When this worker ends (Ctrl-C, SIGTERM),
+it takes no more jobs, and lets those finish that it runs; a second signal ends them at once.
+When it is killed, all that it has started ends with it.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HOW_IT_WORKS)]
+pub(super) struct Args {
+    /// Where the jobs are: a file of SQLite, or a database such as
+    /// postgres://user@host/jobs. Default: the variable CODEX_MCP_STORE, `store` in the
+    /// configuration, else ~/.local/state/codex-mcp/jobs.db.
+    #[arg(long, value_name = "LOCATION")]
+    store: Option<Location>,
+
+    /// How many jobs run at once. Default: `worker_concurrency` in the configuration,
+    /// else 4.
+    #[arg(long, value_name = "N")]
+    concurrency: Option<NonZeroU32>,
+
+    /// After how long without work to leave, such as 90s or 10m, or never. Default:
+    /// never.
+    #[arg(long, value_name = "TIME", value_parser = idle)]
+    idle: Option<Patience>,
+
+    /// How long jobs may go on when this worker is told to end, such as 90s or 5m.
+    /// Default: 30s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    grace: Option<Duration>,
+
+    /// The Codex for jobs that were submitted on other machines: a path, or a name on
+    /// PATH. Default: the variable CODEX_MCP_CODEX_BIN, `codex_bin` in the
+    /// configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH")]
+    codex_bin: Option<PathBuf>,
+
+    /// It was started because there are jobs.
+    #[arg(long, hide = true)]
+    on_demand: bool,
+
+    /// How long a job is this worker's without renewal, in milliseconds.
+    #[arg(long, value_name = "MS", hide = true, value_parser = millis)]
+    lease_ms: Option<Duration>,
+
+    /// How often it says that it is there, in milliseconds.
+    #[arg(long, value_name = "MS", hide = true, value_parser = millis)]
+    heartbeat_ms: Option<Duration>,
+}
+
+/// How long to stay without work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    For(Duration),
+    Forever,
+}
+
+/// Why there is no worker.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{}: {error}", path.display())]
+    Place { path: PathBuf, error: io::Error },
+    #[error("the runtime can't be started: {0}")]
+    Runtime(io::Error),
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+fn idle(text: &str) -> Result<Patience, String> {
+    match text {
+        "never" => Ok(Patience::Forever),
+        text => duration(text)
+            .map(Patience::For)
+            .map_err(|error| format!("{error}, or never")),
+    }
+}
+
+fn millis(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(millis @ 1..) => Ok(Duration::from_millis(millis)),
+        _ => Err("it must be a whole number, 1 or more".to_owned()),
+    }
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    log::start();
+    if args.on_demand {
+        // Whatever ends whoever has started us is not to end us. It can't fail: nobody
+        // makes us the leader of a group.
+        let _ = nix::unistd::setsid();
+    }
+    match work(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            if args.on_demand {
+                // If nobody listens, the log tells.
+                let _ = start::announce(&error.to_string());
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(args: &Args) -> Result<(), Failure> {
+    let config = config(args)?;
+    let options = options(args, &config);
+    let place = Place::of(&options.location, &config.jobs.state);
+    let working = async {
+        let Ending { closing, hurry } = Ending::on_signals();
+        let held = place.take().await.map_err(|error| Failure::Place {
+            path: place.file().to_owned(),
+            error,
+        })?;
+        let announcement = match (args.on_demand, &held) {
+            (true, None) => {
+                let told = start::announce(TAKEN);
+                return told.map_err(|error| WorkerError::Post(error).into());
+            }
+            (true, Some(_)) => Announcement::OnStdout,
+            (false, _) => Announcement::None,
+        };
+        let post = AtPlace::new(place, held, announcement);
+        Ok(worker::run(options, post, closing, hurry).await?)
+    };
+    runtime::block_on(working).map_err(Failure::Runtime)?
+}
+
+fn config(args: &Args) -> Result<Config, ConfigError> {
+    let config = config::load(Flags {
+        codex_bin: args.codex_bin.clone(),
+        store: args.store.clone(),
+        ..Flags::default()
+    })?;
+    for Warning { message, hint } in &config.warnings {
+        tracing::warn!("{message}. {hint}");
+    }
+    Ok(config)
+}
+
+fn options(args: &Args, config: &Config) -> Options {
+    Options {
+        location: config.jobs.store.value.clone(),
+        host: host::name(),
+        codex: config.chosen_codex(),
+        codex_home: config.codex_home.clone(),
+        concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
+        idle: args.idle(config.jobs.idle.value),
+        grace: args.grace.unwrap_or(GRACE),
+        timing: args.timing(),
+    }
+}
+
+impl Args {
+    fn idle(&self, on_demand: Duration) -> Option<Duration> {
+        match (self.idle, self.on_demand) {
+            (Some(Patience::For(limit)), _) => Some(limit),
+            (None, true) => Some(on_demand),
+            (Some(Patience::Forever), _) | (None, false) => None,
+        }
+    }
+
+    fn timing(&self) -> Timing {
+        let usual = Timing::default();
+        let lease = self.lease_ms.unwrap_or(usual.lease);
+        Timing {
+            lease,
+            heartbeat: self.heartbeat_ms.unwrap_or(usual.heartbeat),
+            ending: usual.ending.min(lease / 2),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! A file with settings: `.atm.toml` in a repository, or the user's own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::jobs::Place;
+use super::{ConfigError, Warning};
+
+/// Our table.
+pub(super) const SECTION: &str = "plugins.codex-mcp";
+
+/// That of the `atm` program.
+pub(super) const CORE: &str = "core";
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    Repository,
+    User,
+}
+
+/// A file with settings, read.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) scope: Scope,
+    pub(super) core: Core,
+    pub(super) section: Section,
+    /// What of the section a role can set too.
+    pub(super) preset: Preset,
+}
+
+/// What of `[core]` matters here.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Core {
+    pub(super) identity: Option<AgentName>,
+    pub(super) default_team: Option<TeamName>,
+}
+
+/// What of our section a role can't set.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Section {
+    pub(super) codex_bin: Option<PathBuf>,
+    pub(super) request_timeout_secs: Option<u64>,
+    pub(super) identity: Option<AgentName>,
+    pub(super) team: Option<TeamName>,
+    pub(super) role: Option<RoleName>,
+    pub(super) team_tools: Option<bool>,
+    pub(super) summaries: Option<bool>,
+    pub(super) registry_journal: Option<bool>,
+    pub(super) store: Option<Place>,
+    pub(super) worker_concurrency: Option<u32>,
+    pub(super) worker_idle_secs: Option<u64>,
+    pub(super) roles: BTreeMap<RoleName, Preset>,
+}
+
+/// What threads are begun with, unless a call says otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Preset {
+    pub(super) model: Option<String>,
+    pub(super) reasoning_effort: Option<Effort>,
+    pub(super) sandbox: Option<SandboxMode>,
+    pub(super) approval_policy: Option<ApprovalPolicy>,
+    pub(super) base_prompt_file: Option<PathBuf>,
+    pub(super) extra_instructions_file: Option<PathBuf>,
+}
+
+/// The keys of [`Section`].
+const SECTION_KEYS: [&str; 12] = [
+    "codex_bin",
+    "request_timeout_secs",
+    "identity",
+    "team",
+    "role",
+    "team_tools",
+    "summaries",
+    "registry_journal",
+    "store",
+    "worker_concurrency",
+    "worker_idle_secs",
+    "roles",
+];
+
+/// The keys of [`Preset`].
+const PRESET_KEYS: [&str; 6] = [
+    "model",
+    "reasoning_effort",
+    "sandbox",
+    "approval_policy",
+    "base_prompt_file",
+    "extra_instructions_file",
+];
+
+/// How near a mistyped key has to be to a right one for that to be what was meant,
+/// from 0 to 1.
+const ALIKE: f64 = 0.7;
+
+/// The same for tables, of which other programs have their own.
+const TABLES_ALIKE: f64 = 0.8;
+
+/// A file as a whole, with our section read as `T`.
+#[derive(Deserialize)]
+struct Document<T> {
+    #[serde(default)]
+    core: Core,
+    #[serde(default)]
+    plugins: Plugins<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct Plugins<T> {
+    #[serde(default, rename = "codex-mcp")]
+    codex_mcp: T,
+}
+
+impl File {
+    /// Reads a file, if it is there. What nobody knows in our section becomes a
+    /// warning.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be read, or is not as it should be.
+    pub(super) fn read(
+        path: &Path,
+        scope: Scope,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<Self>, ConfigError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                let path = path.to_owned();
+                return Err(ConfigError::Unreadable { path, error });
+            }
+        };
+        let Document {
+            core,
+            plugins: Plugins { codex_mcp: section },
+        } = parse(path, &text)?;
+        let preset: Document<Preset> = parse(path, &text)?;
+        let plain: Document<toml::Table> = parse(path, &text)?;
+        warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
+        let whole: toml::Table = toml::from_str(&text).unwrap_or_default();
+        warn_of_mistyped_tables(path, &whole, warnings);
+        Ok(Some(Self {
+            path: path.to_owned(),
+            scope,
+            core,
+            section,
+            preset: preset.plugins.codex_mcp,
+        }))
+    }
+
+    /// A path in the file: one with folders in it is relative to the file, a bare
+    /// name is left as it is.
+    pub(super) fn beside(&self, path: &Path) -> PathBuf {
+        match self.path.parent() {
+            Some(folder) if path.is_relative() && path.components().count() > 1 => {
+                folder.join(path)
+            }
+            _ => path.to_owned(),
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned + Default>(
+    path: &Path,
+    text: &str,
+) -> Result<Document<T>, ConfigError> {
+    toml::from_str(text).map_err(|error| ConfigError::Malformed {
+        path: path.to_owned(),
+        error: Box::new(error),
+    })
+}
+
+fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<Warning>) {
+    let all: Vec<&str> = SECTION_KEYS.into_iter().chain(PRESET_KEYS).collect();
+    let mut warn = |table: &str, keys: &toml::Table, known: &[&str]| {
+        for key in keys.keys().filter(|key| !known.contains(&key.as_str())) {
+            warnings.push(Warning {
+                message: format!("{}: [{table}] has no key `{key}`", path.display()),
+                hint: match nearest(key, known) {
+                    Some(near) => format!("Did you mean `{near}`?"),
+                    None => format!("The keys are {}.", known.join(", ")),
+                },
+            });
+        }
+    };
+    warn(SECTION, section, &all);
+    let roles = section.get("roles").and_then(toml::Value::as_table);
+    for (name, preset) in roles.into_iter().flatten() {
+        if let Some(preset) = preset.as_table() {
+            warn(&format!("{SECTION}.roles.{name}"), preset, &PRESET_KEYS);
+        }
+    }
+}
+
+/// Our table, mistyped: other tables are other programs'.
+fn warn_of_mistyped_tables(path: &Path, whole: &toml::Table, warnings: &mut Vec<Warning>) {
+    let plugins = whole.get("plugins").and_then(toml::Value::as_table);
+    let inner = plugins.into_iter().flat_map(toml::Table::keys);
+    let inner = inner.map(|key| (format!("plugins.{key}"), key.as_str(), "codex-mcp"));
+    let outer = whole
+        .keys()
+        .map(|key| (key.clone(), key.as_str(), "plugins"));
+    for (table, key, known) in inner.chain(outer) {
+        if key != known && strsim::normalized_levenshtein(key, known) >= TABLES_ALIKE {
+            warnings.push(Warning {
+                message: format!("{}: nobody reads [{table}]", path.display()),
+                hint: format!("Did you mean `{known}`?"),
+            });
+        }
+    }
+}
+
+fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(key, known), *known))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(File, Vec<Warning>), ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".atm.toml");
+        std::fs::write(&path, text).unwrap();
+        let mut warnings = Vec::new();
+        let file = File::read(&path, Scope::User, &mut warnings)?;
+        Ok((file.unwrap(), warnings))
+    }
+
+    #[test]
+    fn settings_of_others_are_left_alone() {
+        let text = "[core]\nidentity = \"a\"\nmade_up = 1\n[plugins.other]\nx = 1\n\
+                    [plugins.codex-mcp]\ncodex_bin = \"c\"\nmodel = \"m\"\n";
+        let (file, warnings) = read(text).unwrap();
+        assert_eq!(file.section.codex_bin, Some("c".into()));
+        assert_eq!(file.preset.model.as_deref(), Some("m"));
+        assert_eq!(warnings, []);
+    }
+
+    #[test]
+    fn a_mistyped_key_is_told_with_the_right_one() {
+        let text = "[plugins.codex-mcp]\nsandbx = \"read-only\"\nxyz = 1\n\
+                    [plugins.codex-mcp.roles.r]\nmodle = \"m\"\nidentity = \"i\"\n";
+        let (_, warnings) = read(text).unwrap();
+        let told: Vec<(&str, &str)> = warnings
+            .iter()
+            .map(|warning| {
+                let (_, what) = warning.message.split_once(".atm.toml: ").unwrap();
+                (what, warning.hint.as_str())
+            })
+            .collect();
+        assert_eq!(
+            told[0],
+            (
+                "[plugins.codex-mcp] has no key `sandbx`",
+                "Did you mean `sandbox`?"
+            )
+        );
+        assert_eq!(told[1].0, "[plugins.codex-mcp] has no key `xyz`");
+        assert!(told[1].1.starts_with("The keys are codex_bin, "));
+        // A role is no identity.
+        assert_eq!(
+            told[2].0,
+            "[plugins.codex-mcp.roles.r] has no key `identity`"
+        );
+        assert_eq!(
+            told[3],
+            (
+                "[plugins.codex-mcp.roles.r] has no key `modle`",
+                "Did you mean `model`?"
+            )
+        );
+    }
+
+    #[test]
+    fn a_mistyped_table_is_told_too() {
+        for (table, meant) in [
+            ("plugins.codex_mcp", "codex-mcp"),
+            ("plugin.codex-mcp", "plugins"),
+        ] {
+            let (_, warnings) = read(&format!("[{table}]\nmodel = \"m\"\n")).unwrap();
+            assert_eq!(warnings.len(), 1, "{table}");
+            assert!(warnings[0].hint.contains(meant));
+        }
+        let (_, warnings) = read("[plugins.gh-monitor]\nx = 1\n[core]\n").unwrap();
+        assert_eq!(warnings, []);
+    }
+
+    #[test]
+    fn a_malformed_file_is_an_error_with_its_place() {
+        for (text, place) in [
+            ("[plugins.codex-mcp]\ncodex_bin = 7\n", "line 2, column 13"),
+            (
+                "[plugins.codex-mcp]\nsandbox = \"none\"\n",
+                "line 2, column 11",
+            ),
+            (
+                "[plugins.codex-mcp]\nidentity = \"../x\"\n",
+                "line 2, column 12",
+            ),
+            ("[core]\nidentity = 5\n", "line 2, column 12"),
+            ("[plugins.codex-mcp.roles.\"a/b\"]\n", "line 1"),
+            ("[plugins\n", "line 1"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(place), "{text}: {error}");
+        }
+    }
+
+    /// With a value that fits none, each key that is listed is refused.
+    #[test]
+    fn every_key_that_is_listed_is_taken() {
+        for key in SECTION_KEYS.into_iter().chain(PRESET_KEYS) {
+            let text = format!("[plugins.codex-mcp]\n{key} = 1.5\n");
+            assert!(read(&text).is_err(), "{key}");
+        }
+        for key in PRESET_KEYS {
+            let text = format!("[plugins.codex-mcp.roles.r]\n{key} = 1.5\n");
+            assert!(read(&text).is_err(), "{key}");
+        }
+    }
+}

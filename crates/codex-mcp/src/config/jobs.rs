@@ -1,0 +1,161 @@
+//! The settings of jobs: where they are kept, and what works on them. They are the
+//! user's alone: a repository could have its jobs sent to a stranger.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use super::file::{File, Scope};
+use super::{ConfigError, Key, Places, Setting, Source, Warning, in_section};
+use crate::jobs::store::Location;
+use crate::jobs::worker::{CONCURRENCY, IDLE};
+
+/// The longest that can be set: 30 days.
+const LONGEST_IDLE_SECS: u64 = 30 * 86_400;
+
+/// The most jobs that can be set: each has processes of its own.
+const MOST_AT_ONCE: u32 = 1000;
+
+const STORE: Key = Key {
+    name: "store",
+    flag: "--store",
+    variable: "CODEX_MCP_STORE",
+};
+
+/// The settings of jobs.
+#[derive(Debug)]
+pub struct JobSettings {
+    /// Where jobs are kept: `$XDG_STATE_HOME/codex-mcp/jobs.db` unless set.
+    pub store: Setting<Location>,
+    /// How many jobs a worker runs at once.
+    pub concurrency: Setting<NonZeroU32>,
+    /// How long a worker that was started on demand stays without work.
+    pub idle: Setting<Duration>,
+    /// The folder of what is kept of this machine: `$XDG_STATE_HOME/codex-mcp`.
+    pub state: PathBuf,
+}
+
+/// The location of a store in a file or a variable.
+#[derive(Debug, Clone)]
+pub(super) struct Place(Location);
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let location = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Self(location))
+    }
+}
+
+impl Places<'_> {
+    pub(super) fn jobs(
+        &self,
+        store: Option<Location>,
+        files: &[File],
+        warnings: &mut Vec<Warning>,
+    ) -> Result<JobSettings, ConfigError> {
+        warn_of_a_repository(files, warnings);
+        let state = self.state_folder();
+        let given = self.given(STORE, store.map(Place))?;
+        let set = given.or_else(|| of_user(files, |file| file.section.store.clone()));
+        let store = match set {
+            Some(Setting { value, source }) => Setting::new(self.at_home(value.0), source),
+            None => {
+                let path = state.join("jobs.db");
+                Setting::new(Location::Sqlite(path), Source::Default)
+            }
+        };
+        Ok(JobSettings {
+            store,
+            concurrency: concurrency(files)?,
+            idle: idle(files)?,
+            state,
+        })
+    }
+
+    /// A path that is relative or begins with `~` means a file of this user, wherever
+    /// we are.
+    fn at_home(&self, location: Location) -> Location {
+        match location {
+            Location::Sqlite(path) => {
+                let home = self.variable("HOME").map(PathBuf::from).unwrap_or_default();
+                Location::Sqlite(match path.strip_prefix("~") {
+                    Ok(below) => home.join(below),
+                    Err(_) => self.here.join(path),
+                })
+            }
+            server @ Location::Postgres(_) => server,
+        }
+    }
+
+    /// Relative ones don't count (XDG Base Directory Specification 0.8).
+    fn state_folder(&self) -> PathBuf {
+        let folder = |name| self.variable(name).map(PathBuf::from);
+        let set = folder("XDG_STATE_HOME").filter(|path| path.is_absolute());
+        let set = set.unwrap_or_else(|| {
+            let home = folder("HOME").unwrap_or_default();
+            home.join(".local/state")
+        });
+        set.join("codex-mcp")
+    }
+}
+
+fn of_user<T>(files: &[File], get: impl Fn(&File) -> Option<T>) -> Option<Setting<T>> {
+    in_section(files, |file| match file.scope {
+        Scope::User => get(file),
+        Scope::Repository => None,
+    })
+}
+
+fn concurrency(files: &[File]) -> Result<Setting<NonZeroU32>, ConfigError> {
+    let Some(Setting { value, source }) = of_user(files, |file| file.section.worker_concurrency)
+    else {
+        return Ok(Setting::new(CONCURRENCY, Source::Default));
+    };
+    let number = NonZeroU32::new(value).filter(|number| number.get() <= MOST_AT_ONCE);
+    match number {
+        Some(number) => Ok(Setting::new(number, source)),
+        None => Err(ConfigError::Invalid {
+            key: "worker_concurrency",
+            from: source,
+            why: format!("it must be between 1 and {MOST_AT_ONCE}"),
+        }),
+    }
+}
+
+fn idle(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
+    let Some(Setting { value, source }) = of_user(files, |file| file.section.worker_idle_secs)
+    else {
+        return Ok(Setting::new(IDLE, Source::Default));
+    };
+    match value <= LONGEST_IDLE_SECS {
+        true => Ok(Setting::new(Duration::from_secs(value), source)),
+        false => Err(ConfigError::Invalid {
+            key: "worker_idle_secs",
+            from: source,
+            why: format!("it must be at most {LONGEST_IDLE_SECS}"),
+        }),
+    }
+}
+
+fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
+    for file in files.iter().filter(|file| file.scope == Scope::Repository) {
+        let section = &file.section;
+        let set = [
+            ("store", section.store.is_some()),
+            ("worker_concurrency", section.worker_concurrency.is_some()),
+            ("worker_idle_secs", section.worker_idle_secs.is_some()),
+        ];
+        for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+            warnings.push(Warning {
+                message: format!(
+                    "{key} in {} is left aside: jobs are the user's, not a repository's",
+                    file.path.display()
+                ),
+                hint: "Set it in ~/.config/atm/config.toml.".to_owned(),
+            });
+        }
+    }
+}

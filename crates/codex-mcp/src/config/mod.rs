@@ -1,0 +1,558 @@
+//! Where settings come from: the command line, then the environment, then the
+//! repository's `.atm.toml` (searched upwards), then the user's
+//! `~/.config/atm/config.toml`, then the defaults. In a file they stand in
+//! `[plugins.codex-mcp]`, and identity and team also in `[core]`, which is the
+//! `atm` program's. A role's preset goes before what else the files say.
+//!
+//! A repository doesn't get to say which program is run: `codex_bin` in its file
+//! is left aside, or opening a stranger's repository would run what is in it.
+//! Neither does it get to name files outside of itself, or where jobs are kept.
+
+mod file;
+mod jobs;
+mod presets;
+mod show;
+mod source;
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use serde::de::value::Error as ValueError;
+use serde::de::{DeserializeOwned, IntoDeserializer};
+
+use file::{CORE, File, SECTION, Scope};
+use presets::Presets;
+
+pub use jobs::JobSettings;
+pub use show::{as_json, as_text};
+pub use source::{Setting, Source};
+
+use crate::engine::binary;
+use crate::jobs::store::Location;
+use crate::team::registry::Mode;
+
+/// The default of `request_timeout_secs` (FR-14: 300 s).
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The longest time-out that can be set: a day.
+const LONGEST_TIMEOUT_SECS: u64 = 86_400;
+
+/// The identity of a server that nobody has given one (FR-2.5).
+const DEFAULT_IDENTITY: &str = "codex";
+
+/// The settings, each from the first place that has it.
+#[derive(Debug)]
+pub struct Config {
+    /// The Codex to run; else the first on PATH.
+    pub codex_bin: Option<Setting<PathBuf>>,
+    /// How long a call may take.
+    pub request_timeout: Setting<Duration>,
+    /// Who the server is among the agents of its team.
+    pub identity: Setting<AgentName>,
+    /// Its team.
+    pub team: Option<Setting<TeamName>>,
+    /// The preset that is used.
+    pub role: Option<Setting<RoleName>>,
+    /// What threads are begun with, unless a call says otherwise.
+    pub threads: ThreadDefaults,
+    /// Whether Codex's threads get the mail tools.
+    pub team_tools: Setting<bool>,
+    /// Whether threads are asked for a summary when the server ends.
+    pub summaries: Setting<bool>,
+    /// How the registry of threads is written (`registry_journal`).
+    pub registry_mode: Setting<Mode>,
+    /// Where jobs are kept, and what works on them.
+    pub jobs: JobSettings,
+    /// Codex's home folder: `CODEX_HOME`, else `~/.codex`.
+    pub codex_home: PathBuf,
+    /// The folder that teams and the user's file are below: `ATM_HOME`, else HOME.
+    pub atm_home: PathBuf,
+    /// What was not taken, and what to do instead; for the user.
+    pub warnings: Vec<Warning>,
+}
+
+/// What threads are begun with, unless a call says otherwise. What isn't set is left
+/// to Codex's own configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadDefaults {
+    /// Codex's name of the model.
+    pub model: Option<Setting<String>>,
+    /// How much the model is to think.
+    pub reasoning_effort: Option<Setting<Effort>>,
+    /// What commands may touch.
+    pub sandbox: Option<Setting<SandboxMode>>,
+    /// When Codex asks.
+    pub approval_policy: Option<Setting<ApprovalPolicy>>,
+    /// A file that replaces Codex's own instructions.
+    pub base_prompt_file: Option<Setting<PathBuf>>,
+    /// A file that is added as a developer message.
+    pub extra_instructions_file: Option<Setting<PathBuf>>,
+}
+
+/// What the command line says.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// `--codex-bin`.
+    pub codex_bin: Option<PathBuf>,
+    /// `--timeout`, in seconds.
+    pub timeout: Option<u64>,
+    /// `--identity`.
+    pub identity: Option<AgentName>,
+    /// `--team`.
+    pub team: Option<TeamName>,
+    /// `--role`.
+    pub role: Option<RoleName>,
+    /// `false` for `--no-team-tools`.
+    pub team_tools: Option<bool>,
+    /// `false` for `--no-summaries`.
+    pub summaries: Option<bool>,
+    /// `--store`.
+    pub store: Option<Location>,
+}
+
+/// Something in a file that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// What.
+    pub message: String,
+    /// What to do instead.
+    pub hint: String,
+}
+
+/// Why the settings can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file can't be read.
+    #[error("{} can't be read: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file is not as it should be.
+    #[error("{}: {error}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        error: Box<toml::de::Error>,
+    },
+    /// A value can't be used.
+    #[error("{key} ({from}): {why}")]
+    Invalid {
+        /// Its key.
+        key: &'static str,
+        /// Where it came from.
+        from: Source,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is no such role.
+    #[error("there is no role {role} ({from}); {known}")]
+    NoRole {
+        /// What was asked for.
+        role: RoleName,
+        /// Where.
+        from: Source,
+        /// Those that there are, in words.
+        known: String,
+    },
+}
+
+/// A key that can be set from outside the files, and how.
+#[derive(Clone, Copy)]
+struct Key {
+    name: &'static str,
+    flag: &'static str,
+    variable: &'static str,
+}
+
+const CODEX_BIN: Key = Key {
+    name: "codex_bin",
+    flag: "--codex-bin",
+    variable: "CODEX_MCP_CODEX_BIN",
+};
+const TIMEOUT: Key = Key {
+    name: "request_timeout_secs",
+    flag: "--timeout",
+    variable: "CODEX_MCP_REQUEST_TIMEOUT_SECS",
+};
+/// The variable is the `atm` program's.
+const IDENTITY: Key = Key {
+    name: "identity",
+    flag: "--identity",
+    variable: "ATM_IDENTITY",
+};
+/// The variable is the `atm` program's.
+const TEAM: Key = Key {
+    name: "team",
+    flag: "--team",
+    variable: "ATM_TEAM",
+};
+const ROLE: Key = Key {
+    name: "role",
+    flag: "--role",
+    variable: "CODEX_MCP_ROLE",
+};
+
+const TEAM_TOOLS: Key = Key {
+    name: "team_tools",
+    flag: "--no-team-tools",
+    variable: "CODEX_MCP_TEAM_TOOLS",
+};
+const SUMMARIES: Key = Key {
+    name: "summaries",
+    flag: "--no-summaries",
+    variable: "CODEX_MCP_SUMMARIES",
+};
+
+/// Where settings are looked for.
+struct Places<'a> {
+    here: &'a Path,
+    variables: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+/// Gathers the settings: what the command line says is given, the rest is looked up.
+///
+/// # Errors
+///
+/// [`ConfigError`] when a file that is there can't be used.
+pub fn load(flags: Flags) -> Result<Config, ConfigError> {
+    let here = env::current_dir().unwrap_or_default();
+    let places = Places {
+        here: &here,
+        variables: &|name| env::var_os(name),
+    };
+    places.load(flags)
+}
+
+/// The folder that teams and what servers write down are below: `ATM_HOME`, else HOME.
+#[must_use]
+pub fn atm_home() -> PathBuf {
+    let places = Places {
+        here: Path::new(""),
+        variables: &|name| env::var_os(name),
+    };
+    places.atm_home()
+}
+
+impl Places<'_> {
+    fn atm_home(&self) -> PathBuf {
+        let home = self.variable("ATM_HOME").or_else(|| self.variable("HOME"));
+        home.map(PathBuf::from).unwrap_or_default()
+    }
+
+    fn load(&self, flags: Flags) -> Result<Config, ConfigError> {
+        let folder = |name| self.variable(name).map(PathBuf::from);
+        let home = folder("HOME").unwrap_or_default();
+        let codex_home = folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex"));
+        let atm_home = self.atm_home();
+        let mut warnings = Vec::new();
+        let files = self.files(&atm_home, &mut warnings)?;
+        let role = self.given(ROLE, flags.role)?;
+        let role = role.or_else(|| in_section(&files, |file| file.section.role.clone()));
+        let presets = Presets::of(&files, role.as_ref())?;
+        let threads = self.threads(&presets)?;
+        warn_of_a_repository_without_a_sandbox(&threads, &files, &mut warnings);
+        Ok(Config {
+            codex_bin: self.codex_bin(flags.codex_bin, &files, &mut warnings)?,
+            request_timeout: self.request_timeout(flags.timeout, &files)?,
+            identity: self.identity(flags.identity, &files)?,
+            team: self.team(flags.team, &files)?,
+            threads,
+            team_tools: self.switch(TEAM_TOOLS, flags.team_tools, true, &files, |file| {
+                file.section.team_tools
+            })?,
+            summaries: self.switch(SUMMARIES, flags.summaries, true, &files, |file| {
+                file.section.summaries
+            })?,
+            role,
+            registry_mode: registry_mode(&files),
+            jobs: self.jobs(flags.store, &files, &mut warnings)?,
+            codex_home,
+            atm_home,
+            warnings,
+        })
+    }
+
+    /// A variable that is set; an empty one is none.
+    fn variable(&self, name: &str) -> Option<OsString> {
+        (self.variables)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The files that there are, the first of them the one that counts most.
+    fn files(
+        &self,
+        atm_home: &Path,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Vec<File>, ConfigError> {
+        let all = [
+            repository_file(self.here).map(|path| (Scope::Repository, path)),
+            Some((Scope::User, atm_home.join(".config/atm/config.toml"))),
+        ];
+        let mut files = Vec::new();
+        for (scope, path) in all.into_iter().flatten() {
+            files.extend(File::read(&path, scope, warnings)?);
+        }
+        Ok(files)
+    }
+
+    /// What a flag or a variable says.
+    fn given<T: DeserializeOwned>(
+        &self,
+        key: Key,
+        flag: Option<T>,
+    ) -> Result<Option<Setting<T>>, ConfigError> {
+        if let Some(value) = flag {
+            return Ok(Some(Setting::new(value, Source::Flag(key.flag))));
+        }
+        self.in_variable(key.name, key.variable)
+    }
+
+    fn in_variable<T: DeserializeOwned>(
+        &self,
+        key: &'static str,
+        variable: &'static str,
+    ) -> Result<Option<Setting<T>>, ConfigError> {
+        let Some(value) = self.variable(variable) else {
+            return Ok(None);
+        };
+        let from = Source::Variable(variable);
+        let invalid = |why: String| ConfigError::Invalid {
+            key,
+            from: from.clone(),
+            why,
+        };
+        let text = value
+            .to_str()
+            .ok_or_else(|| invalid("it is not UTF-8".to_owned()))?;
+        let value = T::deserialize(text.into_deserializer())
+            .map_err(|error: ValueError| invalid(error.to_string()))?;
+        Ok(Some(Setting::new(value, from)))
+    }
+
+    /// Something that is on or off.
+    fn switch(
+        &self,
+        key: Key,
+        flag: Option<bool>,
+        default: bool,
+        files: &[File],
+        of_file: impl Fn(&File) -> Option<bool>,
+    ) -> Result<Setting<bool>, ConfigError> {
+        if let Some(value) = flag {
+            return Ok(Setting::new(value, Source::Flag(key.flag)));
+        }
+        if let Some(Setting { value, source }) =
+            self.in_variable::<String>(key.name, key.variable)?
+        {
+            let value = value.parse().map_err(|_| ConfigError::Invalid {
+                key: key.name,
+                from: source.clone(),
+                why: format!("it must be true or false, not {value:?}"),
+            })?;
+            return Ok(Setting::new(value, source));
+        }
+        let set = in_section(files, of_file);
+        Ok(set.unwrap_or(Setting::new(default, Source::Default)))
+    }
+
+    fn codex_bin(
+        &self,
+        flag: Option<PathBuf>,
+        files: &[File],
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<Setting<PathBuf>>, ConfigError> {
+        for file in files {
+            if file.scope == Scope::Repository && file.section.codex_bin.is_some() {
+                warnings.push(Warning {
+                    message: format!(
+                        "codex_bin in {} is left aside: a repository may not choose the program",
+                        file.path.display()
+                    ),
+                    hint: "Set it in ~/.config/atm/config.toml, or use --codex-bin.".to_owned(),
+                });
+            }
+        }
+        if let Some(given) = self.given(CODEX_BIN, flag)? {
+            return Ok(Some(given));
+        }
+        Ok(in_section(files, |file| match file.scope {
+            Scope::Repository => None,
+            Scope::User => {
+                let program = file.section.codex_bin.as_deref()?;
+                match (program.strip_prefix("~"), self.variable("HOME")) {
+                    (Ok(below), Some(home)) => Some(Path::new(&home).join(below)),
+                    _ => Some(file.beside(program)),
+                }
+            }
+        }))
+    }
+
+    fn request_timeout(
+        &self,
+        flag: Option<u64>,
+        files: &[File],
+    ) -> Result<Setting<Duration>, ConfigError> {
+        let variable = self.in_variable::<String>(TIMEOUT.name, TIMEOUT.variable)?;
+        let given = match (flag, variable) {
+            (Some(seconds), _) => Some(Setting::new(seconds, Source::Flag(TIMEOUT.flag))),
+            // What isn't a number is as wrong as 0.
+            (None, Some(Setting { value, source })) => {
+                Some(Setting::new(value.parse().unwrap_or(0), source))
+            }
+            (None, None) => in_section(files, |file| file.section.request_timeout_secs),
+        };
+        let Some(Setting { value, source }) = given else {
+            return Ok(Setting::new(DEFAULT_TIMEOUT, Source::Default));
+        };
+        if !(1..=LONGEST_TIMEOUT_SECS).contains(&value) {
+            return Err(ConfigError::Invalid {
+                key: TIMEOUT.name,
+                from: source,
+                why: format!("it must be between 1 and {LONGEST_TIMEOUT_SECS}"),
+            });
+        }
+        Ok(Setting::new(Duration::from_secs(value), source))
+    }
+
+    fn identity(
+        &self,
+        flag: Option<AgentName>,
+        files: &[File],
+    ) -> Result<Setting<AgentName>, ConfigError> {
+        if let Some(given) = self.given(IDENTITY, flag)? {
+            return Ok(given);
+        }
+        let ours = |file: &File| file.section.identity.clone();
+        let of_core = |file: &File| file.core.identity.clone();
+        if let Some(set) = in_section_or_core(files, ours, of_core) {
+            return Ok(set);
+        }
+        let default = DEFAULT_IDENTITY.parse().map_err(|error| {
+            let from = Source::Default;
+            let why = format!("{error}");
+            ConfigError::Invalid {
+                key: IDENTITY.name,
+                from,
+                why,
+            }
+        })?;
+        Ok(Setting::new(default, Source::Default))
+    }
+
+    fn team(
+        &self,
+        flag: Option<TeamName>,
+        files: &[File],
+    ) -> Result<Option<Setting<TeamName>>, ConfigError> {
+        if let Some(given) = self.given(TEAM, flag)? {
+            return Ok(Some(given));
+        }
+        let ours = |file: &File| file.section.team.clone();
+        let of_core = |file: &File| file.core.default_team.clone();
+        Ok(in_section_or_core(files, ours, of_core))
+    }
+
+    fn threads(&self, presets: &Presets<'_>) -> Result<ThreadDefaults, ConfigError> {
+        let model = self.in_variable("model", "CODEX_MCP_MODEL")?;
+        let effort = self.in_variable("reasoning_effort", "CODEX_MCP_REASONING_EFFORT")?;
+        let sandbox = self.in_variable("sandbox", "CODEX_MCP_SANDBOX")?;
+        let policy = self.in_variable("approval_policy", "CODEX_MCP_APPROVAL_POLICY")?;
+        Ok(ThreadDefaults {
+            model: model.or_else(|| presets.first(|preset| preset.model.clone())),
+            reasoning_effort: effort.or_else(|| presets.first(|preset| preset.reasoning_effort)),
+            sandbox: sandbox.or_else(|| presets.first(|preset| preset.sandbox)),
+            approval_policy: policy.or_else(|| presets.first(|preset| preset.approval_policy)),
+            base_prompt_file: presets.prompt_file("base_prompt_file", |preset| {
+                preset.base_prompt_file.as_deref()
+            })?,
+            extra_instructions_file: presets.prompt_file("extra_instructions_file", |preset| {
+                preset.extra_instructions_file.as_deref()
+            })?,
+        })
+    }
+}
+
+impl Config {
+    /// The Codex that was chosen, for [`binary::find`].
+    #[must_use]
+    pub fn chosen_codex(&self) -> Option<(PathBuf, binary::Source)> {
+        let Setting { value, source } = self.codex_bin.clone()?;
+        let from = match source {
+            Source::File(_, path) => binary::Source::File(path),
+            _ => binary::Source::FlagOrVariable,
+        };
+        Some((value, from))
+    }
+}
+
+/// It may be what the user wants, but the user should know.
+fn warn_of_a_repository_without_a_sandbox(
+    threads: &ThreadDefaults,
+    files: &[File],
+    warnings: &mut Vec<Warning>,
+) {
+    let Some(Setting {
+        value: SandboxMode::DangerFullAccess,
+        source: Source::File(_, path) | Source::Role(_, path),
+    }) = &threads.sandbox
+    else {
+        return;
+    };
+    let is_theirs = |file: &File| file.scope == Scope::Repository && file.path == *path;
+    if files.iter().any(is_theirs) {
+        warnings.push(Warning {
+            message: format!(
+                "{} lets Codex's commands touch everything (sandbox)",
+                path.display()
+            ),
+            hint: "Unless you trust the repository, set CODEX_MCP_SANDBOX.".to_owned(),
+        });
+    }
+}
+
+fn registry_mode(files: &[File]) -> Setting<Mode> {
+    let mode = |journal| match journal {
+        true => Mode::Journal,
+        false => Mode::Document,
+    };
+    let set = in_section(files, |file| file.section.registry_journal.map(mode));
+    set.unwrap_or_else(|| Setting::new(Mode::Document, Source::Default))
+}
+
+/// The first file that sets something in our section.
+fn in_section<T>(files: &[File], get: impl Fn(&File) -> Option<T>) -> Option<Setting<T>> {
+    in_section_or_core(files, get, |_| None)
+}
+
+/// The first file that sets something, in our section or else in `[core]`.
+fn in_section_or_core<T>(
+    files: &[File],
+    ours: impl Fn(&File) -> Option<T>,
+    core: impl Fn(&File) -> Option<T>,
+) -> Option<Setting<T>> {
+    files.iter().find_map(|file| {
+        let set = |table| move |value| Setting::new(value, Source::File(table, file.path.clone()));
+        ours(file)
+            .map(set(SECTION))
+            .or_else(|| core(file).map(set(CORE)))
+    })
+}
+
+/// The nearest `.atm.toml`, from `start` upwards.
+fn repository_file(start: &Path) -> Option<PathBuf> {
+    start
+        .ancestors()
+        .map(|folder| folder.join(".atm.toml"))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! The settings, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Config, Setting, Source};
+use crate::team::registry::Mode;
+
+/// A setting as it is shown.
+struct Shown {
+    key: &'static str,
+    value: Value,
+    source: Source,
+}
+
+fn shown<T: Serialize>(key: &'static str, setting: Option<&Setting<T>>) -> Shown {
+    match setting {
+        Some(Setting { value, source }) => Shown {
+            key,
+            value: json!(value),
+            source: source.clone(),
+        },
+        None => Shown {
+            key,
+            value: Value::Null,
+            source: Source::Default,
+        },
+    }
+}
+
+fn all(config: &Config) -> Vec<Shown> {
+    let threads = &config.threads;
+    let timeout = &config.request_timeout;
+    let seconds = Setting::new(timeout.value.as_secs(), timeout.source.clone());
+    let mode = &config.registry_mode;
+    let journal = Setting::new(mode.value == Mode::Journal, mode.source.clone());
+    let jobs = &config.jobs;
+    let store = Setting::new(jobs.store.value.to_string(), jobs.store.source.clone());
+    let idle = Setting::new(jobs.idle.value.as_secs(), jobs.idle.source.clone());
+    vec![
+        shown("identity", Some(&config.identity)),
+        shown("team", config.team.as_ref()),
+        shown("role", config.role.as_ref()),
+        shown("codex_bin", config.codex_bin.as_ref()),
+        shown("request_timeout_secs", Some(&seconds)),
+        shown("model", threads.model.as_ref()),
+        shown("reasoning_effort", threads.reasoning_effort.as_ref()),
+        shown("sandbox", threads.sandbox.as_ref()),
+        shown("approval_policy", threads.approval_policy.as_ref()),
+        shown("base_prompt_file", threads.base_prompt_file.as_ref()),
+        shown(
+            "extra_instructions_file",
+            threads.extra_instructions_file.as_ref(),
+        ),
+        shown("team_tools", Some(&config.team_tools)),
+        shown("summaries", Some(&config.summaries)),
+        shown("registry_journal", Some(&journal)),
+        shown("store", Some(&store)),
+        shown("worker_concurrency", Some(&jobs.concurrency)),
+        shown("worker_idle_secs", Some(&idle)),
+    ]
+}
+
+/// One JSON object: `{key: {value, source}}`, null for what isn't set.
+///
+/// # Errors
+///
+/// When it can't be written.
+pub fn as_json(config: &Config, out: &mut impl Write) -> io::Result<()> {
+    let entry = |Shown { key, value, source }| {
+        let setting = json!({ "value": value, "source": source });
+        (key.to_owned(), setting)
+    };
+    let object: Map<String, Value> = all(config).into_iter().map(entry).collect();
+    writeln!(out, "{:#}", Value::Object(object))
+}
+
+/// A table.
+///
+/// # Errors
+///
+/// When it can't be written.
+pub fn as_text(config: &Config, out: &mut impl Write) -> io::Result<()> {
+    let rows: Vec<(&str, String, String)> = all(config)
+        .into_iter()
+        .map(|Shown { key, value, source }| {
+            let value = match value {
+                Value::Null => "-".to_owned(),
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            (key, value, source.to_string())
+        })
+        .collect();
+    let width = |length: fn(&(&str, String, String)) -> usize| {
+        rows.iter().map(length).max().unwrap_or_default()
+    };
+    let (keys, values) = (width(|row| row.0.len()), width(|row| row.1.chars().count()));
+    for (key, value, source) in &rows {
+        writeln!(out, "{key:keys$}  {value:values$}  {source}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Where a setting came from.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use codex_mcp_core::team::RoleName;
+use serde::{Serialize, Serializer};
+
+/// Where a setting came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// This flag of the command line.
+    Flag(&'static str),
+    /// This variable of the environment.
+    Variable(&'static str),
+    /// The preset of a role in a file.
+    Role(RoleName, PathBuf),
+    /// This table of a file.
+    File(&'static str, PathBuf),
+    /// Nobody set it.
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => f.write_str(name),
+            Self::Variable(name) => write!(f, "${name}"),
+            Self::Role(role, file) => write!(f, "role {role} in {}", file.display()),
+            Self::File(table, file) => write!(f, "[{table}] in {}", file.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A value and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub source: Source,
+}
+
+impl<T> Setting<T> {
+    /// A value from there.
+    pub fn new(value: T, source: Source) -> Self {
+        Self { value, source }
+    }
+}

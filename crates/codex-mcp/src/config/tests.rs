@@ -1,0 +1,387 @@
+use std::collections::HashMap;
+
+use super::*;
+
+/// A home, a repository in it, and variables.
+struct World {
+    folder: tempfile::TempDir,
+    variables: HashMap<&'static str, OsString>,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let variables = HashMap::from([("HOME", folder.path().join("home").into())]);
+        let world = Self { folder, variables };
+        std::fs::create_dir_all(world.here()).unwrap();
+        std::fs::create_dir_all(world.path("home/.config/atm")).unwrap();
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Some folders below the repository's root.
+    fn here(&self) -> PathBuf {
+        self.path("repo/a/b")
+    }
+
+    fn repository(self, text: &str) -> Self {
+        std::fs::write(self.path("repo/.atm.toml"), text).unwrap();
+        self
+    }
+
+    fn user(self, text: &str) -> Self {
+        std::fs::write(self.path("home/.config/atm/config.toml"), text).unwrap();
+        self
+    }
+
+    fn variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.insert(name, value.into());
+        self
+    }
+
+    fn load(&self, flags: Flags) -> Result<Config, ConfigError> {
+        let places = Places {
+            here: &self.here(),
+            variables: &|name| self.variables.get(name).cloned(),
+        };
+        places.load(flags)
+    }
+}
+
+const ROLES: &str = "[plugins.codex-mcp]\nmodel = \"m\"\nsandbox = \"read-only\"\n\
+    [plugins.codex-mcp.roles.writer]\nsandbox = \"workspace-write\"\n";
+
+#[test]
+fn nothing_is_set_that_nobody_set() {
+    let config = World::new().load(Flags::default()).unwrap();
+    assert_eq!(config.threads, ThreadDefaults::default());
+    assert_eq!(config.identity.value.as_str(), "codex");
+    assert_eq!(config.identity.source, Source::Default);
+    assert_eq!(config.request_timeout.value, DEFAULT_TIMEOUT);
+    assert!(config.team.is_none() && config.codex_bin.is_none());
+    assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn the_nearer_source_wins_and_is_named() {
+    let mut world = World::new();
+    let mut sources = Vec::new();
+    let mut look = |world: &World, flags: Flags| {
+        let identity = world.load(flags).unwrap().identity;
+        sources.push(format!("{}: {}", identity.value, identity.source));
+    };
+    world = world.user("[core]\nidentity = \"a\"\ndefault_team = \"t\"\n");
+    look(&world, Flags::default());
+    world = world.user("[core]\nidentity = \"a\"\n[plugins.codex-mcp]\nidentity = \"b\"\n");
+    look(&world, Flags::default());
+    world = world.repository("[core]\nidentity = \"c\"\n");
+    look(&world, Flags::default());
+    world = world.variable("ATM_IDENTITY", "d");
+    look(&world, Flags::default());
+    let flags = Flags {
+        identity: Some("e".parse().unwrap()),
+        ..Flags::default()
+    };
+    look(&world, flags);
+    let user = world.path("home/.config/atm/config.toml");
+    let repository = world.path("repo/.atm.toml");
+    assert_eq!(
+        sources,
+        [
+            format!("a: [core] in {}", user.display()),
+            format!("b: [plugins.codex-mcp] in {}", user.display()),
+            format!("c: [core] in {}", repository.display()),
+            "d: $ATM_IDENTITY".to_owned(),
+            "e: --identity".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn an_empty_variable_is_none() {
+    let world = World::new()
+        .variable("ATM_TEAM", "")
+        .variable("CODEX_HOME", "");
+    let config = world.load(Flags::default()).unwrap();
+    assert!(config.team.is_none());
+    assert_eq!(config.codex_home, world.path("home/.codex"));
+}
+
+#[test]
+fn teams_are_looked_for_in_a_home_of_their_own_if_there_is_one() {
+    let world = World::new().user("[core]\nidentity = \"a\"\n");
+    let elsewhere = world.path("elsewhere");
+    let world = world.variable("ATM_HOME", elsewhere.to_str().unwrap());
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(config.atm_home, elsewhere);
+    assert_eq!(config.identity.source, Source::Default);
+}
+
+#[test]
+fn a_role_goes_before_what_holds_for_all() {
+    let world = World::new().user(ROLES);
+    let plain = world.load(Flags::default()).unwrap();
+    assert_eq!(plain.threads.sandbox.unwrap().value, SandboxMode::ReadOnly);
+
+    let flags = Flags {
+        role: Some("writer".parse().unwrap()),
+        ..Flags::default()
+    };
+    let threads = world.load(flags.clone()).unwrap().threads;
+    let sandbox = threads.sandbox.unwrap();
+    assert_eq!(sandbox.value, SandboxMode::WorkspaceWrite);
+    assert!(sandbox.source.to_string().starts_with("role writer in "));
+    assert_eq!(threads.model.unwrap().value, "m");
+
+    // The repository's is laid over the user's, also within a role.
+    let over = "[plugins.codex-mcp]\nsandbox = \"read-only\"\n\
+                [plugins.codex-mcp.roles.writer]\napproval_policy = \"never\"\n";
+    let world = world.repository(over);
+    let threads = world.load(flags.clone()).unwrap().threads;
+    assert_eq!(threads.sandbox.unwrap().value, SandboxMode::WorkspaceWrite);
+    assert_eq!(
+        threads.approval_policy.unwrap().value,
+        ApprovalPolicy::Never
+    );
+
+    let world = world.variable("CODEX_MCP_SANDBOX", "danger-full-access");
+    let threads = world.load(flags).unwrap().threads;
+    assert_eq!(
+        threads.sandbox.unwrap().value,
+        SandboxMode::DangerFullAccess
+    );
+}
+
+#[test]
+fn a_role_that_is_not_there_is_an_error_with_those_that_are() {
+    let flags = Flags {
+        role: Some("reader".parse().unwrap()),
+        ..Flags::default()
+    };
+    let error = World::new().user(ROLES).load(flags.clone()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no role reader (--role); there are writer"
+    );
+    let error = World::new().load(flags).unwrap_err().to_string();
+    assert!(error.contains("[plugins.codex-mcp.roles.NAME]"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_its_source() {
+    for (variable, value, told) in [
+        (
+            "ATM_IDENTITY",
+            "../x",
+            "identity ($ATM_IDENTITY): \"../x\" is not a name",
+        ),
+        (
+            "CODEX_MCP_SANDBOX",
+            "none",
+            "sandbox ($CODEX_MCP_SANDBOX): unknown variant `none`",
+        ),
+        (
+            "CODEX_MCP_REQUEST_TIMEOUT_SECS",
+            "soon",
+            "must be between 1 and 86400",
+        ),
+        (
+            "CODEX_MCP_REQUEST_TIMEOUT_SECS",
+            "0",
+            "must be between 1 and 86400",
+        ),
+    ] {
+        let world = World::new().variable(variable, value);
+        let error = world.load(Flags::default()).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+    let world = World::new().user("[plugins.codex-mcp]\nrequest_timeout_secs = 0\n");
+    let error = world.load(Flags::default()).unwrap_err().to_string();
+    assert!(error.contains("config.toml): it must be"), "{error}");
+}
+
+#[test]
+fn a_repository_chooses_neither_the_program_nor_files_of_others() {
+    let world = World::new().repository("[plugins.codex-mcp]\ncodex_bin = \"bin/codex\"\n");
+    let config = world.load(Flags::default()).unwrap();
+    assert!(config.codex_bin.is_none());
+    assert!(config.warnings[0].message.contains("may not choose"));
+
+    let world = world.user("[plugins.codex-mcp]\ncodex_bin = \"bin/codex\"\n");
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(
+        config.codex_bin.unwrap().value,
+        world.path("home/.config/atm/bin/codex")
+    );
+
+    std::fs::write(world.path("secret"), "").unwrap();
+    std::fs::write(world.path("repo/prompt.md"), "").unwrap();
+    std::os::unix::fs::symlink(world.path("secret"), world.path("repo/link")).unwrap();
+    for (prompt, fine) in [
+        ("prompt.md", true),
+        ("../secret", false),
+        ("link", false),
+        ("absent.md", false),
+    ] {
+        let text = format!("[plugins.codex-mcp]\nextra_instructions_file = {prompt:?}\n");
+        let world = World {
+            ..world_with(&world, &text)
+        };
+        let loaded = world.load(Flags::default());
+        assert_eq!(loaded.is_ok(), fine, "{prompt}: {loaded:?}");
+    }
+}
+
+/// The same folders with another file in the repository.
+fn world_with(world: &World, text: &str) -> World {
+    let copy = World::new();
+    for name in ["secret", "repo/prompt.md"] {
+        std::fs::copy(world.path(name), copy.path(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(copy.path("secret"), copy.path("repo/link")).unwrap();
+    copy.repository(text)
+}
+
+#[test]
+fn it_is_shown_with_its_sources() {
+    let world = World::new().user(ROLES).variable("ATM_TEAM", "t");
+    let config = world.load(Flags::default()).unwrap();
+    let mut text = Vec::new();
+    as_text(&config, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    assert!(rows.contains(&vec!["team", "t", "$ATM_TEAM"]), "{text}");
+    assert!(rows.contains(&vec!["role", "-", "default"]), "{text}");
+    let source = text
+        .lines()
+        .map(|row| row.find(" default").or(row.find(" [")).or(row.find(" $")));
+    assert!(
+        source
+            .clone()
+            .all(|column| column == source.clone().next().flatten()),
+        "{text}"
+    );
+    let mut json = Vec::new();
+    as_json(&config, &mut json).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["team"]["value"], "t");
+    assert_eq!(json["team"]["source"], "$ATM_TEAM");
+    assert_eq!(json["request_timeout_secs"]["value"], 300);
+    assert_eq!(json["role"]["value"], serde_json::Value::Null);
+}
+
+#[test]
+fn the_registry_has_a_journal_where_a_file_says_so() {
+    let mode = |world: &World| world.load(Flags::default()).unwrap().registry_mode;
+    let mut world = World::new();
+    assert_eq!(mode(&world), Setting::new(Mode::Document, Source::Default));
+    world = world.user("[plugins.codex-mcp]\nregistry_journal = true\n");
+    let file = world.path("home/.config/atm/config.toml");
+    let expected = Setting::new(Mode::Journal, Source::File(SECTION, file));
+    assert_eq!(mode(&world), expected);
+    world = world.repository("[plugins.codex-mcp]\nregistry_journal = false\n");
+    assert_eq!(mode(&world).value, Mode::Document);
+}
+
+#[test]
+fn a_repository_that_wants_no_sandbox_is_told_of() {
+    let none = "[plugins.codex-mcp]\nsandbox = \"danger-full-access\"\n";
+    let warned = |world: World| !world.load(Flags::default()).unwrap().warnings.is_empty();
+    assert!(warned(World::new().repository(none)));
+    assert!(!warned(World::new().user(none)));
+    let overridden = World::new().repository(none);
+    assert!(!warned(
+        overridden.variable("CODEX_MCP_SANDBOX", "read-only")
+    ));
+}
+
+#[test]
+fn the_users_program_may_be_named_from_the_home_folder() {
+    let world = World::new().user("[plugins.codex-mcp]\ncodex_bin = \"~/bin/codex\"\n");
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(
+        config.codex_bin.unwrap().value,
+        world.path("home/bin/codex")
+    );
+}
+
+#[test]
+fn jobs_are_kept_where_the_user_says() {
+    let shown = |world: &World, flags: Flags| {
+        let store = world.load(flags).unwrap().jobs.store;
+        format!("{} ({})", store.value, store.source)
+    };
+    let mut world = World::new();
+    let of_home = world.path("home/.local/state/codex-mcp/jobs.db");
+    let default = format!("{} (default)", of_home.display());
+    assert_eq!(shown(&world, Flags::default()), default);
+    world = world.variable("XDG_STATE_HOME", "relative");
+    assert_eq!(shown(&world, Flags::default()), default);
+    world = world.variable("XDG_STATE_HOME", "/state");
+    let of_xdg = "/state/codex-mcp/jobs.db (default)";
+    assert_eq!(shown(&world, Flags::default()), of_xdg);
+
+    world = world.user("[plugins.codex-mcp]\nstore = \"~/my.db\"\nworker_idle_secs = 5\n");
+    let mine = world.path("home/my.db");
+    assert!(shown(&world, Flags::default()).starts_with(&format!("{} ([", mine.display())));
+    let jobs = world.load(Flags::default()).unwrap().jobs;
+    assert_eq!(jobs.idle.value, Duration::from_secs(5));
+    assert_eq!(jobs.concurrency.value.get(), 4);
+    world = world.variable("CODEX_MCP_STORE", "postgres://me:sesame@db/jobs");
+    let server = "postgres://me@db/jobs ($CODEX_MCP_STORE)";
+    assert_eq!(shown(&world, Flags::default()), server);
+    let flags = Flags {
+        store: Some("near.db".parse().unwrap()),
+        ..Flags::default()
+    };
+    let near = world.here().join("near.db");
+    assert_eq!(
+        shown(&world, flags),
+        format!("{} (--store)", near.display())
+    );
+}
+
+#[test]
+fn a_repository_does_not_say_where_jobs_are_kept() {
+    let text = "[plugins.codex-mcp]\nstore = \"postgres://evil/jobs\"\nworker_concurrency = 9\n";
+    let config = World::new()
+        .repository(text)
+        .load(Flags::default())
+        .unwrap();
+    assert_eq!(config.jobs.store.source, Source::Default);
+    assert_eq!(config.jobs.concurrency.source, Source::Default);
+    let told = config
+        .warnings
+        .iter()
+        .map(|warning| warning.message.split(' ').next().unwrap());
+    assert_eq!(told.collect::<Vec<_>>(), ["store", "worker_concurrency"]);
+}
+
+#[test]
+fn settings_of_jobs_that_cannot_be_are_refused() {
+    for line in [
+        "worker_concurrency = 0",
+        "worker_concurrency = 1001",
+        "worker_idle_secs = 9999999",
+    ] {
+        let world = World::new().user(&format!("[plugins.codex-mcp]\n{line}\n"));
+        let error = world.load(Flags::default()).unwrap_err().to_string();
+        assert!(
+            error.starts_with(line.split(' ').next().unwrap()),
+            "{error}"
+        );
+        assert!(error.contains("it must be"), "{error}");
+    }
+    let world = World::new().variable("CODEX_MCP_STORE", "mysql://me:sesame@db/jobs");
+    let error = world.load(Flags::default()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("store ($CODEX_MCP_STORE): there is no store at mysql://"),
+        "{error}"
+    );
+}

@@ -1,0 +1,80 @@
+//! Which release a Codex is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use codex_mcp_protocol::codex::Release;
+use serde::Deserialize;
+
+use super::binary::CodexBinary;
+use super::run::run;
+use super::spawn::Program;
+
+/// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk;
+/// the client waits meanwhile.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What npm notes of a package.
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+}
+
+/// The release of a Codex, from npm's notes where it was installed with npm, or
+/// else by asking it; `None` if it doesn't tell.
+pub async fn release_of(codex: &CodexBinary) -> Option<Release> {
+    if let Some(release) = as_noted_by_npm(&codex.native) {
+        return Some(release);
+    }
+    let mut program = Program::new(&codex.native, ["--version"]);
+    program.env = codex.env();
+    match run(&program, PATIENCE).await {
+        Ok(finished) => Release::announced(&finished.stdout).map(|(_, release)| release),
+        Err(error) => {
+            tracing::warn!("`{} --version`: {error}", codex.native.display());
+            None
+        }
+    }
+}
+
+/// The native program lies in `node_modules/@openai/PACKAGE/vendor`. Its package
+/// is `@openai/codex` under another name, `0.153.4-linux-x64` for example, and in
+/// older releases (0.74.0) `@openai/codex` itself.
+fn as_noted_by_npm(native: &Path) -> Option<Release> {
+    let vendor = native
+        .ancestors()
+        .find(|folder| folder.ends_with("vendor"))?;
+    let notes = std::fs::read(vendor.parent()?.join("package.json")).ok()?;
+    let package: Package = serde_json::from_slice(&notes).ok()?;
+    match package.name.as_str() {
+        "@openai/codex" => Release::parse(&package.version),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn npm_notes_the_version_beside_the_program() {
+        let root = tempfile::tempdir().unwrap();
+        let package = root.path().join("@openai/codex-linux-x64");
+        let native = package.join("vendor/x86_64-unknown-linux-musl/bin/codex");
+        assert_eq!(as_noted_by_npm(&native), None);
+        std::fs::create_dir_all(&package).unwrap();
+        for (notes, release) in [
+            (
+                r#"{"name": "@openai/codex", "version": "0.153.4-linux-x64"}"#,
+                Some(Release::new(0, 153, 4)),
+            ),
+            (r#"{"name": "another", "version": "1.2.3"}"#, None),
+            ("{", None),
+        ] {
+            std::fs::write(package.join("package.json"), notes).unwrap();
+            assert_eq!(as_noted_by_npm(&native), release, "{notes}");
+        }
+        assert_eq!(as_noted_by_npm(Path::new("/usr/local/bin/codex")), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! The files beside a store: locks and logs, for this user alone.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+/// Opens a file to add to it, and makes it and its folder if they aren't there. A
+/// link is not followed, and a pipe not waited for.
+pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
+    make_folder_of(path)?;
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)
+}
+
+fn make_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
+        None => Ok(()),
+    }
+}
+
+/// A file beside another.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

@@ -1,0 +1,19 @@
+//! Jobs: work that is handed to Codex and outlives its client.
+//!
+//! - [`service`]: jobs as clients have them, [`order`]: what a client wants done.
+//! - [`store`]: where jobs are kept.
+//! - [`worker`]: who takes them from the store and has Codex do them.
+//! - [`exec`]: the run of one `codex exec`.
+//! - [`report`]: what is kept of what came of one, [`shown`]: jobs as programs are told
+//!   of them.
+//! - [`host`]: what this machine is called.
+
+pub mod exec;
+mod files;
+pub mod host;
+pub mod order;
+pub mod report;
+pub mod service;
+pub mod shown;
+pub mod store;
+pub mod worker;

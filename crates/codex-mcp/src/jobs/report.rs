@@ -1,0 +1,301 @@
+//! What has come of a job: what its worker leaves in the store, and clients read as
+//! `metadata`.
+
+use codex_mcp_core::exec::{ChangedFile, Changes, Command, Digest, Evidence, Failure};
+use codex_mcp_protocol::codex::StepStatus;
+use codex_mcp_protocol::codex::exec::ExecUsage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::exec::{KeepStream, Outcome, Stream};
+use crate::engine::Exit;
+
+/// What has come of a job. All of it is bounded, see [`Outcome`]: with its stream it
+/// has less than 10 MiB as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Codex's final message.
+    pub response: Option<String>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureReport>,
+    /// How Codex ended, if it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// What the session has used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What Codex really did.
+    pub evidence: EvidenceReport,
+    /// The first commands that it ran.
+    pub commands: Vec<CommandReport>,
+    /// The first files that it changed, by their paths from the top of the
+    /// repository, or else absolute ones.
+    pub changed_files: Vec<ChangedFile>,
+    /// How many files more it changed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_changed_files: usize,
+    /// The commit that was checked out at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_before: Option<String>,
+    /// The commit that was checked out at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_after: Option<String>,
+    /// Why git couldn't tell all of the changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes_incomplete: Option<String>,
+    /// What Codex warned of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The end of what Codex wrote to stderr.
+    pub stderr: String,
+    /// The beginning of what it wrote to stdout and that is no event.
+    pub stdout: String,
+    /// The first events as they came, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_events: Option<Vec<Value>>,
+    /// How many events more there were.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_stream_events: u64,
+}
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
+/// Why a job failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureReport {
+    /// What kind of failure: a name of
+    /// [`FailureClass`](codex_mcp_core::exec::FailureClass).
+    pub class: String,
+    /// What happened.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+    /// When a limit is reset, in Codex's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<String>,
+}
+
+/// Tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Read, those from the cache included.
+    pub input_tokens: u64,
+    /// Read from the cache.
+    pub cached_input_tokens: u64,
+    /// Written, the thoughts included.
+    pub output_tokens: u64,
+    /// Thoughts.
+    pub reasoning_output_tokens: u64,
+}
+
+/// How often Codex really did something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EvidenceReport {
+    /// Commands that were begun.
+    pub commands: u64,
+    /// Steps that were not allowed.
+    pub declined: u64,
+    /// Changes of files by Codex's own tool.
+    pub file_changes: u64,
+    /// Calls of tools of MCP servers.
+    pub tool_calls: u64,
+    /// Searches of the web.
+    pub searches: u64,
+}
+
+/// A command that Codex ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandReport {
+    /// The command line.
+    pub command: String,
+    /// Its exit code, if it has one.
+    pub exit_code: Option<i32>,
+    /// How far it came.
+    pub status: Step,
+    /// How it began what it wrote.
+    pub output: String,
+}
+
+/// How far a step came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// It is done.
+    Completed,
+    /// It went wrong.
+    Failed,
+    /// It was not allowed.
+    Declined,
+    /// It never ended.
+    InProgress,
+}
+
+impl Report {
+    /// What has come of a run. The stream is in it if it was kept.
+    #[must_use]
+    pub fn of(outcome: Outcome, stream: KeepStream) -> Self {
+        let Outcome {
+            failure,
+            digest,
+            exit,
+            changes,
+            stderr,
+            garbage,
+            stream: lines,
+            took: _,
+        } = outcome;
+        let report = Self {
+            failure: failure.as_ref().map(FailureReport::of),
+            exit,
+            stderr,
+            stdout: garbage.kept.join("\n"),
+            ..Self::default()
+        };
+        let report = report.with_digest(digest).with_changes(changes);
+        match stream {
+            KeepStream::Yes => report.with_stream(&lines),
+            KeepStream::No => report,
+        }
+    }
+
+    fn with_digest(self, digest: Digest) -> Self {
+        Self {
+            response: digest.message,
+            usage: digest.usage.map(Usage::from),
+            evidence: digest.evidence.into(),
+            commands: digest.commands.into_iter().map(Into::into).collect(),
+            warnings: digest.warnings,
+            ..self
+        }
+    }
+
+    fn with_changes(self, changes: Changes) -> Self {
+        Self {
+            changed_files: changes.files,
+            more_changed_files: changes.more,
+            head_before: changes.head_before,
+            head_after: changes.head_after,
+            changes_incomplete: changes.incomplete,
+            ..self
+        }
+    }
+
+    fn with_stream(self, stream: &Stream) -> Self {
+        // Each was read as JSON before it was kept.
+        let events = stream.lines.iter();
+        let events = events.filter_map(|line| serde_json::from_str(line).ok());
+        Self {
+            stream_events: Some(events.collect()),
+            more_stream_events: stream.dropped,
+            ..self
+        }
+    }
+}
+
+impl FailureReport {
+    /// It, as [`judge`](codex_mcp_core::exec::judge) found it.
+    #[must_use]
+    pub fn of(failure: &Failure) -> Self {
+        Self {
+            class: failure.class.name().to_owned(),
+            message: failure.message.clone(),
+            hint: failure.hint(),
+            reset: failure.reset.clone(),
+        }
+    }
+
+    /// What happened and what to do, in one text.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let message = self.message.trim_end_matches('.');
+        format!("{message}. {}", self.hint)
+    }
+}
+
+impl From<ExecUsage> for Usage {
+    fn from(usage: ExecUsage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            cached_input_tokens: usage.cached_input_tokens,
+            output_tokens: usage.output_tokens,
+            reasoning_output_tokens: usage.reasoning_output_tokens,
+        }
+    }
+}
+
+impl From<Evidence> for EvidenceReport {
+    fn from(evidence: Evidence) -> Self {
+        Self {
+            commands: evidence.commands,
+            declined: evidence.declined,
+            file_changes: evidence.file_changes,
+            tool_calls: evidence.tool_calls,
+            searches: evidence.searches,
+        }
+    }
+}
+
+impl From<Command> for CommandReport {
+    fn from(command: Command) -> Self {
+        Self {
+            command: command.command,
+            exit_code: command.exit_code,
+            status: match command.status {
+                StepStatus::Completed => Step::Completed,
+                StepStatus::Failed => Step::Failed,
+                StepStatus::Declined => Step::Declined,
+                StepStatus::InProgress => Step::InProgress,
+            },
+            output: command.output,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let report = Report {
+            response: Some("Done.".to_owned()),
+            failure: Some(FailureReport {
+                class: "rate_limit".to_owned(),
+                message: "You've hit your usage limit.".to_owned(),
+                hint: "Wait.".to_owned(),
+                reset: Some("in 20s".to_owned()),
+            }),
+            exit: Some(Exit::Code(1)),
+            commands: vec![CommandReport {
+                command: "make".to_owned(),
+                exit_code: None,
+                status: Step::InProgress,
+                output: String::new(),
+            }],
+            stream_events: Some(vec![json!({ "type": "turn.started" })]),
+            more_stream_events: 7,
+            ..Report::default()
+        };
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        assert_eq!(
+            report.failure.unwrap().in_words(),
+            "You've hit your usage limit. Wait."
+        );
+    }
+
+    /// That of a newer program may have more, that of an older one less.
+    #[test]
+    fn a_report_of_another_program_can_be_read() {
+        let report: Report = serde_json::from_value(json!({ "new": 1 })).unwrap();
+        assert_eq!(report, Report::default());
+    }
+}

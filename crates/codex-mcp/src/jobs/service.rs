@@ -1,0 +1,328 @@
+//! Jobs as clients have them: handed over, looked at, waited for, called off. The
+//! tools and the command line are two faces of this.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use codex_mcp_core::job::{CancelAnswer, JobId, JobState};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::order::{BadOrder, Order, Past, Submitter, Thread};
+use super::store::{Filter, Job, JobStore, Listed, Location, NewJob, StoreError, StoredEvent};
+use super::worker::start::{StartError, Starter};
+use crate::team::audit::{Audit, Event, Outcome, Record};
+
+/// How often it is looked whether the worker of a job that is waited for is still
+/// there.
+const LOOK_AFTER: Duration = Duration::from_secs(5);
+
+/// How long a cancellation waits for Codex to be gone: its commands have a second to
+/// end by themselves, and the worker hears of it within another.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why nothing has come of a request.
+#[derive(Debug, thiserror::Error)]
+pub enum JobsError {
+    /// What was asked for can't be.
+    #[error(transparent)]
+    Order(#[from] BadOrder),
+    /// There is no such job.
+    #[error("Job not found: {0}")]
+    NotFound(JobId),
+    /// The store can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What is done in somebody's name has to be in the audit first.
+    #[error("it can't be written into the audit, so nothing was done: {0}")]
+    Audit(String),
+}
+
+/// A job that was handed over.
+#[derive(Debug)]
+pub struct Submitted {
+    /// Its name.
+    pub job: JobId,
+    /// The session that it goes on with.
+    pub session: Option<String>,
+    /// Why no worker has been started for it. It waits for one.
+    pub no_worker: Option<StartError>,
+}
+
+/// What has come of a cancellation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cancelled {
+    /// What the store has answered.
+    pub answer: CancelAnswer,
+    /// How the job stands now: one that a worker has runs until Codex is gone.
+    pub state: JobState,
+}
+
+/// A job as it is, and what keeps it from being done.
+#[derive(Debug)]
+pub struct Looked {
+    /// The job.
+    pub job: Job,
+    /// Why there is no worker for it, if it has not ended.
+    pub no_worker: Option<StartError>,
+}
+
+/// The jobs of a store. The store is opened when it is needed first.
+pub struct Jobs {
+    location: Location,
+    store: OnceCell<JobStore>,
+    starter: Starter,
+    submitter: Submitter,
+    audit: Option<Arc<Mutex<Audit>>>,
+}
+
+impl Jobs {
+    /// Those of the store at `location`, whose worker `starter` starts.
+    #[must_use]
+    pub fn new(location: Location, starter: Starter, submitter: Submitter) -> Self {
+        Self {
+            location,
+            store: OnceCell::new(),
+            starter,
+            submitter,
+            audit: None,
+        }
+    }
+
+    /// The same, with all that is done in somebody's name in the audit first.
+    #[must_use]
+    pub fn with_audit(self, audit: Audit) -> Self {
+        Self {
+            audit: Some(Arc::new(Mutex::new(audit))),
+            ..self
+        }
+    }
+
+    /// Their store.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn store(&self) -> Result<&JobStore, StoreError> {
+        let open = || JobStore::open(&self.location);
+        self.store.get_or_try_init(open).await
+    }
+
+    /// Hands a job over. From then on it is done, whatever becomes of us.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`]; nothing was submitted then, unless the store was lost in the
+    /// middle.
+    pub async fn submit(&self, order: Order) -> Result<Submitted, JobsError> {
+        let past = match order.past {
+            Past::None => None,
+            Past::Session(ref session) => Some(self.of_session(session.as_str()).await?),
+            Past::Latest => Some(self.latest(&order.cwd).await?),
+        };
+        let session = past.as_ref().map(|past| past.session.clone());
+        let request = self.submitter.request(order, past)?;
+        let job = NewJob::new(request);
+        self.note(
+            &job.id,
+            Event::CallCodex,
+            Outcome::Begun,
+            Some(&job.request.prompt),
+        )?;
+        let submitted = self.store().await?.submit(&job).await;
+        let outcome = match submitted {
+            Ok(_) => Outcome::Done,
+            Err(_) => Outcome::Failed,
+        };
+        self.note_end(&job.id, Event::CallCodex, outcome);
+        submitted?;
+        Ok(Submitted {
+            job: job.id,
+            session,
+            no_worker: self.starter.ensure().await.err(),
+        })
+    }
+
+    /// Where the session of a job is. One that no job has had is this machine's.
+    async fn of_session(&self, session: &str) -> Result<Thread, JobsError> {
+        let host = self.store().await?.host_of_session(session).await?;
+        Ok(Thread {
+            session: session.to_owned(),
+            host: host.unwrap_or_else(|| self.submitter.host.clone()),
+        })
+    }
+
+    async fn latest(&self, cwd: &Path) -> Result<Thread, JobsError> {
+        let cwd = super::order::resolved(cwd);
+        let job = self
+            .store()
+            .await?
+            .latest_of(&cwd.to_string_lossy())
+            .await?;
+        let Some(job) = job else {
+            return Err(BadOrder::NothingToContinue(cwd).into());
+        };
+        match job.summary.session_id {
+            Some(session) if job.summary.state.has_ended() => Ok(Thread {
+                session,
+                host: job
+                    .worker_host
+                    .unwrap_or_else(|| self.submitter.host.clone()),
+            }),
+            None if job.summary.state.has_ended() => {
+                Err(BadOrder::NoSession(job.summary.id).into())
+            }
+            _ => Err(BadOrder::StillUnderWay(job.summary.id).into()),
+        }
+    }
+
+    /// A job as it is; if `wait` is given, once it has ended, or after that time.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`].
+    pub async fn look(&self, id: &JobId, wait: Option<Duration>) -> Result<Looked, JobsError> {
+        let store = self.store().await?;
+        let until = Instant::now() + wait.unwrap_or_default();
+        let mut watch = store.watch();
+        let mut no_worker = None;
+        let mut look_after = Instant::now();
+        let none = || JobsError::NotFound(id.clone());
+        loop {
+            let summary = store.summary(id).await?.ok_or_else(none)?;
+            let now = Instant::now();
+            if summary.state.has_ended() {
+                no_worker = None;
+                break;
+            }
+            if now >= look_after {
+                look_after = now + LOOK_AFTER;
+                no_worker = self.look_after().await;
+                continue;
+            }
+            if now >= until {
+                break;
+            }
+            // Whether it has changed or time is up is looked at above.
+            let _ = timeout_at(until.min(look_after), watch.changed()).await;
+        }
+        let job = store.get(id).await?.ok_or_else(none)?;
+        Ok(Looked { job, no_worker })
+    }
+
+    /// Sees to it that no job waits for a worker that isn't there, or is in the hands of
+    /// one that has died: a worker takes such jobs too. Returns why there is none.
+    pub async fn look_after(&self) -> Option<StartError> {
+        self.starter.ensure().await.err()
+    }
+
+    /// The newest jobs that fit a filter, at most so many, and how many fit in all.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Listed, StoreError> {
+        let listed = self.store().await?.list(filter, limit).await?;
+        if listed.jobs.iter().any(|job| !job.state.has_ended())
+            && let Some(why) = self.look_after().await
+        {
+            tracing::warn!("jobs wait: {why}");
+        }
+        Ok(listed)
+    }
+
+    /// Calls a job off, and waits until Codex is gone, for some seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`].
+    pub async fn cancel(&self, id: &JobId) -> Result<Cancelled, JobsError> {
+        let store = self.store().await?;
+        self.note(id, Event::CallCancel, Outcome::Begun, None)?;
+        let answer = store.request_cancel(id).await;
+        let outcome = match answer {
+            Ok(Some(CancelAnswer::Refused(_)) | None) => Outcome::Refused,
+            Ok(Some(_)) => Outcome::Done,
+            Err(_) => Outcome::Failed,
+        };
+        self.note_end(id, Event::CallCancel, outcome);
+        let answer = answer?.ok_or_else(|| JobsError::NotFound(id.clone()))?;
+        let state = match answer {
+            CancelAnswer::Asked => {
+                let looked = self.look(id, Some(CANCEL_PATIENCE)).await?;
+                looked.job.summary.state
+            }
+            ended => ended.new_status(),
+        };
+        Ok(Cancelled { answer, state })
+    }
+
+    /// The last events of a job, at most so many, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn tail(&self, id: &JobId, most: u32) -> Result<Vec<StoredEvent>, StoreError> {
+        self.store().await?.tail(id, most).await
+    }
+
+    /// What has come of it is told to the caller; that the log lacks a line isn't worse.
+    fn note_end(&self, job: &JobId, event: Event, outcome: Outcome) {
+        if let Err(error) = self.note(job, event, outcome, None) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn note(
+        &self,
+        job: &JobId,
+        event: Event,
+        outcome: Outcome,
+        prompt: Option<&str>,
+    ) -> Result<(), JobsError> {
+        let Some(audit) = &self.audit else {
+            return Ok(());
+        };
+        // A job's name has the form of a UUID.
+        let id = Uuid::parse_str(job.as_str()).unwrap_or_default();
+        let record = Record {
+            summary: prompt,
+            ..Record::new(id, event, outcome)
+        };
+        let mut audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
+        audit
+            .write(&record)
+            .map_err(|error| JobsError::Audit(error.to_string()))
+    }
+}
+
+impl Cancelled {
+    /// How the job stands, or will.
+    #[must_use]
+    pub fn new_status(self) -> JobState {
+        match self.state.has_ended() {
+            true => self.state,
+            false => self.answer.new_status(),
+        }
+    }
+
+    /// It in words.
+    #[must_use]
+    pub fn message(self) -> String {
+        match (self.answer, self.state) {
+            (CancelAnswer::Asked, JobState::Cancelled) => {
+                "Job cancelled; Codex and all that it started is gone".to_owned()
+            }
+            (CancelAnswer::Asked, state) if state.has_ended() => {
+                format!("Job {state} before it could be cancelled")
+            }
+            (CancelAnswer::Asked, _) => "Cancellation requested; its worker has not ended Codex \
+                yet. If the worker has died, so has Codex, and the job is cancelled when the \
+                worker's lease ends"
+                .to_owned(),
+            (answer, _) => answer.message(),
+        }
+    }
+}

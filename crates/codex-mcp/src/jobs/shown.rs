@@ -1,0 +1,157 @@
+//! Jobs as programs are told of them: the fields of the contract of `call_codex`,
+//! all of them at all times. What there is not yet is `null`.
+
+use std::time::{Duration, SystemTime};
+
+use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::job::Wanted;
+use serde_json::{Value, json};
+
+use super::store::{Job, JobSummary};
+
+/// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
+/// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
+/// `null` before the end; `response` is Codex's final message.
+#[must_use]
+pub fn record(job: &Job) -> Value {
+    let Job {
+        summary, request, ..
+    } = job;
+    let response = job
+        .result
+        .as_ref()
+        .and_then(|report| report.get("response"));
+    json!({
+        "job_id": summary.id,
+        "status": summary.state,
+        "tool_name": summary.tool_name,
+        "agent_source": request.agent_source,
+        "agent_instance": request.agent_instance,
+        "created_at": timestamp(summary.created_at),
+        "started_at": moment(summary.started_at),
+        "completed_at": moment(summary.completed_at),
+        "duration_ms": millis(summary.duration()),
+        "error": summary.error,
+        "session_id": summary.session_id,
+        "exchange_id": job.exchange_id,
+        "metadata": job.result,
+        "response": response,
+        "prompt": request.prompt,
+        "task_name": summary.task_name,
+        "model_override": request.model_override,
+        "cwd": summary.cwd,
+        "timeout_ms": request.timeout_ms,
+        "tool_timeout_ms": request.tool_timeout_ms,
+        "expose_stream": request.expose_stream,
+        "resume_session_id": request.resume_session_id,
+        "continue_latest": request.continue_latest,
+        "fire_and_forget": request.fire_and_forget,
+        "attempts": job.attempts,
+        "retry": request.retry,
+        "worker": job.worker,
+        "worker_host": job.worker_host,
+        "cancel_requested": summary.wanted == Wanted::No,
+    })
+}
+
+/// A job in a list: what `call_jobs` answers for each.
+#[must_use]
+pub fn summary(job: &JobSummary) -> Value {
+    json!({
+        "job_id": job.id,
+        "status": job.state,
+        "tool_name": job.tool_name,
+        "task_name": job.task_name,
+        "cwd": job.cwd,
+        "created_at": timestamp(job.created_at),
+        "completed_at": moment(job.completed_at),
+        "duration_ms": millis(job.duration()),
+        "session_id": job.session_id,
+        "error": job.error,
+    })
+}
+
+fn moment(at: Option<SystemTime>) -> Option<String> {
+    at.map(timestamp)
+}
+
+fn millis(time: Option<Duration>) -> Option<u64> {
+    time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use codex_mcp_core::job::{JobId, JobState};
+
+    use super::*;
+    use crate::jobs::store::Request;
+
+    fn job() -> Job {
+        let request = Request::new("Do it.", "/repo");
+        Job {
+            summary: JobSummary {
+                id: JobId::from_random(7),
+                state: JobState::Queued,
+                tool_name: request.tool_name.clone(),
+                task_name: request.task_name.clone(),
+                cwd: request.cwd.clone(),
+                created_at: UNIX_EPOCH,
+                started_at: None,
+                completed_at: None,
+                session_id: None,
+                error: None,
+                wanted: Wanted::Yes,
+            },
+            request,
+            attempts: 0,
+            worker: None,
+            worker_host: None,
+            exchange_id: None,
+            result: None,
+        }
+    }
+
+    #[test]
+    fn every_field_is_there_from_the_beginning() {
+        let expected = json!({
+            "job_id": "00000000-0000-4000-8000-000000000007", "status": "queued",
+            "tool_name": "call_codex", "agent_source": null, "agent_instance": "codex",
+            "created_at": "1970-01-01T00:00:00.000Z", "started_at": null, "completed_at": null,
+            "duration_ms": null, "error": null, "session_id": null, "exchange_id": null,
+            "metadata": null, "response": null, "prompt": "Do it.", "task_name": "call_codex",
+            "model_override": null, "cwd": "/repo", "timeout_ms": 60000, "tool_timeout_ms": 300_000,
+            "expose_stream": false, "resume_session_id": null, "continue_latest": false,
+            "fire_and_forget": false, "attempts": 0, "retry": 0, "worker": null,
+            "worker_host": null, "cancel_requested": false,
+        });
+        assert_eq!(record(&job()), expected);
+    }
+
+    #[test]
+    fn an_ended_job_tells_what_came_of_it() {
+        let mut job = job();
+        job.summary.state = JobState::Completed;
+        job.summary.started_at = Some(UNIX_EPOCH + Duration::from_secs(1));
+        job.summary.completed_at = Some(UNIX_EPOCH + Duration::from_millis(2500));
+        job.summary.wanted = Wanted::No;
+        job.result = Some(json!({"response": "Done.", "warnings": ["w"]}));
+        let told = record(&job);
+        assert_eq!(told["response"], "Done.");
+        assert_eq!(
+            told["metadata"],
+            json!({"response": "Done.", "warnings": ["w"]})
+        );
+        assert_eq!(told["completed_at"], "1970-01-01T00:00:02.500Z");
+        assert_eq!(told["duration_ms"], 1500);
+        assert_eq!(told["cancel_requested"], true);
+        let expected = json!({
+            "job_id": told["job_id"], "status": "completed", "tool_name": "call_codex",
+            "task_name": "call_codex", "cwd": "/repo", "created_at": "1970-01-01T00:00:00.000Z",
+            "completed_at": "1970-01-01T00:00:02.500Z", "duration_ms": 1500,
+            "session_id": null, "error": null,
+        });
+        assert_eq!(summary(&job.summary), expected);
+    }
+}

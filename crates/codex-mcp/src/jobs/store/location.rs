@@ -1,0 +1,246 @@
+//! Where a job store is.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+/// Where a job store is.
+#[derive(Clone)]
+pub enum Location {
+    /// A file, for the processes of one machine.
+    Sqlite(PathBuf),
+    /// A server, for many machines.
+    Postgres(PostgresUrl),
+}
+
+/// The URL of a database of PostgreSQL. It is never shown with its password.
+#[derive(Clone)]
+pub struct PostgresUrl {
+    text: String,
+    shown: String,
+    pub(super) options: Box<PgConnectOptions>,
+}
+
+/// Why a text is not the location of a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadLocation {
+    /// There is nothing.
+    #[error("a store is a path or a URL like postgres://user@host/database, and not empty")]
+    Empty,
+    /// No store is reached in this way.
+    #[error("there is no store at {0}://: use a path, or a URL that begins with postgres://")]
+    Scheme(String),
+    /// A URL can't be read. Why is not said in the words of who reads it: they may
+    /// hold a part of the password.
+    #[error(
+        "{0} can't be read: it has the form postgres://user:password@host:port/database, and \
+         other characters than letters and digits in a name or password are written as %XX"
+    )]
+    Url(String),
+    /// The connection is to be encrypted, which it can't be. By default it isn't.
+    #[error(
+        "{url} is to be reached with TLS (sslmode={mode} in the URL or in PGSSLMODE), and this \
+         program has none: reach the server through a tunnel, such as ssh -L, and leave sslmode \
+         out or say sslmode=disable"
+    )]
+    Tls {
+        /// Where.
+        url: String,
+        /// What was asked for.
+        mode: &'static str,
+    },
+}
+
+impl FromStr for Location {
+    type Err = BadLocation;
+
+    fn from_str(text: &str) -> Result<Self, BadLocation> {
+        match text.split_once("://") {
+            _ if text.is_empty() => Err(BadLocation::Empty),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(text.parse()?)),
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
+            Some((scheme, _)) if is_scheme(scheme) => Err(BadLocation::Scheme(scheme.to_owned())),
+            _ => Ok(Self::Sqlite(text.into())),
+        }
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+impl FromStr for PostgresUrl {
+    type Err = BadLocation;
+
+    fn from_str(text: &str) -> Result<Self, BadLocation> {
+        let shown = without_secrets(text);
+        let Ok(options) = text.parse::<PgConnectOptions>() else {
+            return Err(BadLocation::Url(shown));
+        };
+        if let Some(mode) = insists_on_tls(&options) {
+            return Err(BadLocation::Tls { url: shown, mode });
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            shown,
+            options: Box::new(options),
+        })
+    }
+}
+
+/// How TLS is asked for, where nothing else will do.
+fn insists_on_tls(options: &PgConnectOptions) -> Option<&'static str> {
+    match options.get_ssl_mode() {
+        PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer => None,
+        PgSslMode::Require => Some("require"),
+        PgSslMode::VerifyCa => Some("verify-ca"),
+        PgSslMode::VerifyFull => Some("verify-full"),
+    }
+}
+
+impl PostgresUrl {
+    /// What tells one store from another, without passwords: also what the environment
+    /// says counts.
+    pub(in crate::jobs) fn target(&self) -> String {
+        let options = &self.options;
+        format!(
+            "{:?} {} {} {} {:?} {:?}",
+            options.get_socket(),
+            options.get_host(),
+            options.get_port(),
+            options.get_username(),
+            options.get_database(),
+            options.get_options(),
+        )
+    }
+}
+
+/// A URL without its password and its parameters, of which one can be a password.
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    // A password with a `?`, `#` or `/` that is not written as %XX is not shown
+    // either: nothing before the last `@` is, but the name.
+    let (user, place) = match rest.rsplit_once('@') {
+        Some((user, place)) => (user.split(':').next(), place),
+        None => (None, rest),
+    };
+    let place = place.split(['?', '#']).next().unwrap_or_default();
+    match user.filter(|user| !user.contains(['/', '?', '#'])) {
+        Some(user) => format!("{scheme}://{user}@{place}"),
+        None => format!("{scheme}://{place}"),
+    }
+}
+
+impl Location {
+    /// The file, if it is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(path) => Some(path),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// It as it can be read again, with its password: not for a command line, which
+    /// others see.
+    #[must_use]
+    pub fn with_secrets(&self) -> OsString {
+        match self {
+            Self::Sqlite(path) => path.clone().into_os_string(),
+            Self::Postgres(url) => (&url.text).into(),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => path.display().fmt(f),
+            Self::Postgres(url) => f.write_str(&url.shown),
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Location({self})")
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresUrl({})", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_a_path_or_a_url() {
+        for (text, shown) in [
+            ("jobs.db", "jobs.db"),
+            ("/a b/jobs.db", "/a b/jobs.db"),
+            ("sqlite:///var/jobs.db", "/var/jobs.db"),
+            ("./a://b", "./a://b"),
+            ("postgres://host/jobs", "postgres://host/jobs"),
+            (
+                "postgresql://me@[::1]:5433/jobs",
+                "postgresql://me@[::1]:5433/jobs",
+            ),
+        ] {
+            assert_eq!(text.parse::<Location>().unwrap().to_string(), shown);
+        }
+        for text in [
+            "",
+            "mysql://host/jobs",
+            "sqlite://",
+            "postgres://host:port/jobs",
+        ] {
+            text.parse::<Location>().unwrap_err();
+        }
+    }
+
+    #[test]
+    fn who_insists_on_tls_is_told_that_there_is_none() {
+        let with = |mode: &str| {
+            let url = format!("postgres://me:sesame@host/jobs?sslmode={mode}");
+            url.parse::<Location>()
+        };
+        for mode in ["disable", "allow", "prefer"] {
+            assert_eq!(with(mode).unwrap().to_string(), "postgres://me@host/jobs");
+        }
+        for mode in ["require", "verify-ca", "verify-full"] {
+            let said = with(mode).unwrap_err().to_string();
+            let begin =
+                format!("postgres://me@host/jobs is to be reached with TLS (sslmode={mode}");
+            assert!(said.starts_with(&begin), "{said}");
+            assert!(said.contains("tunnel"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for text in [
+            "postgres://me:sesame@host/jobs",
+            "postgres://me:sesame%40@host:5432/jobs?sslmode=disable",
+            "postgres://host/jobs?user=me&password=sesame",
+            "postgres://me:ses@ame:sesame@host/jobs",
+            "postgres://me:a/sesame@host/jobs",
+            "postgres://me:a#sesame@host:x/jobs",
+            "postgres://:sesame@host/jobs",
+            "postgres://me:sesame@host/jobs?sslmode=require",
+        ] {
+            let shown = match text.parse::<Location>() {
+                Ok(location) => format!("{location} {location:?}"),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!shown.contains("sesame"), "{shown}");
+            assert!(shown.contains("host"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The way of a job: submitted, claimed, renewed, finished, called off, taken from a
+//! worker that was lost.
+
+use std::time::Duration;
+
+use codex_mcp_core::job::{Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, WorkerId};
+
+use super::error::Fault;
+use super::pool::Purpose;
+use super::record::{self, count, optional, parsed, wanted};
+use super::sql::{Connection, Value};
+use super::{
+    Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
+};
+
+/// How many jobs are taken from lost workers, and how many ended ones removed, in
+/// one transaction: others wait meanwhile.
+const BATCH: u32 = 200;
+
+/// Which jobs are removed that ended longer ago than the first parameter says.
+pub(super) const OLD: &str =
+    "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {now} - $1";
+
+/// What only who has a claim may change: see [`fence`].
+const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
+
+/// The first parameters of a statement with [`FENCE`], and the rest of them.
+fn fence(claim: &Claim, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let Claim {
+        job,
+        worker,
+        attempt,
+    } = claim;
+    let mut values = vec![
+        job.as_str().into(),
+        worker.as_str().into(),
+        Value::from(*attempt),
+    ];
+    values.extend(rest);
+    values
+}
+
+pub(super) fn millis(duration: Duration) -> Value {
+    i64::try_from(duration.as_millis())
+        .unwrap_or(i64::MAX)
+        .into()
+}
+
+fn written(rows: u64) -> Written {
+    match rows {
+        0 => Written::Lost,
+        _ => Written::Done,
+    }
+}
+
+impl JobStore {
+    /// Submits a job. The same job may be submitted again: there is one of it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn submit(&self, job: &NewJob) -> Result<JobId, StoreError> {
+        let submit = async |connection: &mut Connection| {
+            let mut values = vec![job.id.as_str().into()];
+            values.extend(job.request.values()?);
+            let parameters: Vec<String> = (1..=values.len()).map(|n| format!("${n}")).collect();
+            let sql = format!(
+                "INSERT INTO codex_jobs (state, created_at, id, {{request}}) \
+                 VALUES ('queued', {{now}}, {}) ON CONFLICT (id) DO NOTHING",
+                parameters.join(", ")
+            );
+            connection.run(&sql, values).await
+        };
+        writing!(self, submit, Purpose::WriteThrough, Tell::Watchers)?;
+        Ok(job.id.clone())
+    }
+
+    /// Gives the oldest job that waits, and that a worker on this machine may run, to
+    /// a worker, for as long as the lease says.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn claim(
+        &self,
+        worker: &WorkerId,
+        host: &str,
+        lease: Duration,
+    ) -> Result<Option<Claimed>, StoreError> {
+        let sql = "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
+                   attempts = attempts + 1, started_at = {now}, lease_until = {now} + $3 \
+                   WHERE seq = (SELECT seq FROM codex_jobs WHERE state = 'queued' \
+                   AND (run_on IS NULL OR run_on = $2) ORDER BY seq LIMIT 1 {free}) \
+                   RETURNING {job}";
+        let claim = async |connection: &mut Connection| {
+            let values = vec![worker.as_str().into(), host.into(), millis(lease)];
+            let row = connection.row(sql, values).await?;
+            row.map(|row| Job::read(&row)).transpose()
+        };
+        let job = writing!(self, claim)?;
+        Ok(job.map(|job| Claimed {
+            claim: Claim {
+                job: job.summary.id.clone(),
+                worker: worker.clone(),
+                attempt: job.attempts,
+            },
+            job,
+        }))
+    }
+
+    /// Lets a lease last for so long from now on, and asks whether the job is still
+    /// wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Renewed, StoreError> {
+        let sql = format!(
+            "UPDATE codex_jobs SET lease_until = {{now}} + $4 WHERE {FENCE} \
+             RETURNING cancel_requested"
+        );
+        let renew = async |connection: &mut Connection| {
+            let row = connection.row(&sql, fence(claim, [millis(lease)])).await?;
+            Ok(match row {
+                Some(row) => Renewed::Held(wanted(&row)?),
+                None => Renewed::Lost,
+            })
+        };
+        writing!(self, renew)
+    }
+
+    /// Notes Codex's session, so that the job can be resumed whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn note_session(&self, claim: &Claim, session: &str) -> Result<Written, StoreError> {
+        let sql = format!("UPDATE codex_jobs SET session_id = $4 WHERE {FENCE}");
+        let note = async |connection: &mut Connection| {
+            let values = fence(claim, [session.into()]);
+            Ok(written(connection.run(&sql, values).await?))
+        };
+        writing!(self, note)
+    }
+
+    /// Says how a job has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; nothing is kept of a result that is too long.
+    pub async fn finish(&self, claim: &Claim, how: &Finished) -> Result<Written, StoreError> {
+        let sql = format!(
+            "UPDATE codex_jobs SET completed_at = {{now}}, lease_until = NULL, state = $4, \
+             error = $5, session_id = COALESCE($6, session_id), exchange_id = $7, result = $8 \
+             WHERE {FENCE}"
+        );
+        let finish = async |connection: &mut Connection| {
+            let result = how.result.as_ref().map(serde_json::Value::to_string);
+            record::bound("the result", result.as_deref().unwrap_or_default())?;
+            record::bound("the error", how.error.as_deref().unwrap_or_default())?;
+            let rest: [Value; 5] = [
+                JobState::from(how.ending).as_str().into(),
+                (&how.error).into(),
+                (&how.session_id).into(),
+                (&how.exchange_id).into(),
+                result.into(),
+            ];
+            Ok(written(connection.run(&sql, fence(claim, rest)).await?))
+        };
+        writing!(self, finish, Purpose::Write, Tell::Watchers)
+    }
+
+    /// Gives a job up that can't be finished, as if its worker had died: it waits
+    /// again if it may, and fails for this reason otherwise. Returns what has become
+    /// of it; `None` if it was not that worker's any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn give_up(&self, claim: &Claim, why: &str) -> Result<Option<JobState>, StoreError> {
+        let sql = format!(
+            "SELECT id, worker, attempts, retry, cancel_requested FROM codex_jobs \
+             WHERE {FENCE} {{locked}}"
+        );
+        let give_up = async |connection: &mut Connection| {
+            let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
+                return Ok(None);
+            };
+            let lost = Lost::read(&row)?;
+            lost.write(connection, why).await?;
+            Ok(Some(lost.state))
+        };
+        writing!(self, give_up, Purpose::Write, Tell::Watchers)
+    }
+
+    /// Takes jobs, at most 200, from workers whose leases have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn reap(&self) -> Result<Vec<Reaped>, StoreError> {
+        let found = "SELECT 1 AS found FROM codex_jobs \
+                     WHERE state = 'running' AND lease_until < {now} LIMIT 1";
+        let is_any = async |connection: &mut Connection| connection.row(found, Vec::new()).await;
+        if reading!(self, is_any)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT id, worker, attempts, retry, cancel_requested FROM codex_jobs \
+                   WHERE state = 'running' AND lease_until < {now} \
+                   ORDER BY lease_until LIMIT $1 {free}";
+        let reap = async |connection: &mut Connection| {
+            let mut reaped = Vec::new();
+            for row in connection.rows(sql, vec![BATCH.into()]).await? {
+                let lost = Lost::read(&row)?;
+                lost.write(connection, WORKER_LOST).await?;
+                reaped.push(Reaped {
+                    job: lost.job,
+                    worker: lost.worker,
+                    state: lost.state,
+                });
+            }
+            Ok(reaped)
+        };
+        writing!(self, reap, Purpose::Write, Tell::Watchers)
+    }
+
+    /// Calls a job off; `None` if there is no such job.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn request_cancel(&self, job: &JobId) -> Result<Option<CancelAnswer>, StoreError> {
+        let cancel = async |connection: &mut Connection| {
+            let sql = "SELECT state FROM codex_jobs WHERE id = $1 {locked}";
+            let Some(row) = connection.row(sql, vec![job.as_str().into()]).await? else {
+                return Ok(None);
+            };
+            let answer = CancelAnswer::of(parsed(&row, "state")?);
+            let change = match answer {
+                CancelAnswer::Cancelled => {
+                    "UPDATE codex_jobs SET state = 'cancelled', completed_at = {now} WHERE id = $1"
+                }
+                CancelAnswer::Asked => "UPDATE codex_jobs SET cancel_requested = 1 WHERE id = $1",
+                CancelAnswer::AlreadyCancelled | CancelAnswer::Refused(_) => {
+                    return Ok(Some(answer));
+                }
+            };
+            connection.run(change, vec![job.as_str().into()]).await?;
+            Ok(Some(answer))
+        };
+        writing!(self, cancel, Purpose::WriteThrough, Tell::Watchers)
+    }
+
+    /// The jobs of a worker that it was asked to cancel. To be looked at after each
+    /// [`changed`](super::Watch::changed): renewing tells it too, but seldom.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn unwanted(&self, worker: &WorkerId) -> Result<Vec<JobId>, StoreError> {
+        let sql = "SELECT id FROM codex_jobs \
+                   WHERE state = 'running' AND worker = $1 AND cancel_requested = 1";
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(sql, vec![worker.as_str().into()]).await?;
+            let ids = rows.iter().map(|row| parsed(row, "id"));
+            ids.collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
+    }
+
+    /// Removes jobs that ended longer ago than this, with their events; returns how
+    /// many.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; some may have been removed then.
+    pub async fn prune(&self, older_than: Duration) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        loop {
+            let prune = async |connection: &mut Connection| {
+                prune_some(connection, millis(older_than)).await
+            };
+            let some = writing!(self, prune)?;
+            removed += some;
+            if some < BATCH.into() {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+async fn prune_some(connection: &mut Connection, older_than: Value) -> Result<u64, Fault> {
+    let sql = format!("SELECT seq FROM codex_jobs WHERE {OLD} ORDER BY seq LIMIT $2 {{free}}");
+    let rows = connection
+        .rows(&sql, vec![older_than, BATCH.into()])
+        .await?;
+    for row in &rows {
+        let job = Value::Integer(row.number("seq")?);
+        let events = "DELETE FROM codex_events WHERE job = $1";
+        connection.run(events, vec![job.clone()]).await?;
+        let this = "DELETE FROM codex_jobs WHERE seq = $1";
+        connection.run(this, vec![job]).await?;
+    }
+    Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+}
+
+/// A job whose worker is lost, and what becomes of it.
+struct Lost {
+    job: JobId,
+    worker: Option<WorkerId>,
+    state: JobState,
+}
+
+impl Lost {
+    fn read(row: &super::sql::Row) -> Result<Self, Fault> {
+        let attempt = Attempt {
+            number: count(row, "attempts")?,
+            retry: count(row, "retry")?,
+            wanted: wanted(row)?,
+        };
+        Ok(Self {
+            job: parsed(row, "id")?,
+            worker: optional(row, "worker")?,
+            state: attempt.lost(),
+        })
+    }
+
+    async fn write(&self, connection: &mut Connection, why: &str) -> Result<(), Fault> {
+        let job = self.job.as_str().into();
+        match self.state {
+            JobState::Queued => {
+                let sql = "UPDATE codex_jobs SET state = 'queued', worker = NULL, \
+                           worker_host = NULL, started_at = NULL, lease_until = NULL WHERE id = $1";
+                connection.run(sql, vec![job]).await?;
+            }
+            state => {
+                let sql = "UPDATE codex_jobs SET state = $2, error = $3, completed_at = {now}, \
+                           lease_until = NULL WHERE id = $1";
+                let error = (state == JobState::Failed).then(|| why.to_owned());
+                let values = vec![job, state.as_str().into(), error.into()];
+                connection.run(sql, values).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Looking at jobs.
+
+use std::time::Duration;
+
+use codex_mcp_core::job::{JobId, JobPrefix};
+
+use super::error::Fault;
+use super::queue;
+use super::sql::{Connection, Value};
+use super::{Filter, Job, JobStore, JobSummary, Listed, StoreError};
+
+impl JobStore {
+    /// A job.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn get(&self, job: &JobId) -> Result<Option<Job>, StoreError> {
+        let sql = "SELECT {job} FROM codex_jobs WHERE id = $1";
+        self.job(sql, vec![job.as_str().into()]).await
+    }
+
+    /// A job as a list shows it: without what may be long.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn summary(&self, job: &JobId) -> Result<Option<JobSummary>, StoreError> {
+        let sql = "SELECT {summary} FROM codex_jobs WHERE id = $1";
+        let found = self.summaries(sql, vec![job.as_str().into()]).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The jobs whose ids begin so, at most so many, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn find_by_prefix(
+        &self,
+        prefix: &JobPrefix,
+        most: u32,
+    ) -> Result<Vec<JobSummary>, StoreError> {
+        if let Some(job) = prefix.whole() {
+            return Ok(self.summary(&job).await?.into_iter().collect());
+        }
+        // After the prefix comes a digit or a dash, or nothing: all of them before a g.
+        let sql = "SELECT {summary} FROM codex_jobs \
+                   WHERE id COLLATE {bytes} >= $1 AND id COLLATE {bytes} < $2 \
+                   ORDER BY seq DESC LIMIT $3";
+        let end = format!("{prefix}g");
+        let values = vec![prefix.as_str().into(), end.as_str().into(), most.into()];
+        self.summaries(sql, values).await
+    }
+
+    /// The newest of the jobs that [`JobStore::prune`] would remove, at most so many,
+    /// and how many it would remove in all.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn prunable(&self, older_than: Duration, most: u32) -> Result<Listed, StoreError> {
+        let old = queue::OLD;
+        let sql =
+            format!("SELECT {{summary}} FROM codex_jobs WHERE {old} ORDER BY seq DESC LIMIT $2");
+        let values = vec![queue::millis(older_than), most.into()];
+        let jobs = self.summaries(&sql, values).await?;
+        let sql = format!("SELECT COUNT(*) AS total FROM codex_jobs WHERE {old}");
+        let count = async |connection: &mut Connection| {
+            let row = connection
+                .row(&sql, vec![queue::millis(older_than)])
+                .await?;
+            row.map(|row| row.number("total")).transpose()
+        };
+        let total = reading!(self, count)?.flatten();
+        Ok(Listed {
+            jobs,
+            total: total.and_then(|total| total.try_into().ok()).unwrap_or(0),
+        })
+    }
+
+    async fn summaries(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<JobSummary>, StoreError> {
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(sql, values.clone()).await?;
+            rows.iter()
+                .map(JobSummary::read)
+                .collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
+    }
+
+    /// The job that was submitted last for a folder, however it stands: it may wait
+    /// still, and one that has failed early, or that nobody wanted any more, has no
+    /// session. Whoever goes on with it has to look for that.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn latest_of(&self, cwd: &str) -> Result<Option<Job>, StoreError> {
+        let filter = Filter {
+            cwd: Some(cwd.to_owned()),
+            ..Filter::default()
+        };
+        let (sql, values) = filter.newest("{job}", 1);
+        self.job(&sql, values).await
+    }
+
+    /// The machine that has a session, if a job has had it: that of the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn host_of_session(&self, session: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT worker_host FROM codex_jobs WHERE session_id = $1 \
+                   AND worker_host IS NOT NULL ORDER BY seq DESC LIMIT 1";
+        let look = async |connection: &mut Connection| {
+            let row = connection.row(sql, vec![session.into()]).await?;
+            row.map(|row| row.text("worker_host"))
+                .transpose()
+                .map(Option::flatten)
+        };
+        reading!(self, look)
+    }
+
+    async fn job(&self, sql: &str, values: Vec<Value>) -> Result<Option<Job>, StoreError> {
+        let look = async |connection: &mut Connection| {
+            let row = connection.row(sql, values.clone()).await?;
+            row.map(|row| Job::read(&row)).transpose()
+        };
+        reading!(self, look)
+    }
+}

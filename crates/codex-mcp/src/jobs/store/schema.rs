@@ -1,0 +1,115 @@
+//! The tables, and how they came about. A store is brought up to date by whoever
+//! opens it; one of a newer program is left alone.
+
+use super::Location;
+use super::error::Fault;
+use super::pool::{self, Purpose};
+use super::sql::{Connection, Dialect};
+
+/// What makes a form of the store out of the one before. It has to set the version.
+pub(super) struct Step {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+pub(super) const STEPS: &[Step] = &[
+    Step {
+        sqlite: include_str!("schema/1-sqlite.sql"),
+        postgres: include_str!("schema/1-postgres.sql"),
+    },
+    Step {
+        sqlite: include_str!("schema/2-sqlite.sql"),
+        postgres: include_str!("schema/2-postgres.sql"),
+    },
+];
+
+impl Step {
+    /// Its statements.
+    pub(super) fn script(&self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Sqlite => self.sqlite,
+            Dialect::Postgres => self.postgres,
+        }
+    }
+}
+
+/// What SQLite's header says of whose file it is: "cmjs".
+const APPLICATION: i64 = 0x636d_6a73;
+
+/// Makes the tables, or brings them up to date. Only one process does so at a time.
+pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
+    match location.path() {
+        // Whatever folder we are in may be a stranger's.
+        Some(path) if path.is_relative() => {
+            return Err(Fault::NotAStore(
+                "its path is not absolute, as neither HOME nor XDG_STATE_HOME is",
+            ));
+        }
+        Some(path) if path.is_dir() => return Err(Fault::NotAStore("it is a folder")),
+        _ => {}
+    }
+    let (mut connection, _lock) = pool::first(location).await?;
+    if version(&mut connection).await? == newest() {
+        return Ok(());
+    }
+    connection.begin(Purpose::WriteThrough).await?;
+    if connection.dialect() == Dialect::Postgres {
+        // Until the transaction ends. The number is ours alone: "codexjob". Whatever
+        // the server's default is, what is read afterwards is what there is then.
+        let lock = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                    SELECT pg_advisory_xact_lock(x'636f6465786a6f62'::bigint)";
+        connection.script(lock).await?;
+    }
+    let version = version(&mut connection).await?;
+    for step in STEPS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        let script = step.script(connection.dialect());
+        connection.script(script).await?;
+    }
+    connection.script("COMMIT").await
+}
+
+fn newest() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// How many steps have been made, from 0.
+async fn version(connection: &mut Connection) -> Result<i64, Fault> {
+    let found = match connection.dialect() {
+        Dialect::Sqlite => of_sqlite(connection).await?,
+        Dialect::Postgres => of_postgres(connection).await?,
+    };
+    let known = newest();
+    match found > known {
+        true => Err(Fault::Newer { found, known }),
+        false => Ok(found),
+    }
+}
+
+async fn of_sqlite(connection: &mut Connection) -> Result<i64, Fault> {
+    let sql = "SELECT application_id AS application, user_version AS version, \
+               (SELECT COUNT(*) FROM sqlite_schema) AS things \
+               FROM pragma_application_id, pragma_user_version";
+    let row = connection.row(sql, Vec::new()).await?;
+    let row = row.ok_or(sqlx::Error::RowNotFound)?;
+    let version = row.number("version")?.unwrap_or(0);
+    match (row.number("application")?, row.number("things")?) {
+        (Some(APPLICATION), _) => Ok(version),
+        (_, Some(0)) => Ok(0),
+        _ => Err(Fault::NotAStore("it is the database of another program")),
+    }
+}
+
+async fn of_postgres(connection: &mut Connection) -> Result<i64, Fault> {
+    let sql = "SELECT COUNT(*) AS tables FROM pg_class WHERE oid = to_regclass('codex_store')";
+    let row = connection.row(sql, Vec::new()).await?;
+    match row.map(|row| row.number("tables")).transpose()?.flatten() {
+        Some(1) => {}
+        _ => return Ok(0),
+    }
+    let row = connection.row(
+        "SELECT MAX(version) AS version FROM codex_store",
+        Vec::new(),
+    );
+    let row = row.await?.ok_or(sqlx::Error::RowNotFound)?;
+    Ok(row.number("version")?.unwrap_or(0))
+}

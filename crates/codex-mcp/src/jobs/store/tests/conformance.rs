@@ -1,0 +1,610 @@
+//! What holds for a store on either database.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use codex_mcp_core::job::{CancelAnswer, Ending, JobState, WORKER_LOST, Wanted};
+use serde_json::json;
+
+use super::counting::{
+    a_store_of_the_first_form_is_brought_up_to_date, counts_are_right_in_a_storm,
+};
+use super::*;
+
+/// No lease at all: it ends at the next moment of the database's clock.
+pub(super) const NONE: Duration = Duration::ZERO;
+
+/// Texts that would change a statement if they were a part of it, or that a
+/// database may not keep.
+const HOSTILE: [&str; 7] = [
+    "'; DROP TABLE codex_jobs; --",
+    "' OR '1'='1",
+    "$1 ?1 {now} {job} %s \\",
+    "\"quoted\" 'quoted' `quoted`",
+    "a\u{0}b",
+    "\u{1f600}\u{202e}\u{feff}",
+    "%_%",
+];
+
+/// Runs everything, each on a store of its own.
+pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
+    macro_rules! run {
+        ($($check:ident)*) => { $(
+            let stage = make(stringify!($check));
+            $check(&stage).await;
+        )* };
+    }
+    run! {
+        a_job_is_kept_as_it_was_asked_for
+        a_job_submitted_twice_is_one
+        the_oldest_is_claimed_first
+        a_job_for_one_machine_waits_for_it
+        no_job_is_claimed_twice
+        a_worker_without_its_lease_changes_nothing
+        an_expired_lease_fails_or_runs_again
+        a_job_that_is_given_up
+        every_state_can_be_called_off
+        events_are_numbered_and_read_in_parts
+        lists_are_newest_first_and_count_all
+        counts_are_right_in_a_storm
+        a_store_of_the_first_form_is_brought_up_to_date
+        hostile_texts_are_only_texts
+        the_latest_of_a_folder
+        a_job_is_found_by_how_its_id_begins
+        old_jobs_are_pruned
+        workers_come_and_go
+        demand_is_what_a_machine_may_run
+        whoever_waits_is_woken
+        what_is_too_long_is_refused
+        it_is_there_when_opened_again
+    }
+}
+
+fn full_request() -> Request {
+    Request {
+        tool_name: "tool".to_owned(),
+        task_name: "task".to_owned(),
+        agent_source: Some("source".to_owned()),
+        agent_instance: "codex".to_owned(),
+        model_override: Some("model".to_owned()),
+        timeout_ms: u32::MAX,
+        tool_timeout_ms: 7,
+        expose_stream: true,
+        fire_and_forget: true,
+        continue_latest: true,
+        resume_session_id: Some("session".to_owned()),
+        sandbox: Some("read-only".to_owned()),
+        effort: Some("low".to_owned()),
+        profile: Some("profile".to_owned()),
+        images: vec!["a.png".to_owned(), "b c.png".to_owned()],
+        output_schema: Some(json!({"type": "object", "n": 1.5})),
+        codex_home: Some("/home/codex".to_owned()),
+        codex_bin: Some("/bin/codex".to_owned()),
+        host: Some("here".to_owned()),
+        submitted_by: Some("somebody".to_owned()),
+        run_on: Some("here".to_owned()),
+        retry: 2,
+        ..Request::new("prompt\n", "/a b")
+    }
+}
+
+pub(super) fn finished(ending: Ending) -> Finished {
+    Finished {
+        ending,
+        error: None,
+        session_id: None,
+        exchange_id: None,
+        result: None,
+    }
+}
+
+async fn a_job_is_kept_as_it_was_asked_for(stage: &Stage) {
+    let store = stage.open().await;
+    let new = NewJob::new(full_request());
+    assert_eq!(store.submit(&new).await.unwrap(), new.id);
+
+    let waiting = store.get(&new.id).await.unwrap().unwrap();
+    assert_eq!(waiting.request, new.request);
+    assert_eq!(waiting.summary.state, JobState::Queued);
+    assert_eq!((waiting.attempts, &waiting.worker), (0, &None));
+    assert_eq!(waiting.summary.started_at, None);
+
+    let worker = new_worker_id();
+    let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(claimed.job.request, new.request);
+    assert_eq!(claimed.job.summary.state, JobState::Running);
+    assert_eq!(claimed.job.worker.as_ref(), Some(&worker));
+    assert_eq!(claimed.claim.attempt, 1);
+
+    let noted = store.note_session(&claimed.claim, "a session").await;
+    assert_eq!(noted.unwrap(), Written::Done);
+    let how = Finished {
+        exchange_id: Some("x".to_owned()),
+        result: Some(json!({"response": "done\u{0}", "usage": {"input": 1}})),
+        ..finished(Ending::Completed)
+    };
+    let written = store.finish(&claimed.claim, &how).await.unwrap();
+    assert_eq!(written, Written::Done);
+    let again = store.finish(&claimed.claim, &how).await.unwrap();
+    assert_eq!(again, Written::Lost);
+
+    let done = store.get(&new.id).await.unwrap().unwrap();
+    assert_eq!(done.summary.state, JobState::Completed);
+    assert_eq!(done.summary.session_id.as_deref(), Some("a session"));
+    assert_eq!(done.exchange_id, how.exchange_id);
+    assert_eq!(done.result, how.result);
+    assert!(done.summary.duration().unwrap() < LONG);
+    assert!(done.summary.created_at <= done.summary.completed_at.unwrap());
+    assert_eq!(store.get(&new_job("").id).await.unwrap(), None);
+}
+
+async fn a_job_submitted_twice_is_one(stage: &Stage) {
+    let store = stage.open().await;
+    let new = new_job("once");
+    store.submit(&new).await.unwrap();
+    let worker = new_worker_id();
+    claim(&store, &worker).await.unwrap();
+    store.submit(&new).await.unwrap();
+    assert_eq!(claim(&store, &worker).await, None);
+    let all = store.list(&Filter::default(), 10).await.unwrap();
+    assert_eq!(all.total, 1);
+}
+
+async fn the_oldest_is_claimed_first(stage: &Stage) {
+    let store = stage.open().await;
+    let jobs: Vec<NewJob> = (0..5).map(|n| new_job(&n.to_string())).collect();
+    for job in &jobs {
+        store.submit(job).await.unwrap();
+    }
+    let worker = new_worker_id();
+    for job in &jobs {
+        assert_eq!(claim(&store, &worker).await.unwrap().claim.job, job.id);
+    }
+    assert_eq!(claim(&store, &worker).await, None);
+}
+
+async fn a_job_for_one_machine_waits_for_it(stage: &Stage) {
+    let store = stage.open().await;
+    let mut there = new_job("there");
+    there.request.run_on = Some("there".to_owned());
+    store.submit(&there).await.unwrap();
+    let anywhere = new_job("anywhere");
+    store.submit(&anywhere).await.unwrap();
+    let worker = new_worker_id();
+    let first = claim(&store, &worker).await.unwrap();
+    assert_eq!(first.claim.job, anywhere.id);
+    assert_eq!(claim(&store, &worker).await, None);
+    let second = store.claim(&worker, "there", LONG).await.unwrap().unwrap();
+    assert_eq!(second.claim.job, there.id);
+    assert_eq!(second.job.worker_host.as_deref(), Some("there"));
+}
+
+async fn no_job_is_claimed_twice(stage: &Stage) {
+    const JOBS: usize = 300;
+    let first = stage.open().await;
+    for n in 0..JOBS {
+        first.submit(&new_job(&n.to_string())).await.unwrap();
+    }
+    let stores = [first, stage.open().await].map(Arc::new);
+    let mut tasks = Vec::new();
+    for task in 0..8 {
+        let store = Arc::clone(&stores[task % 2]);
+        tasks.push(tokio::spawn(async move {
+            let worker = new_worker_id();
+            let mut mine = Vec::new();
+            while let Some(claimed) = claim(&store, &worker).await {
+                let how = finished(Ending::Completed);
+                let written = store.finish(&claimed.claim, &how).await.unwrap();
+                assert_eq!(written, Written::Done);
+                mine.push(claimed.claim.job);
+            }
+            mine
+        }));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.unwrap());
+    }
+    assert_eq!(all.len(), JOBS);
+    assert_eq!(all.into_iter().collect::<HashSet<_>>().len(), JOBS);
+}
+
+async fn a_worker_without_its_lease_changes_nothing(stage: &Stage) {
+    let store = stage.open().await;
+    let mut new = new_job("p");
+    new.request.retry = 1;
+    store.submit(&new).await.unwrap();
+    let (slow, quick) = (new_worker_id(), new_worker_id());
+    let old = store.claim(&slow, "here", NONE).await.unwrap().unwrap();
+    // A lease that has ended is still held until somebody takes the job away.
+    let renewed = store.renew(&old.claim, NONE).await.unwrap();
+    assert_eq!(renewed, Renewed::Held(Wanted::Yes));
+    reap_one(&store).await;
+    let now = claim(&store, &quick).await.unwrap();
+    assert_eq!(now.claim.attempt, 2);
+
+    let before = store.get(&new.id).await.unwrap();
+    let mut stale = vec![old.claim.clone(), now.claim.clone(), now.claim.clone()];
+    stale[1].attempt = 1;
+    stale[2].worker = slow;
+    let event = NewEvent {
+        kind: "k".to_owned(),
+        data: "{}".to_owned(),
+    };
+    for claim in &stale {
+        let how = finished(Ending::Failed);
+        assert_eq!(store.renew(claim, LONG).await.unwrap(), Renewed::Lost);
+        assert_eq!(store.finish(claim, &how).await.unwrap(), Written::Lost);
+        assert_eq!(store.note_session(claim, "s").await.unwrap(), Written::Lost);
+        assert_eq!(store.give_up(claim, "why").await.unwrap(), None);
+        let appended = store.append(claim, std::slice::from_ref(&event)).await;
+        assert_eq!(appended.unwrap(), Appended::Lost);
+    }
+    assert_eq!(store.get(&new.id).await.unwrap(), before);
+    assert_eq!(store.events(&new.id, 0, 10).await.unwrap(), []);
+}
+
+/// Waits until the database's clock has moved on.
+async fn reap_one(store: &JobStore) -> Reaped {
+    loop {
+        if let Some(reaped) = store.reap().await.unwrap().pop() {
+            return reaped;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn an_expired_lease_fails_or_runs_again(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let mut new = new_job("p");
+    new.request.retry = 1;
+    store.submit(&new).await.unwrap();
+    for expected in [JobState::Queued, JobState::Failed] {
+        let claimed = store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+        store.note_session(&claimed.claim, "session").await.unwrap();
+        let reaped = reap_one(&store).await;
+        assert_eq!((reaped.job, reaped.state), (new.id.clone(), expected));
+        assert_eq!(reaped.worker.as_ref(), Some(&worker));
+    }
+    let lost = store.get(&new.id).await.unwrap().unwrap();
+    assert_eq!(lost.summary.error.as_deref(), Some(WORKER_LOST));
+    assert_eq!(lost.summary.session_id.as_deref(), Some("session"));
+    assert_eq!(lost.attempts, 2);
+
+    // One that nobody wants any more doesn't run again.
+    new = new_job("q");
+    new.request.retry = 9;
+    store.submit(&new).await.unwrap();
+    store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+    store.request_cancel(&new.id).await.unwrap();
+    assert_eq!(reap_one(&store).await.state, JobState::Cancelled);
+
+    // One whose lease lasts is left alone.
+    store.submit(&new_job("r")).await.unwrap();
+    claim(&store, &worker).await.unwrap();
+    assert_eq!(store.reap().await.unwrap(), []);
+}
+
+async fn a_job_that_is_given_up(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let mut new = new_job("p");
+    new.request.retry = 1;
+    store.submit(&new).await.unwrap();
+    for expected in [JobState::Queued, JobState::Failed] {
+        let claimed = claim(&store, &worker).await.unwrap();
+        let became = store.give_up(&claimed.claim, "the worker ends").await;
+        assert_eq!(became.unwrap(), Some(expected));
+    }
+    let failed = store.get(&new.id).await.unwrap().unwrap();
+    assert_eq!(failed.summary.error.as_deref(), Some("the worker ends"));
+}
+
+async fn every_state_can_be_called_off(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let cancel = async |job| store.request_cancel(job).await.unwrap();
+    let queued = new_job("queued");
+    store.submit(&queued).await.unwrap();
+    assert_eq!(cancel(&queued.id).await, Some(CancelAnswer::Cancelled));
+    let again = cancel(&queued.id).await;
+    assert_eq!(again, Some(CancelAnswer::AlreadyCancelled));
+    let ended = store.get(&queued.id).await.unwrap().unwrap();
+    assert_eq!(ended.summary.state, JobState::Cancelled);
+    assert!(ended.summary.completed_at.is_some());
+    assert_eq!(claim(&store, &worker).await, None);
+
+    let running = new_job("running");
+    store.submit(&running).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(store.unwanted(&worker).await.unwrap(), []);
+    for _ in 0..2 {
+        assert_eq!(cancel(&running.id).await, Some(CancelAnswer::Asked));
+    }
+    let unwanted = store.unwanted(&worker).await.unwrap();
+    assert_eq!(unwanted, std::slice::from_ref(&running.id));
+    assert_eq!(store.unwanted(&new_worker_id()).await.unwrap(), []);
+    let renewed = store.renew(&claimed.claim, LONG).await.unwrap();
+    assert_eq!(renewed, Renewed::Held(Wanted::No));
+    let how = finished(Ending::Cancelled);
+    store.finish(&claimed.claim, &how).await.unwrap();
+    let again = cancel(&running.id).await;
+    assert_eq!(again, Some(CancelAnswer::AlreadyCancelled));
+
+    let done = new_job("done");
+    store.submit(&done).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    let how = finished(Ending::Completed);
+    store.finish(&claimed.claim, &how).await.unwrap();
+    let refused = CancelAnswer::Refused(JobState::Completed);
+    assert_eq!(cancel(&done.id).await, Some(refused));
+    assert_eq!(cancel(&new_job("unknown").id).await, None);
+}
+
+async fn events_are_numbered_and_read_in_parts(stage: &Stage) {
+    let store = stage.open().await;
+    let new = new_job("p");
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let events: Vec<NewEvent> = (1..=1001)
+        .map(|n| NewEvent {
+            kind: "item".to_owned(),
+            data: json!({"n": n, "text": HOSTILE}).to_string(),
+        })
+        .collect();
+    for some in events.chunks(450) {
+        let appended = store.append(&claimed.claim, some).await.unwrap();
+        assert_eq!(appended, Appended::Done { dropped: 0 });
+    }
+    let appended = store.append(&claimed.claim, &[]).await.unwrap();
+    assert_eq!(appended, Appended::Done { dropped: 0 });
+    let all = store.events(&new.id, 0, 5000).await.unwrap();
+    assert!(all.iter().map(|event| event.sequence).eq(1..=1001));
+    assert!(all.iter().zip(&events).all(|(a, b)| a.data == b.data));
+    let part = store.events(&new.id, 999, 1).await.unwrap();
+    assert_eq!(part, [all[999].clone()]);
+    assert_eq!(store.events(&new.id, 1001, 9).await.unwrap(), []);
+    assert_eq!(store.tail(&new.id, 3).await.unwrap(), all[998..]);
+    assert_eq!(store.tail(&new_job("").id, 3).await.unwrap(), []);
+}
+
+async fn lists_are_newest_first_and_count_all(stage: &Stage) {
+    let store = stage.open().await;
+    let mut ids = Vec::new();
+    for n in 0..30 {
+        let mut new = new_job("p");
+        new.request.tool_name = ["a", "b", "c"][n % 3].to_owned();
+        new.request.cwd = ["/x", "/y"][n % 2].to_owned();
+        ids.push(store.submit(&new).await.unwrap());
+    }
+    for id in ids.iter().take(6) {
+        store.request_cancel(id).await.unwrap();
+    }
+    ids.reverse();
+    let all = store.list(&Filter::default(), 20).await.unwrap();
+    assert_eq!((all.jobs.len(), all.total), (20, 30));
+    assert!(all.jobs.iter().map(|job| &job.id).eq(&ids[..20]));
+    let filter = |status, tool: Option<&str>, cwd: Option<&str>| Filter {
+        status,
+        tool_name: tool.map(str::to_owned),
+        cwd: cwd.map(str::to_owned),
+    };
+    for (filter, total) in [
+        (filter(Some(JobState::Cancelled), None, None), 6),
+        (filter(None, Some("b"), None), 10),
+        (filter(None, None, Some("/x")), 15),
+        (filter(Some(JobState::Queued), Some("a"), Some("/y")), 4),
+        (filter(Some(JobState::Failed), None, None), 0),
+    ] {
+        let listed = store.list(&filter, 3).await.unwrap();
+        assert_eq!(listed.total, total, "{filter:?}");
+        assert_eq!(listed.jobs.len() as u64, total.min(3));
+    }
+}
+
+async fn hostile_texts_are_only_texts(stage: &Stage) {
+    let store = stage.open().await;
+    let harmless = new_job("harmless");
+    store.submit(&harmless).await.unwrap();
+    for text in HOSTILE {
+        let mut new = new_job(text);
+        new.request.tool_name = text.to_owned();
+        new.request.cwd = text.to_owned();
+        new.request.submitted_by = Some(text.to_owned());
+        store.submit(&new).await.unwrap();
+        let filter = Filter {
+            status: None,
+            tool_name: Some(text.to_owned()),
+            cwd: Some(text.to_owned()),
+        };
+        let listed = store.list(&filter, 100).await.unwrap();
+        assert_eq!((listed.jobs.len(), listed.total), (1, 1), "{text}");
+        let kept = store.latest_of(text).await.unwrap().unwrap();
+        assert_eq!(kept.summary.id, new.id);
+        assert_eq!(kept.request.prompt, text.replace('\0', "\u{fffd}"));
+    }
+    let total = store.list(&Filter::default(), 1).await.unwrap().total;
+    assert_eq!(total, 1 + HOSTILE.len() as u64);
+    assert!(store.get(&harmless.id).await.unwrap().is_some());
+}
+
+async fn the_latest_of_a_folder(stage: &Stage) {
+    let store = stage.open().await;
+    assert_eq!(store.latest_of("/repo").await.unwrap(), None);
+    store.submit(&new_job("1")).await.unwrap();
+    let latest = new_job("2");
+    store.submit(&latest).await.unwrap();
+    let mut other = new_job("3");
+    other.request.cwd = "/repo/".to_owned();
+    store.submit(&other).await.unwrap();
+    let found = store.latest_of("/repo").await.unwrap().unwrap();
+    assert_eq!(found.summary.id, latest.id);
+
+    // Also one that has ended without a session.
+    store.request_cancel(&latest.id).await.unwrap();
+    let found = store.latest_of("/repo").await.unwrap().unwrap();
+    assert_eq!(found.summary.id, latest.id);
+    assert_eq!(found.summary.state, JobState::Cancelled);
+    assert_eq!(found.summary.session_id, None);
+}
+
+async fn a_job_is_found_by_how_its_id_begins(stage: &Stage) {
+    let store = stage.open().await;
+    // Where an order of texts by a language would find too little or too much.
+    let ids = [
+        "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa",
+        "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaab",
+        "aaaaaaaa-b000-4000-8000-000000000000",
+        "aaaaaaab-0000-4000-8000-000000000000",
+        "ffffffff-ffff-4fff-bfff-ffffffffffff",
+    ];
+    for id in ids {
+        let request = Request::new("p", "/repo");
+        let id = id.parse().unwrap();
+        store.submit(&NewJob { id, request }).await.unwrap();
+    }
+    let find = async |prefix: &str, most| {
+        let found = store.find_by_prefix(&prefix.parse().unwrap(), most).await;
+        let ids = found.unwrap().into_iter().map(|job| job.id.to_string());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(find("aaaaaaaa", 9).await, [ids[2], ids[1], ids[0]]);
+    assert_eq!(find("aaaaaaaa", 2).await, [ids[2], ids[1]]);
+    assert_eq!(find("AAAAAAAA-", 9).await.len(), 3);
+    assert_eq!(find("aaaaaaaa-a", 9).await, [ids[1], ids[0]]);
+    assert_eq!(find("aaaaaaab", 9).await, [ids[3]]);
+    assert_eq!(
+        find("ffffffff-ffff-4fff-bfff-fffffffffff", 9).await,
+        [ids[4]]
+    );
+    assert_eq!(find(ids[1], 9).await, [ids[1]]);
+    assert_eq!(find("00000000", 9).await, [""; 0]);
+    assert_eq!(find("ffffffff-f000", 9).await, [""; 0]);
+    let summary = store.summary(&ids[0].parse().unwrap()).await.unwrap();
+    assert_eq!(summary.unwrap().id.as_str(), ids[0]);
+    assert_eq!(store.summary(&new_job("p").id).await.unwrap(), None);
+}
+
+async fn old_jobs_are_pruned(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        let new = new_job("p");
+        jobs.push(store.submit(&new).await.unwrap());
+    }
+    let claimed = claim(&store, &worker).await.unwrap();
+    let event = NewEvent {
+        kind: "k".to_owned(),
+        data: "{}".to_owned(),
+    };
+    store.append(&claimed.claim, &[event]).await.unwrap();
+    let how = finished(Ending::Completed);
+    store.finish(&claimed.claim, &how).await.unwrap();
+    claim(&store, &worker).await.unwrap();
+    let told = store.prunable(LONG, 9).await.unwrap();
+    assert_eq!((told.jobs.len(), told.total), (0, 0));
+    assert_eq!(store.prune(LONG).await.unwrap(), 0);
+    let told = store.prunable(NONE, 9).await.unwrap();
+    assert_eq!((&told.jobs[0].id, told.total), (&jobs[0], 1));
+    assert_eq!(store.prunable(NONE, 0).await.unwrap().total, 1);
+    assert_eq!(store.prune(NONE).await.unwrap(), 1);
+    assert_eq!(store.get(&jobs[0]).await.unwrap(), None);
+    assert_eq!(store.events(&jobs[0], 0, 9).await.unwrap(), []);
+    assert_eq!(store.list(&Filter::default(), 9).await.unwrap().total, 2);
+}
+
+async fn workers_come_and_go(stage: &Stage) {
+    let store = stage.open().await;
+    let about = NewWorker {
+        id: new_worker_id(),
+        host: "here".to_owned(),
+        pid: 4_194_304,
+        concurrency: 4,
+    };
+    assert_eq!(store.heartbeat(&about.id).await.unwrap(), Written::Lost);
+    store.register(&about).await.unwrap();
+    store.register(&about).await.unwrap();
+    assert_eq!(store.heartbeat(&about.id).await.unwrap(), Written::Done);
+    let workers = store.workers().await.unwrap();
+    assert_eq!(workers.len(), 1);
+    assert_eq!(workers[0].about, about);
+    assert!(workers[0].silent_for < LONG);
+    assert_eq!(store.forget_workers(LONG).await.unwrap(), 0);
+    assert_eq!(store.remove_worker(&about.id).await.unwrap(), Written::Done);
+    assert_eq!(store.workers().await.unwrap(), []);
+}
+
+async fn demand_is_what_a_machine_may_run(stage: &Stage) {
+    let store = stage.open().await;
+    let demand = async || {
+        let here = store.demand("here").await.unwrap();
+        (here, store.demand("there").await.unwrap())
+    };
+    let worker = new_worker_id();
+    let finish = async |claimed: &Claimed| {
+        let how = finished(Ending::Completed);
+        let written = store.finish(&claimed.claim, &how).await.unwrap();
+        assert_eq!(written, Written::Done);
+    };
+    assert_eq!(demand().await, (Demand::Nothing, Demand::Nothing));
+
+    store.submit(&new_job("anywhere")).await.unwrap();
+    assert_eq!(demand().await, (Demand::Waiting, Demand::Waiting));
+    let anywhere = claim(&store, &worker).await.unwrap();
+    assert_eq!(demand().await, (Demand::Running, Demand::Elsewhere));
+
+    let mut there = new_job("there");
+    there.request.run_on = Some("there".to_owned());
+    store.submit(&there).await.unwrap();
+    assert_eq!(demand().await, (Demand::Running, Demand::Waiting));
+    finish(&anywhere).await;
+    assert_eq!(demand().await, (Demand::Nothing, Demand::Waiting));
+    let there = store.claim(&worker, "there", LONG).await.unwrap().unwrap();
+    assert_eq!(demand().await, (Demand::Elsewhere, Demand::Running));
+    finish(&there).await;
+    assert_eq!(demand().await, (Demand::Nothing, Demand::Nothing));
+}
+
+async fn whoever_waits_is_woken(stage: &Stage) {
+    let (here, there) = (stage.open().await, stage.open().await);
+    let mut watch = here.watch();
+    let new = new_job("p");
+    there.submit(&new).await.unwrap();
+    while claim(&here, &new_worker_id()).await.is_none() {
+        watch.changed().await;
+    }
+    // Waiting ends also where nothing happens.
+    for _ in 0..3 {
+        watch.changed().await;
+    }
+    drop(watch);
+    here.watch().changed().await;
+}
+
+async fn what_is_too_long_is_refused(stage: &Stage) {
+    let store = stage.open().await;
+    let long = "x".repeat(LONGEST_TEXT + 1);
+    let refused = store.submit(&new_job(&long)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::TooLong { .. }), "{refused}");
+    let new = new_job(&long[1..]);
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    assert_eq!(claimed.job.request.prompt.len(), LONGEST_TEXT);
+    let how = Finished {
+        result: Some(json!(long)),
+        ..finished(Ending::Completed)
+    };
+    store.finish(&claimed.claim, &how).await.unwrap_err();
+    let how = finished(Ending::Completed);
+    let written = store.finish(&claimed.claim, &how).await.unwrap();
+    assert_eq!(written, Written::Done);
+}
+
+async fn it_is_there_when_opened_again(stage: &Stage) {
+    let new = new_job("p");
+    stage.open().await.submit(&new).await.unwrap();
+    let again = stage.open().await;
+    assert!(again.get(&new.id).await.unwrap().is_some());
+}

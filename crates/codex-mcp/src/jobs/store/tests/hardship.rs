@@ -1,0 +1,184 @@
+//! Disks that are full, servers that go away, and callers that do.
+
+use std::fs;
+use std::path::PathBuf;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use super::*;
+
+/// A small file system, until it is dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = mount(
+            Some("codex-mcp-test"),
+            folder.path(),
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some("size=1m"),
+        );
+        mounted.unwrap_or_else(|error| {
+            panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
+        });
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        umount2(self.0.path(), MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let disk = SmallDisk::new();
+    let ballast = disk.path("ballast");
+    fs::write(&ballast, vec![0; 256 << 10]).unwrap();
+    let location = Location::Sqlite(disk.path("jobs.db"));
+    block_on(async {
+        let store = JobStore::open(&location).await.unwrap();
+        let mut kept = Vec::new();
+        let error = loop {
+            let new = new_job(&"x".repeat(20_000));
+            match store.submit(&new).await {
+                Ok(id) => kept.push(id),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+        assert!(error.to_string().contains("Make room"), "{error}");
+        let total = store.list(&Filter::default(), 1).await.unwrap().total;
+        assert_eq!(total, kept.len() as u64);
+
+        fs::remove_file(&ballast).unwrap();
+        kept.push(store.submit(&new_job("there is room")).await.unwrap());
+        drop(store);
+        let again = JobStore::open(&location).await.unwrap();
+        for id in &kept {
+            assert!(again.get(id).await.unwrap().is_some());
+        }
+    });
+}
+
+#[test]
+fn a_server_may_go_away_and_come_back() {
+    let mut server = Postgres::start(Durability::Unsynced);
+    block_on(async {
+        let stage = Stage::postgres(&server, "jobs");
+        let store = stage.open().await;
+        let mut watch = store.watch();
+        let first = new_job("first");
+        store.submit(&first).await.unwrap();
+        let claimed = claim(&store, &new_worker_id()).await.unwrap();
+        store.list(&Filter::default(), 1).await.unwrap();
+
+        server.stop();
+        let second = new_job("second");
+        for _ in 0..2 {
+            let error = store.submit(&second).await.unwrap_err();
+            assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+            assert!(error.is_retryable());
+        }
+        store.get(&first.id).await.unwrap_err();
+        store.renew(&claimed.claim, LONG).await.unwrap_err();
+        JobStore::open(&stage.location).await.unwrap_err();
+        watch.changed().await;
+
+        server.start_again();
+        let renewed = store.renew(&claimed.claim, LONG).await.unwrap();
+        assert!(matches!(renewed, Renewed::Held(_)));
+        store.submit(&second).await.unwrap();
+        while claim(&store, &new_worker_id()).await.is_none() {
+            watch.changed().await;
+        }
+
+        // It restarts while connections are idle: nobody is to notice.
+        server.stop();
+        server.start_again();
+        store.submit(&new_job("third")).await.unwrap();
+        let all = store.list(&Filter::default(), 1).await.unwrap();
+        assert_eq!(all.total, 3);
+    });
+}
+
+#[test]
+fn a_server_may_be_newer() {
+    let server = Postgres::start(Durability::Unsynced);
+    block_on(async {
+        let stage = Stage::postgres(&server, "jobs");
+        drop(stage.open().await);
+        let (mut connection, _) = pool::first(&stage.location).await.unwrap();
+        let newer = "UPDATE codex_store SET version = 99";
+        connection.script(newer).await.unwrap();
+        let error = JobStore::open(&stage.location).await.unwrap_err();
+        assert!(matches!(error, StoreError::Newer { .. }), "{error}");
+    });
+}
+
+#[test]
+fn many_open_a_new_database_at_once() {
+    let server = Postgres::start(Durability::Unsynced);
+    block_on(async {
+        for time in 0..5 {
+            let stage = Stage::postgres(&server, &format!("jobs{time}"));
+            let opening = (0..8).map(|_| JobStore::open(&stage.location));
+            for opened in futures::future::join_all(opening).await {
+                opened.unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_caller_that_goes_leaves_nothing_half_done() {
+    let stage = Stage::sqlite();
+    block_on(async {
+        let store = stage.open().await;
+        for micros in (0..2000).step_by(25) {
+            let new = new_job("p");
+            let submit = store.submit(&new);
+            let limit = Duration::from_micros(micros);
+            let _ = tokio::time::timeout(limit, submit).await;
+        }
+        let before = store.list(&Filter::default(), 1).await.unwrap().total;
+        store.submit(&new_job("p")).await.unwrap();
+        let after = store.list(&Filter::default(), 1).await.unwrap().total;
+        assert!(after > before);
+        assert!(claim(&store, &new_worker_id()).await.is_some());
+    });
+}
+
+#[test]
+fn beyond_the_bound_events_are_cut() {
+    let stage = Stage::sqlite();
+    block_on(async {
+        let store = stage.open().await;
+        let new = new_job("p");
+        store.submit(&new).await.unwrap();
+        let claimed = claim(&store, &new_worker_id()).await.unwrap();
+        let event = NewEvent {
+            kind: "k".to_owned(),
+            data: "{}".to_owned(),
+        };
+        let many = vec![event; MOST_EVENTS as usize - 2];
+        let append = async |events: &[NewEvent]| {
+            let appended = store.append(&claimed.claim, events).await;
+            appended.unwrap()
+        };
+        assert_eq!(append(&many).await, Appended::Done { dropped: 0 });
+        assert_eq!(append(&many[..5]).await, Appended::Done { dropped: 4 });
+        assert_eq!(append(&many[..5]).await, Appended::Done { dropped: 5 });
+        let last = store.tail(&new.id, 2).await.unwrap();
+        assert_eq!(last[1].sequence, MOST_EVENTS);
+        assert_eq!(last[0].kind, "k");
+        assert_eq!(last[1].kind, "codex-mcp/cut");
+    });
+}

@@ -1,0 +1,171 @@
+//! Stores that are new, newer than we are, or none, and many who open one at once.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::team::processes::{Worker as Process, done, variable};
+
+use super::*;
+
+/// The store, for a process that opens it.
+const STORE: &str = "CODEX_MCP_TEST_STORE";
+
+const PROCESSES: usize = 8;
+const TIMES: usize = 100;
+
+#[test]
+fn many_processes_open_a_new_store_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for time in 0..TIMES {
+        let path = folder.path().join(format!("{time}/jobs.db"));
+        let start = || {
+            let test = "jobs::store::tests::opening::process_that_opens";
+            Process::start(test, &[(STORE, path.as_os_str())])
+        };
+        let mut processes: Vec<Process> = (0..PROCESSES).map(|_| start()).collect();
+        for process in &mut processes {
+            assert_eq!(process.until(1), 1);
+        }
+        fs::write(go(&path), "").unwrap();
+        for process in processes {
+            process.wait();
+        }
+        let all = block_on(async {
+            let store = JobStore::open(&Location::Sqlite(path)).await.unwrap();
+            store.list(&Filter::default(), 1).await.unwrap().total
+        });
+        assert_eq!(all, PROCESSES as u64, "time {time}");
+    }
+}
+
+fn go(store: &Path) -> std::path::PathBuf {
+    store.parent().unwrap().with_extension("go")
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_opens() {
+    let path = variable(STORE);
+    done(1);
+    while !go(&path).exists() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    block_on(async {
+        let store = JobStore::open(&Location::Sqlite(path)).await.unwrap();
+        store.submit(&new_job("p")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_new_store_is_for_its_user_alone() {
+    let stage = Stage::sqlite();
+    let path = stage.location.path().unwrap().to_owned();
+    block_on(async {
+        let store = stage.open().await;
+        store.submit(&new_job("p")).await.unwrap();
+        let folder = path.parent().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(folder), 0o700);
+        let mut seen = 0;
+        for file in fs::read_dir(folder).unwrap() {
+            let file = file.unwrap().path();
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+            seen += 1;
+        }
+        assert_eq!(seen, 4, "the database, its lock, and two files of SQLite's");
+    });
+}
+
+#[test]
+fn a_newer_store_is_left_alone() {
+    let stage = Stage::sqlite();
+    block_on(async {
+        drop(stage.open().await);
+        let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
+        connection.script("PRAGMA user_version = 99").await.unwrap();
+        drop((connection, lock));
+        let error = JobStore::open(&stage.location).await.unwrap_err();
+        let newer = matches!(error, StoreError::Newer { found: 99, .. });
+        assert!(newer, "{error}");
+        assert!(!error.is_retryable());
+    });
+}
+
+#[test]
+fn another_programs_file_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes.txt");
+    fs::write(&notes, "not a database ".repeat(1000)).unwrap();
+    let other = folder.path().join("other.db");
+    block_on(async {
+        let location = Location::Sqlite(other.clone());
+        let (mut connection, lock) = pool::first(&location).await.unwrap();
+        connection.script("CREATE TABLE mine (a)").await.unwrap();
+        drop((connection, lock));
+        for path in [notes, other] {
+            let error = JobStore::open(&Location::Sqlite(path)).await.unwrap_err();
+            let other = matches!(error, StoreError::NotAStore { .. });
+            assert!(other, "{error}");
+        }
+    });
+}
+
+/// A user that has no rights, on most systems called nobody.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn a_store_that_cannot_be_written_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state/jobs.db");
+    let location = Location::Sqlite(path.clone());
+    block_on(async {
+        let store = JobStore::open(&location).await.unwrap();
+        store.submit(&new_job("p")).await.unwrap();
+    });
+    let state = path.parent().unwrap();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(folder.path(), 0o755);
+    mode(state, 0o555);
+    for file in fs::read_dir(state).unwrap() {
+        mode(&file.unwrap().path(), 0o444);
+    }
+    let missing = folder.path().join("state/new/jobs.db");
+    for store in [&path, &missing] {
+        let test = "jobs::store::tests::opening::process_that_cannot_write";
+        let variables: [(&str, &OsStr); 1] = [(STORE, store.as_os_str())];
+        Process::start(test, &variables).wait();
+    }
+    mode(state, 0o755);
+    mode(&path, 0o644);
+    mode(&state.join("jobs.db.lock"), 0o644);
+    block_on(async {
+        let store = JobStore::open(&location).await.unwrap();
+        store.submit(&new_job("q")).await.unwrap();
+        let all = store.list(&Filter::default(), 1).await.unwrap();
+        assert_eq!(all.total, 2);
+    });
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_cannot_write() {
+    if nix::unistd::Uid::effective().is_root() {
+        // Nothing is read-only for root.
+        nix::unistd::setuid(nix::unistd::Uid::from_raw(NOBODY)).unwrap();
+    }
+    let path = variable(STORE);
+    let error = block_on(async {
+        let store = JobStore::open(&Location::Sqlite(path.clone())).await?;
+        store.submit(&new_job("p")).await
+    });
+    let error = error.unwrap_err();
+    let clear = matches!(error, StoreError::ReadOnly { .. });
+    assert!(clear, "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains(path.to_str().unwrap()), "{said}");
+    assert!(said.contains("--store"), "{said}");
+}

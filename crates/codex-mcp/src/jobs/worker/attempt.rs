@@ -1,0 +1,352 @@
+//! One attempt at a job: from the claim to what is written of its end.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use codex_mcp_core::exec::{Failure, FailureClass};
+use codex_mcp_core::job::{
+    Attempt, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wanted,
+};
+use codex_mcp_protocol::codex::ThreadId;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Worker;
+use super::journal::Journal;
+use super::leash::{End, Leash};
+use super::order::{self, BadOrder, IfUnknown, Order};
+use crate::jobs::exec::{self, News, Outcome};
+use crate::jobs::report::{FailureReport, Report};
+use crate::jobs::store::{Claim, Claimed, Finished, Job, Renewed, Written};
+
+/// Runs a job whose claim was asked for at this moment, and writes down what has come
+/// of it.
+pub(super) async fn attempt(worker: &Worker, claimed: Claimed, asked: Instant) {
+    let Claimed { claim, job } = claimed;
+    let began = Instant::now();
+    let name = format!("job {} {:?}", claim.job, job.summary.task_name);
+    match claim.attempt {
+        1 => tracing::info!("{name} begins"),
+        number => tracing::info!("{name} begins, attempt {number}"),
+    }
+    let held = Held::by(worker, &claim.job);
+    let lease = Cell::new(Lease::new(
+        of(&job),
+        asked.into_std(),
+        worker.options.timing.lease,
+    ));
+    let ended = tokio::select! {
+        ended = run(worker, &claim, &job, &held.leash) => ended,
+        never = keep(worker, &claim, &lease, &held.leash) => match never {},
+    };
+    let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let took = humantime::format_duration(Duration::from_millis(millis));
+    tracing::info!("{name} {ended} after {took}");
+}
+
+fn of(job: &Job) -> Attempt {
+    Attempt {
+        number: job.attempts,
+        retry: job.request.retry,
+        wanted: Wanted::Yes,
+    }
+}
+
+/// A leash that the worker finds while the attempt runs.
+struct Held<'a> {
+    worker: &'a Worker,
+    job: JobId,
+    leash: Rc<Leash>,
+}
+
+impl<'a> Held<'a> {
+    fn by(worker: &'a Worker, job: &JobId) -> Self {
+        let leash = Rc::new(Leash::default());
+        let mut leashes = worker.leashes.borrow_mut();
+        leashes.insert(job.clone(), Rc::clone(&leash));
+        Self {
+            worker,
+            job: job.clone(),
+            leash,
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // The worker may have taken the job again meanwhile.
+        let mut leashes = self.worker.leashes.borrow_mut();
+        if leashes
+            .get(&self.job)
+            .is_some_and(|leash| Rc::ptr_eq(leash, &self.leash))
+        {
+            leashes.remove(&self.job);
+        }
+    }
+}
+
+/// Renews the lease, and pulls the leash when that is not possible.
+async fn keep(worker: &Worker, claim: &Claim, lease: &Cell<Lease>, leash: &Leash) -> Infallible {
+    tokio::join!(
+        renew(worker, claim, lease, leash),
+        let_go_in_time(worker, claim, lease, leash)
+    )
+    .0
+}
+
+async fn renew(worker: &Worker, claim: &Claim, lease: &Cell<Lease>, leash: &Leash) -> Infallible {
+    let length = worker.options.timing.lease;
+    loop {
+        sleep(worker.options.timing.heartbeat).await;
+        let mut asked = Instant::now();
+        let renew = async || {
+            asked = Instant::now();
+            worker.store.renew(claim, length).await
+        };
+        match worker.trouble.insist(renew).await {
+            Renewed::Held(wanted) => {
+                lease.set(lease.get().renewed(asked.into_std(), length));
+                if wanted == Wanted::No {
+                    leash.pull(End::Unwanted);
+                }
+            }
+            Renewed::Lost => {
+                leash.pull(End::Lost);
+                return pending().await;
+            }
+        }
+    }
+}
+
+async fn let_go_in_time(
+    worker: &Worker,
+    claim: &Claim,
+    lease: &Cell<Lease>,
+    leash: &Leash,
+) -> Infallible {
+    let ending = worker.options.timing.ending;
+    loop {
+        let Some(at) = lease.get().let_go_at(ending) else {
+            return pending().await;
+        };
+        sleep_until(at.into()).await;
+        if lease.get().let_go_at(ending) == Some(at) {
+            let job = &claim.job;
+            tracing::warn!("the lease of job {job} ends, and it may run elsewhere: it ends here");
+            leash.pull(End::LeaseOver);
+            return pending().await;
+        }
+    }
+}
+
+/// What has come of an attempt.
+struct Done {
+    failure: Option<Failure>,
+    session: Option<ThreadId>,
+    report: Report,
+}
+
+/// What is to be written of its end.
+#[derive(Debug, PartialEq)]
+enum Closing {
+    Finish(Ending),
+    /// For this reason.
+    GiveUp(&'static str),
+    Nothing,
+}
+
+async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended {
+    let journal = Journal::of(claim.attempt);
+    let running = async {
+        let done = ask_codex(worker, job, &journal, leash).await;
+        journal.close();
+        done
+    };
+    let (done, ()) = tokio::join!(running, journal.write(worker, claim, leash));
+    let failed_by = done.failure.as_ref().map(|failure| failure.class);
+    match closing(leash.why(), failed_by) {
+        Closing::Finish(ending) => finish(worker, claim, finished(ending, &done)).await,
+        Closing::GiveUp(why) => give_up(worker, claim, why).await,
+        Closing::Nothing => Ended::NotOurs,
+    }
+}
+
+/// What Codex has done by itself counts, whatever it was to be ended for meanwhile.
+fn closing(why: Option<End>, failed_by: Option<FailureClass>) -> Closing {
+    match (why, failed_by) {
+        (Some(End::Lost), _) => Closing::Nothing,
+        (_, None) => Closing::Finish(Ending::Completed),
+        (Some(End::Unwanted), Some(FailureClass::Cancelled)) => Closing::Finish(Ending::Cancelled),
+        (Some(End::LeaseOver), Some(FailureClass::Cancelled)) => Closing::GiveUp(WORKER_LOST),
+        (Some(End::WorkerEnds), Some(FailureClass::Cancelled)) => Closing::GiveUp(WORKER_STOPPED),
+        (_, Some(_)) => Closing::Finish(Ending::Failed),
+    }
+}
+
+async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash) -> Done {
+    let order = order::order(job, &worker.options, &worker.releases).await;
+    let Order {
+        mut request,
+        if_unknown,
+    } = match order {
+        Ok(order) => order,
+        Err(error) => return Done::without_codex(&error),
+    };
+    let hear = |news: News<'_>| journal.hear(&news);
+    let mut outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+    if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
+        (if_unknown, class(&outcome))
+    {
+        request.resume = resume;
+        outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+    }
+    Done::of(outcome, request.stream)
+}
+
+fn class(outcome: &Outcome) -> Option<FailureClass> {
+    outcome.failure.as_ref().map(|failure| failure.class)
+}
+
+impl Done {
+    fn of(outcome: Outcome, stream: exec::KeepStream) -> Self {
+        Self {
+            failure: outcome.failure.clone(),
+            session: outcome.digest.session.clone(),
+            report: Report::of(outcome, stream),
+        }
+    }
+
+    fn without_codex(error: &BadOrder) -> Self {
+        let failure = Failure {
+            class: FailureClass::NotStarted,
+            message: error.to_string(),
+            reset: None,
+        };
+        Self {
+            report: Report {
+                failure: Some(FailureReport::of(&failure)),
+                ..Report::default()
+            },
+            session: None,
+            failure: Some(failure),
+        }
+    }
+}
+
+fn finished(ending: Ending, done: &Done) -> Finished {
+    let failure = done
+        .failure
+        .as_ref()
+        .filter(|_| ending == Ending::Failed)
+        .map(|failure| FailureReport::of(failure).in_words());
+    // All of its keys are texts.
+    let result = serde_json::to_value(&done.report).ok();
+    Finished {
+        ending,
+        error: failure,
+        session_id: done.session.as_ref().map(ToString::to_string),
+        exchange_id: None,
+        result,
+    }
+}
+
+async fn finish(worker: &Worker, claim: &Claim, finished: Finished) -> Ended {
+    let finish = async |how: &Finished| {
+        let finish = async || worker.store.finish(claim, how).await;
+        worker.trouble.attempt(finish).await
+    };
+    let (mut how, mut written) = (finished.clone(), finish(&finished).await);
+    if let Err(error) = &written {
+        how = Finished {
+            ending: Ending::Failed,
+            error: Some(format!("what has come of it can't be kept: {error}")),
+            result: None,
+            ..finished
+        };
+        written = finish(&how).await;
+    }
+    match written {
+        Ok(Written::Done) => Ended::Finished(how.ending, how.error),
+        Ok(Written::Lost) => Ended::NotOurs,
+        Err(error) => Ended::Unwritten(error.to_string()),
+    }
+}
+
+async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> Ended {
+    let give_up = async || worker.store.give_up(claim, why).await;
+    match worker.trouble.insist(give_up).await {
+        Some(state) => Ended::GivenUp(why, state),
+        None => Ended::NotOurs,
+    }
+}
+
+/// How an attempt has ended, for the log.
+#[derive(Debug)]
+enum Ended {
+    Finished(Ending, Option<String>),
+    GivenUp(&'static str, JobState),
+    /// Or it is, and the answer of the store was lost.
+    NotOurs,
+    Unwritten(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished(ending, None) => write!(f, "{}", JobState::from(*ending)),
+            Self::Finished(ending, Some(why)) => {
+                write!(f, "{} ({why:?})", JobState::from(*ending))
+            }
+            Self::GivenUp(why, state) => write!(f, "given up ({why}), and is {state},"),
+            Self::NotOurs => f.write_str("is not this worker's any more"),
+            Self::Unwritten(why) => write!(f, "could not be written down ({why})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever it was ended for, and however Codex did.
+    #[test]
+    fn what_is_written_of_the_end() {
+        let whys = [
+            None,
+            Some(End::WorkerEnds),
+            Some(End::Unwanted),
+            Some(End::LeaseOver),
+            Some(End::Lost),
+        ];
+        let mut table = String::new();
+        for why in whys {
+            for failed_by in [
+                None,
+                Some(FailureClass::Cancelled),
+                Some(FailureClass::Exit),
+            ] {
+                let closing = closing(why, failed_by);
+                table += &format!("{why:?}, {failed_by:?}: {closing:?}\n");
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn of_several_reasons_the_gravest_counts() {
+        let leash = Leash::default();
+        for (pulled, counts) in [
+            (End::Unwanted, End::Unwanted),
+            (End::WorkerEnds, End::Unwanted),
+            (End::Lost, End::Lost),
+            (End::LeaseOver, End::Lost),
+        ] {
+            leash.pull(pulled);
+            assert_eq!(leash.why(), Some(counts));
+        }
+        assert!(leash.pulled.is_cancelled());
+    }
+}

@@ -1,0 +1,133 @@
+//! What a worker does beside its jobs.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::Worker;
+use super::leash::End;
+use crate::jobs::store::{StoreError, Written};
+
+/// How many leases long a worker may be silent before it is forgotten.
+const FORGOTTEN_AFTER: u32 = 4;
+
+/// The least pause between two looks for jobs that are unwanted: events change the
+/// store all the time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Worker {
+    /// Doesn't end.
+    pub(super) async fn take_care(&self) {
+        tokio::join!(self.show_that_it_is_there(), self.heed_cancellations());
+    }
+
+    async fn show_that_it_is_there(&self) {
+        let mut beats = interval(self.options.timing.heartbeat);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut clocks = Clocks::now();
+        loop {
+            beats.tick().await;
+            if clocks.have_parted() {
+                self.trouble.was_away();
+            }
+            self.trouble.insist(async || self.beat().await).await;
+        }
+    }
+
+    async fn beat(&self) -> Result<(), StoreError> {
+        if self.store.heartbeat(self.id()).await? == Written::Lost {
+            self.store.register(&self.about).await?;
+        }
+        // When the store or this machine has been away, the leases that have ended
+        // meanwhile are renewed first.
+        if self.trouble.well_for() < self.options.timing.heartbeat {
+            return Ok(());
+        }
+        loop {
+            let reaped = self.store.reap().await?;
+            for lost in &reaped {
+                let (job, state) = (&lost.job, lost.state);
+                tracing::warn!("job {job} has lost its worker and is {state}");
+            }
+            if reaped.is_empty() {
+                break;
+            }
+        }
+        let silent_for = self.options.timing.lease * FORGOTTEN_AFTER;
+        self.store.forget_workers(silent_for).await?;
+        Ok(())
+    }
+
+    async fn heed_cancellations(&self) {
+        let mut watch = self.store.watch();
+        loop {
+            watch.changed().await;
+            if self.leashes.borrow().is_empty() {
+                continue;
+            }
+            match self.store.unwanted(self.id()).await {
+                Ok(jobs) => {
+                    let leashes = self.leashes.borrow();
+                    let unwanted = jobs.iter().filter_map(|job| leashes.get(job));
+                    unwanted.for_each(|leash| leash.pull(End::Unwanted));
+                }
+                // Whoever writes tells of it.
+                Err(error) => tracing::debug!("looking for cancellations: {error}"),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Two clocks, of which one stands still while the machine sleeps.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    awake: Instant,
+    always: SystemTime,
+}
+
+/// How far they may part by being set.
+const TOLERANCE: Duration = Duration::from_secs(2);
+
+impl Clocks {
+    fn now() -> Self {
+        Self {
+            awake: Instant::now(),
+            always: SystemTime::now(),
+        }
+    }
+
+    /// Whether the machine has slept since this was asked last.
+    fn have_parted(&mut self) -> bool {
+        let now = Self::now();
+        let parted = now.part(self);
+        *self = now;
+        parted
+    }
+
+    fn part(&self, before: &Self) -> bool {
+        let awake = self.awake.duration_since(before.awake);
+        let always = self.always.duration_since(before.always);
+        always.is_ok_and(|always| always > awake + TOLERANCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_is_noticed() {
+        let before = Clocks::now();
+        let after = |awake, always| {
+            let clocks = Clocks {
+                awake: before.awake + Duration::from_secs(awake),
+                always: before.always + Duration::from_secs(always),
+            };
+            clocks.part(&before)
+        };
+        assert!(!after(10, 11));
+        assert!(after(10, 3600));
+        assert!(!after(10, 0));
+    }
+}

@@ -1,0 +1,216 @@
+//! A worker: takes jobs from a store and has Codex do them, several at once.
+//!
+//! ```text
+//!           claim             events, session
+//!  store ─────────► attempt ──► journal ──────► store
+//!    │                 ▲ │ outcome
+//!    │ unwanted,       │ └──► finish, or give up ──► store
+//!    └─────────────► leash ◄── lease over, worker ends
+//!      not ours
+//! ```
+//!
+//! Each attempt is a task of its own on the one thread, which renews its own lease and
+//! writes its own events; the store being slow or away holds up none of them. What an
+//! attempt is ended for is said by its `leash`. Beside them the worker takes
+//! `care`: it says that it is there, takes jobs from workers that are lost, and
+//! hears of cancellations.
+//!
+//! # When the store can't be used
+//!
+//! The worker asks again and again, and says so once (`trouble`). Codex goes on
+//! meanwhile, unless the job would be run again elsewhere when its lease has ended,
+//! see [`Lease`](codex_mcp_core::job::Lease). Events that there is no room for any
+//! more are left out and counted. Jobs are taken from other workers only when the
+//! store, and this machine, have been there for as long as those may take to renew
+//! their leases.
+//!
+//! # When the worker ends
+//!
+//! When it is told to, it takes no more jobs and lets those finish that run, for a
+//! grace time; then their Codexes are ended, and the jobs given up: they run again
+//! where they may, and fail as "worker stopped" otherwise. When it is killed, its
+//! guards end the Codexes, and another worker takes the jobs when their leases end.
+
+mod attempt;
+mod care;
+mod claiming;
+mod journal;
+mod leash;
+mod order;
+pub mod place;
+mod post;
+pub mod start;
+mod trouble;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use codex_mcp_core::job::{JobId, WorkerId};
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use self::leash::Leash;
+use self::order::Releases;
+use self::trouble::Trouble;
+use super::store::{JobStore, Location, NewWorker, StoreError, new_worker_id};
+use crate::engine::binary::Source;
+
+pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
+pub use self::post::{Announcement, AtPlace, Post, Retaken};
+
+/// How many jobs a worker runs at once, if nothing else is said.
+pub const CONCURRENCY: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
+/// How long jobs may go on when their worker was told to end, if nothing else is said.
+pub const GRACE: Duration = Duration::from_secs(30);
+
+/// After how long without work one leaves that was started on demand.
+pub const IDLE: Duration = Duration::from_secs(600);
+
+/// How long what is left to write may take when a worker ends.
+const PARTING: Duration = Duration::from_secs(10);
+
+/// What a worker is to do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the jobs are.
+    pub location: Location,
+    /// The name of this machine, see [`host`](super::host).
+    pub host: String,
+    /// The Codex for jobs of other machines, and for those that name none; the first
+    /// on PATH if there is none here either.
+    pub codex: Option<(PathBuf, Source)>,
+    /// The home of Codex for such jobs.
+    pub codex_home: PathBuf,
+    /// How many jobs run at once.
+    pub concurrency: NonZeroU32,
+    /// After how long without work it leaves; `None` is never.
+    pub idle: Option<Duration>,
+    /// How long jobs may go on when it was told to end.
+    pub grace: Duration,
+    /// When it says that it is still there.
+    pub timing: Timing,
+}
+
+/// When a worker says that it is still there. All workers of a store should say so
+/// equally often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How long it has a job without saying so.
+    pub lease: Duration,
+    /// How often it does.
+    pub heartbeat: Duration,
+    /// How long before the end of a lease that can't be renewed a job is ended that
+    /// may run elsewhere after it: more than Codex takes to end.
+    pub ending: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(10),
+            ending: Duration::from_secs(3),
+        }
+    }
+}
+
+/// Why a worker can't work.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// Its store can't be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It doesn't get its post.
+    #[error("the worker can't begin: {0}")]
+    Post(io::Error),
+}
+
+/// Works until it is told to end, or has been idle for long enough. Once `closing` is
+/// cancelled it takes no more jobs, and lets those that run finish for the grace time;
+/// once `hurry` is, not even that. To be run on the thread that lives longest, see
+/// [`spawn`](crate::engine::spawn).
+///
+/// # Errors
+///
+/// [`WorkerError`], if it can't begin. Later trouble with the store is told in the
+/// log, and waited out.
+pub async fn run(
+    options: Options,
+    mut post: impl Post,
+    closing: CancellationToken,
+    hurry: CancellationToken,
+) -> Result<(), WorkerError> {
+    let store = JobStore::open(&options.location).await?;
+    let worker = Rc::new(Worker::new(store, options));
+    worker.store.register(&worker.about).await?;
+    if let Err(error) = post.ready() {
+        worker.leave().await;
+        return Err(WorkerError::Post(error));
+    }
+    tracing::info!(
+        "the worker {} takes jobs from {}, {} at once",
+        worker.about.id,
+        worker.store.location(),
+        worker.about.concurrency
+    );
+    let tasks = LocalSet::new();
+    let working = async {
+        tokio::select! {
+            () = worker.take_care() => {}
+            () = claiming::work(&worker, &mut post, &closing, &hurry) => {}
+        }
+    };
+    tasks.run_until(working).await;
+    worker.leave().await;
+    Ok(())
+}
+
+/// What the parts of a worker share.
+struct Worker {
+    store: JobStore,
+    about: NewWorker,
+    options: Options,
+    /// Those of the jobs that run.
+    leashes: RefCell<HashMap<JobId, Rc<Leash>>>,
+    trouble: Trouble,
+    releases: Releases,
+}
+
+impl Worker {
+    fn new(store: JobStore, options: Options) -> Self {
+        let about = NewWorker {
+            id: new_worker_id(),
+            host: options.host.clone(),
+            pid: std::process::id(),
+            concurrency: options.concurrency.get(),
+        };
+        Self {
+            store,
+            about,
+            options,
+            leashes: RefCell::default(),
+            trouble: Trouble::new(),
+            releases: Releases::default(),
+        }
+    }
+
+    fn id(&self) -> &WorkerId {
+        &self.about.id
+    }
+
+    async fn leave(&self) {
+        match timeout(PARTING, self.store.remove_worker(self.id())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!("the worker could not sign off: {error}"),
+            Err(_) => tracing::warn!("the worker could not sign off in time"),
+        }
+        tracing::info!("the worker {} has ended", self.id());
+    }
+}

@@ -1,0 +1,223 @@
+//! What Codex is asked to do, from what a job says.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use codex_mcp_protocol::codex::{NotAThreadId, Release, ThreadId};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::Options;
+use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
+use crate::engine::profile::{ProfileError, ProfileName};
+use crate::engine::release_of;
+use crate::jobs::exec::{KeepStream, Request};
+use crate::jobs::store::{Job, Request as Asked};
+use crate::picture::{Picture, PictureError};
+
+/// How many Codexes are remembered.
+const REMEMBERED: usize = 16;
+
+/// Why a job can't be run: what it says makes no sense here.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadOrder {
+    #[error(transparent)]
+    NoCodex(#[from] NoCodex),
+    #[error("the working folder {0:?} is not an absolute path")]
+    Folder(String),
+    #[error("{value:?} is not a {what} that Codex knows")]
+    Word { what: &'static str, value: String },
+    #[error("the profile {name:?}: {error}")]
+    Profile {
+        name: String,
+        error: Box<ProfileError>,
+    },
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    #[error("the output schema is not a JSON object")]
+    Schema,
+    #[error("the session {id:?} to resume is {error}")]
+    Session { id: String, error: NotAThreadId },
+}
+
+/// An order, and what to do if its session isn't known.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) request: Request,
+    pub(super) if_unknown: IfUnknown,
+}
+
+/// What to do if the session that is to be resumed isn't known to Codex.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum IfUnknown {
+    /// It was asked for: the job fails.
+    Fail,
+    /// It is that of an earlier attempt, which was lost before there was anything to
+    /// go on with, or on another machine: begin as that one did.
+    Begin(Option<ThreadId>),
+}
+
+/// The order for an attempt at a job.
+///
+/// One that follows another goes on in the session that that one has begun, where it
+/// has, and is given the prompt again.
+pub(super) async fn order(
+    job: &Job,
+    options: &Options,
+    releases: &Releases,
+) -> Result<Order, BadOrder> {
+    let asked = &job.request;
+    let cwd = PathBuf::from(&asked.cwd);
+    if !cwd.is_absolute() {
+        return Err(BadOrder::Folder(asked.cwd.clone()));
+    }
+    let codex = codex(asked, options)?;
+    let (resume, if_unknown) = session(job)?;
+    let request = Request {
+        codex_home: codex_home(asked, options),
+        env: Vec::new(),
+        prompt: asked.prompt.clone(),
+        resume,
+        model: asked.model_override.clone(),
+        sandbox: word("sandbox", asked.sandbox.as_deref())?,
+        effort: word("reasoning effort", asked.effort.as_deref())?,
+        profile: profile(asked.profile.as_deref())?,
+        config: Map::new(),
+        images: images(&asked.images, &cwd)?,
+        output_schema: schema(asked.output_schema.as_ref())?,
+        timeout: Duration::from_millis(asked.timeout_ms.into()),
+        tool_timeout: Some(Duration::from_millis(asked.tool_timeout_ms.into())),
+        stream: keep(asked),
+        // Last, as it may take a moment.
+        release: releases.of(&codex).await,
+        codex,
+        cwd,
+    };
+    Ok(Order {
+        request,
+        if_unknown,
+    })
+}
+
+/// Whether the lines of the stream are kept for the report.
+pub(super) fn keep(asked: &Asked) -> KeepStream {
+    match asked.expose_stream {
+        true => KeepStream::Yes,
+        false => KeepStream::No,
+    }
+}
+
+/// The Codex and the home of who has submitted a job are there on their machine. A file
+/// is one machine's, whatever that is called by now.
+fn is_of_this_host(asked: &Asked, options: &Options) -> bool {
+    options.location.path().is_some() || asked.host.as_ref() == Some(&options.host)
+}
+
+fn codex(asked: &Asked, options: &Options) -> Result<CodexBinary, NoCodex> {
+    let theirs = asked.codex_bin.as_ref();
+    let theirs = theirs.filter(|_| is_of_this_host(asked, options));
+    binary::find(match theirs {
+        Some(path) => Some((path.into(), Source::Job)),
+        None => options.codex.clone(),
+    })
+}
+
+fn codex_home(asked: &Asked, options: &Options) -> PathBuf {
+    match &asked.codex_home {
+        Some(home) if is_of_this_host(asked, options) => home.into(),
+        _ => options.codex_home.clone(),
+    }
+}
+
+fn session(job: &Job) -> Result<(Option<ThreadId>, IfUnknown), BadOrder> {
+    let read = |id: &String| {
+        ThreadId::parse(id).map_err(|error| BadOrder::Session {
+            id: id.clone(),
+            error,
+        })
+    };
+    let asked = job.request.resume_session_id.as_ref();
+    let asked = asked.map(read).transpose()?;
+    let earlier = job.summary.session_id.as_deref();
+    let earlier = earlier.filter(|_| job.attempts > 1);
+    let earlier = earlier.and_then(|id| ThreadId::parse(id).ok());
+    Ok(match earlier {
+        Some(earlier) if Some(&earlier) != asked.as_ref() => {
+            (Some(earlier), IfUnknown::Begin(asked))
+        }
+        _ => (asked, IfUnknown::Fail),
+    })
+}
+
+/// A setting by the word that Codex has for it.
+fn word<T: DeserializeOwned>(
+    what: &'static str,
+    word: Option<&str>,
+) -> Result<Option<T>, BadOrder> {
+    let Some(word) = word else { return Ok(None) };
+    let read = serde_json::from_value(Value::from(word));
+    read.map(Some).map_err(|_| BadOrder::Word {
+        what,
+        value: word.to_owned(),
+    })
+}
+
+fn profile(name: Option<&str>) -> Result<Option<ProfileName>, BadOrder> {
+    let read = |name: &str| {
+        ProfileName::try_from(name.to_owned()).map_err(|error| BadOrder::Profile {
+            name: name.to_owned(),
+            error: Box::new(error),
+        })
+    };
+    name.map(read).transpose()
+}
+
+fn images(names: &[String], cwd: &Path) -> Result<Vec<Picture>, PictureError> {
+    let named = names.iter().map(|name| Picture::named(name, cwd));
+    named.collect()
+}
+
+fn schema(schema: Option<&Value>) -> Result<Option<Map<String, Value>>, BadOrder> {
+    match schema {
+        None => Ok(None),
+        Some(Value::Object(schema)) => Ok(Some(schema.clone())),
+        Some(_) => Err(BadOrder::Schema),
+    }
+}
+
+/// The releases of the Codexes that have been run. A program that is replaced, as an
+/// upgrade does, is another one.
+#[derive(Debug, Default)]
+pub(super) struct Releases(RefCell<HashMap<Stamp, Release>>);
+
+/// A program as it is now.
+type Stamp = (PathBuf, u64, Option<SystemTime>);
+
+impl Releases {
+    /// Nobody remembers that a Codex didn't tell.
+    async fn of(&self, codex: &CodexBinary) -> Option<Release> {
+        let stamp = stamp(&codex.native);
+        if let Some(release) = self.0.borrow().get(&stamp) {
+            return Some(*release);
+        }
+        let release = release_of(codex).await?;
+        let mut known = self.0.borrow_mut();
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(stamp, release);
+        Some(release)
+    }
+}
+
+fn stamp(program: &Path) -> Stamp {
+    let metadata = std::fs::metadata(program).ok();
+    let length = metadata.as_ref().map_or(0, std::fs::Metadata::len);
+    let written = metadata.and_then(|metadata| metadata.modified().ok());
+    (program.to_owned(), length, written)
+}
+
+#[cfg(test)]
+mod tests;

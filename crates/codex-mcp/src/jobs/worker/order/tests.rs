@@ -1,0 +1,162 @@
+use std::os::unix::fs::PermissionsExt;
+use std::time::UNIX_EPOCH;
+
+use codex_mcp_core::job::{JobId, JobState, Wanted};
+use codex_mcp_protocol::codex::{Effort, SandboxMode};
+use tempfile::TempDir;
+
+use super::*;
+use crate::jobs::store::{JobSummary, Location};
+use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
+
+const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
+const SECOND: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
+
+/// A folder with two Codexes in it.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        for name in ["ours", "theirs"] {
+            let path = place.path(name);
+            std::fs::write(&path, "#!/bin/sh\necho codex-cli 0.169.0\n").unwrap();
+            let mode = PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            location: Location::Sqlite(self.path("jobs.db")),
+            host: "here".to_owned(),
+            codex: Some((self.path("ours"), Source::FlagOrVariable)),
+            codex_home: self.path("our-home"),
+            concurrency: CONCURRENCY,
+            idle: None,
+            grace: GRACE,
+            timing: Timing::default(),
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        let cwd = self.0.path().to_str().unwrap();
+        Asked::new("p", cwd)
+    }
+
+    fn session(&self, attempts: u32, earlier: Option<&str>, asked: Option<&str>) -> Job {
+        let mut request = self.asked();
+        request.resume_session_id = asked.map(str::to_owned);
+        let summary = JobSummary {
+            id: JobId::from_random(0),
+            state: JobState::Running,
+            tool_name: String::new(),
+            task_name: String::new(),
+            cwd: String::new(),
+            created_at: UNIX_EPOCH,
+            started_at: None,
+            completed_at: None,
+            session_id: earlier.map(str::to_owned),
+            error: None,
+            wanted: Wanted::Yes,
+        };
+        Job {
+            summary,
+            request,
+            attempts,
+            worker: None,
+            worker_host: None,
+            exchange_id: None,
+            result: None,
+        }
+    }
+}
+
+#[test]
+fn the_codex_of_a_job_is_run_on_its_machine_and_ours_elsewhere() {
+    let place = Place::new();
+    let file = place.options();
+    let server = Options {
+        location: "postgres://host/jobs".parse().unwrap(),
+        ..place.options()
+    };
+    let mut asked = place.asked();
+    asked.codex_bin = Some(place.path("theirs").to_str().unwrap().to_owned());
+    asked.codex_home = Some("/their-home".to_owned());
+    let theirs = ("theirs", PathBuf::from("/their-home"));
+    let ours = ("ours", place.path("our-home"));
+    for (options, host, (binary, home)) in [
+        (&server, Some("here"), &theirs),
+        (&server, Some("there"), &ours),
+        (&server, None, &ours),
+        (&file, Some("renamed"), &theirs),
+    ] {
+        asked.host = host.map(str::to_owned);
+        assert_eq!(codex(&asked, options).unwrap().native, place.path(binary));
+        assert_eq!(codex_home(&asked, options), *home);
+    }
+    asked.codex_bin = Some("/absent".to_owned());
+    let error = codex(&asked, &file).unwrap_err().to_string();
+    assert!(error.contains("/absent (from the job)"), "{error}");
+}
+
+#[test]
+fn a_later_attempt_goes_on_in_the_session_of_the_one_before() {
+    let place = Place::new();
+    let id = |id: &str| ThreadId::parse(id).unwrap();
+    let resumed = |attempts, earlier, asked| {
+        let job = place.session(attempts, earlier, asked);
+        session(&job).unwrap()
+    };
+    assert_eq!(resumed(1, None, None), (None, IfUnknown::Fail));
+    assert_eq!(
+        resumed(1, None, Some(FIRST)),
+        (Some(id(FIRST)), IfUnknown::Fail)
+    );
+    assert_eq!(resumed(2, None, None), (None, IfUnknown::Fail));
+    assert_eq!(
+        resumed(2, Some(FIRST), None),
+        (Some(id(FIRST)), IfUnknown::Begin(None))
+    );
+    assert_eq!(
+        resumed(2, Some(FIRST), Some(FIRST)),
+        (Some(id(FIRST)), IfUnknown::Fail)
+    );
+    assert_eq!(
+        resumed(2, Some(FIRST), Some(SECOND)),
+        (Some(id(FIRST)), IfUnknown::Begin(Some(id(SECOND))))
+    );
+    session(&place.session(1, None, Some("latest"))).unwrap_err();
+}
+
+#[test]
+fn the_settings_are_codex_s_words() {
+    assert_eq!(
+        word("sandbox", Some("workspace-write")).unwrap(),
+        Some(SandboxMode::WorkspaceWrite)
+    );
+    assert_eq!(word("effort", Some("xhigh")).unwrap(), Some(Effort::Xhigh));
+    assert_eq!(word::<Effort>("effort", None).unwrap(), None);
+    let error = word::<SandboxMode>("sandbox", Some("beach")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "\"beach\" is not a sandbox that Codex knows"
+    );
+    profile(Some("../x")).unwrap_err();
+    schema(Some(&Value::from(7))).unwrap_err();
+    images(&["absent.png".to_owned()], Path::new("/")).unwrap_err();
+}
+
+#[test]
+fn a_program_that_was_replaced_is_another_one() {
+    let place = Place::new();
+    let before = stamp(&place.path("ours"));
+    assert_eq!(stamp(&place.path("ours")), before);
+    std::fs::write(place.path("ours"), "#!/bin/sh\necho another\n").unwrap();
+    assert_ne!(stamp(&place.path("ours")), before);
+}

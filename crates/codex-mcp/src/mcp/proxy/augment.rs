@@ -1,0 +1,174 @@
+//! What is added to calls of the child's `codex`. What is there already stays as it
+//! came.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use codex_mcp_core::proxy::replace_part;
+use codex_mcp_core::team::registry::Settings;
+use codex_mcp_protocol::rpc::Message;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::members::Members;
+use super::recorder::Beginning;
+use crate::mcp::defaults::{Additions, Defaults, joined};
+
+/// The tool that begins a thread. `codex-reply` can't be given anything.
+const TOOL: &str = "codex";
+
+const INSTRUCTIONS: &str = "developer-instructions";
+
+/// What the caller calls the thread: for our record, and none of the child's arguments.
+const TAG: &str = "tag";
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+}
+
+/// A call that is to begin a thread.
+pub(super) struct Added {
+    /// The call with what it doesn't say, if there is something to say.
+    pub(super) bytes: Option<Vec<u8>>,
+    /// How the thread is begun.
+    pub(super) beginning: Beginning,
+}
+
+/// What is added to a message, if it is to begin a thread. Arguments that don't have
+/// the shape which the child wants are left for it to refuse.
+pub(super) fn augmented(bytes: &[u8], message: &Message<'_>, defaults: &Defaults) -> Option<Added> {
+    let Message::Request { method, params, .. } = message else {
+        return None;
+    };
+    if method != "tools/call" {
+        return None;
+    }
+    let Call { name, arguments } = serde_json::from_str((*params)?.get()).ok()?;
+    if name != TOOL {
+        return None;
+    }
+    let given: Map<String, Value> = serde_json::from_str(arguments.get()).ok()?;
+    let additions = defaults.additions(&given);
+    let beginning = beginning(&given, &additions.arguments);
+    let longer = with_additions(arguments.get(), additions);
+    let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
+    Some(Added { bytes, beginning })
+}
+
+/// The arguments of a call with more of them.
+fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
+    let mut members: Members<'_> = serde_json::from_str(arguments).ok()?;
+    let tagged = members.get(TAG).is_some();
+    if additions == Additions::default() && !tagged {
+        return None;
+    }
+    members.remove(TAG);
+    for (name, value) in additions.arguments {
+        members.set(&name, value.to_string());
+    }
+    if !additions.config.is_empty() {
+        let had = members.get("config").filter(|had| *had != "null");
+        let had = had.unwrap_or("{}");
+        let mut config: Members<'_> = serde_json::from_str(had).ok()?;
+        for (name, value) in additions.config {
+            config.set(&name, value.to_string());
+        }
+        let config = config.to_string();
+        members.set("config", config);
+    }
+    let said = members.get(INSTRUCTIONS).unwrap_or("null");
+    let said: Option<String> = serde_json::from_str(said).ok()?;
+    let all = joined(joined(additions.before, said), additions.behind);
+    if let Some(all) = all {
+        members.set(INSTRUCTIONS, Value::from(all).to_string());
+    }
+    Some(members.to_string())
+}
+
+/// How a thread is begun by a call with these arguments and what is added to them.
+fn beginning(given: &Map<String, Value>, added: &Map<String, Value>) -> Beginning {
+    let text = |name: &str| {
+        let said = given.get(name).filter(|value| !value.is_null());
+        let value = said.or_else(|| added.get(name))?;
+        value.as_str().map(str::to_owned)
+    };
+    Beginning {
+        cwd: text("cwd").map(PathBuf::from),
+        settings: Settings {
+            model: text("model"),
+            sandbox: text("sandbox"),
+            approval_policy: text("approval-policy"),
+            reasoning_effort: None,
+            profile: text("profile"),
+        },
+        tag: text(TAG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{Setting, Source, ThreadDefaults};
+
+    fn defaults() -> Defaults {
+        let threads = ThreadDefaults {
+            model: Some(Setting::new("m".to_owned(), Source::Default)),
+            reasoning_effort: Some(Setting::new(
+                serde_json::from_value(json!("high")).unwrap(),
+                Source::Default,
+            )),
+            ..ThreadDefaults::default()
+        };
+        Defaults::read(&threads).unwrap()
+    }
+
+    fn call(params: &str) -> Option<String> {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        let message = Message::read(line.as_bytes()).unwrap();
+        let added = augmented(line.as_bytes(), &message, &defaults())?;
+        Some(String::from_utf8(added.bytes?).unwrap())
+    }
+
+    #[test]
+    fn what_is_there_stays_as_it_was_written() {
+        let longer = call(
+            r#"{"name":"codex","_meta":{"n":1.50},"arguments":{"z":1e2,"prompt":"\u00fc","config":{"b":1.0}}}"#,
+        );
+        assert_eq!(
+            longer.unwrap(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"codex","_meta":{"n":1.50},"arguments":{"z":1e2,"prompt":"\u00fc","config":{"b":1.0,"model_reasoning_effort":"high"},"model":"m"}}}"#
+        );
+    }
+
+    #[test]
+    fn what_is_null_is_as_if_it_were_not_there() {
+        let longer = call(
+            r#"{"name":"codex","arguments":{"model":null,"config":null,"prompt":"x","tag":"t"}}"#,
+        );
+        let longer: Value = serde_json::from_str(&longer.unwrap()).unwrap();
+        assert_eq!(
+            longer["params"]["arguments"],
+            json!({ "model": "m", "config": { "model_reasoning_effort": "high" }, "prompt": "x" })
+        );
+    }
+
+    #[test]
+    fn other_calls_are_left_alone() {
+        for params in [
+            r#"{"name":"codex-reply","arguments":{"prompt":"x"}}"#,
+            r#"{"name":"codex","arguments":5}"#,
+            r#"{"name":"codex"}"#,
+            r#"{"name":"codex","arguments":{"model":"mine","config":{"model_reasoning_effort":"low"}}}"#,
+            r#"{"name":"codex","arguments":{"config":5}}"#,
+        ] {
+            assert_eq!(call(params), None, "{params}");
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The faithful proxy: a client, a `codex mcp-server`, and the router between
+//! them.
+//!
+//! ```text
+//!   client ──► client reader ─┐           ┌─► queue ─► child writer ──► child
+//!              clock ─────────┼─► router ─┤
+//!   child ───► child reader ──┘           └─► queue ─► client writer ─► client
+//! ```
+//!
+//! The router decides (see [`codex_mcp_core::proxy`]); what is here brings it the
+//! messages and the time, and performs what it decides. Only the child is made to
+//! wait, for a client that doesn't read. The client never is: its cancellations and
+//! its end have to be heard, whatever the child does. A child that doesn't read
+//! gets no more work instead.
+
+mod answers;
+mod augment;
+mod known_tools;
+mod members;
+mod outbox;
+mod own;
+mod recorder;
+mod wire;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, Router, Setup};
+use codex_mcp_protocol::codex::Release;
+use codex_mcp_protocol::lines::{Frame, Framing, LineDecoder};
+use codex_mcp_protocol::rpc::{Beheaded, Message, RequestId, code};
+use rmcp::model::Tool;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::process::ChildStdin;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::outbox::{Outbox, Outgoing};
+use self::recorder::Recorder;
+use super::defaults::Defaults;
+use super::deliveries::Then;
+use super::front::Patience;
+use super::incoming::{id_of, too_long, unreadable};
+use crate::engine::binary::CodexBinary;
+use crate::engine::{McpServer, Pipes};
+use crate::jobs::service::Jobs;
+use crate::team::{Farewell, Office, farewell};
+
+/// How many messages of the greatest length may wait for one side.
+const LONGEST_WAITING: usize = 2;
+
+/// How much may wait in any case, in bytes: a burst of short messages too.
+const LEAST_WAITING: usize = 1024 * 1024;
+
+/// How long any request but a call may take. The child answers those at once.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the last words may take to a client that doesn't read.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a proxy is to know.
+pub struct Options {
+    /// The Codex whose MCP server is run.
+    pub codex: CodexBinary,
+    /// Which release it is, if that is known.
+    pub release: Option<Release>,
+    /// What threads are begun with where a call doesn't say.
+    pub defaults: Defaults,
+    /// What the server does as a member of a team.
+    pub office: Office,
+    /// The store of jobs.
+    pub jobs: Arc<Jobs>,
+    /// Whether threads are asked for a summary in the end.
+    pub farewell: Farewell,
+    /// How long things may take.
+    pub patience: Patience,
+    /// The longest message that is taken from either side, in bytes.
+    pub line_limit: usize,
+}
+
+/// The router and when it was last promised to be told the time.
+struct State {
+    router: Router,
+    alarm: Option<std::time::Instant>,
+}
+
+/// Where a message comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Client,
+    Child,
+}
+
+/// Serves one client.
+struct Proxy {
+    state: Mutex<State>,
+    limits: Limits,
+    defaults: Defaults,
+    recorder: Recorder,
+    jobs: Arc<Jobs>,
+    line_limit: usize,
+    /// How the client frames its messages, and so do we.
+    framing: Mutex<Framing>,
+    to_client: Outbox,
+    to_child: Outbox,
+    /// Cancelled when the client has gone, or is to be given up.
+    closing: CancellationToken,
+    /// Woken when the router wants to be told the time earlier than promised.
+    earlier: Notify,
+    /// Woken when a tool of our own has answered, or a thread has given its summary.
+    done: Notify,
+    started: Instant,
+}
+
+/// Serves one client until it has gone, or `closing` is cancelled.
+///
+/// A second cancellation, that of `hurry`, lets it end without waiting for anything.
+pub async fn serve<R, W>(
+    options: Options,
+    (reader, writer): (R, W),
+    closing: CancellationToken,
+    hurry: CancellationToken,
+) where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let limit = (LONGEST_WAITING * options.line_limit).max(LEAST_WAITING);
+    let (to_client, for_client) = Outbox::new(limit);
+    let (to_child, for_child) = Outbox::new(limit);
+    let proxy = Proxy::new(&options, to_client, to_child, closing.clone());
+    let proxy = Arc::new(proxy);
+    let written = CancellationToken::new();
+    let writing = tokio::spawn({
+        let (closing, written) = (closing.clone(), written.clone());
+        async move {
+            if let Err(error) = for_client.write(writer, written).await {
+                tracing::debug!("the client no longer listens: {error}");
+                closing.cancel();
+            }
+        }
+    });
+    let hang_up = CancellationToken::new();
+    let child = Arc::clone(&proxy).run_child(options.codex, for_child, hang_up.clone());
+    let child = tokio::spawn(child);
+    let clock = tokio::spawn(Arc::clone(&proxy).keep_time());
+    tokio::select! {
+        () = proxy.read(Side::Client, reader) => {}
+        () = closing.cancelled() => {}
+    }
+
+    let effects = proxy.tell(|router, _| router.shut_down());
+    proxy.perform(effects);
+    if options.farewell == Farewell::Asked {
+        tokio::select! {
+            () = proxy.summarise() => {}
+            () = hurry.cancelled() => {}
+        }
+    }
+    hang_up.cancel();
+    // It can't fail: nothing panics in it, and nobody aborts it.
+    let _ = child.await;
+    let own = proxy.until(|router| router.own_open() == 0);
+    if timeout(LAST_WORDS_PATIENCE, own).await.is_err() {
+        tracing::warn!("a tool takes long to answer; it is not waited for");
+    }
+    written.cancel();
+    if timeout(LAST_WORDS_PATIENCE, writing).await.is_err() {
+        tracing::warn!("the client does not read its last answers");
+    }
+    clock.abort();
+}
+
+impl Proxy {
+    fn new(
+        options: &Options,
+        to_client: Outbox,
+        to_child: Outbox,
+        closing: CancellationToken,
+    ) -> Self {
+        let limits = Limits {
+            call: options.patience.call,
+            approval: options.patience.approval,
+            request: REQUEST_PATIENCE,
+        };
+        let own_tools = own::all(&options.office);
+        let setup = Setup {
+            limits,
+            version: options.release.map(|release| release.to_string()),
+            server_info: json!({
+                "name": "codex-mcp",
+                "title": "codex-mcp",
+                "version": env!("CARGO_PKG_VERSION"),
+            }),
+            known_tools: known_tools::known_tools(options.release)
+                .iter()
+                .filter_map(raw)
+                .collect(),
+            own_tools: own_tools
+                .iter()
+                .filter_map(|tool| Some((tool.name.to_string(), raw(tool)?)))
+                .collect(),
+        };
+        Self {
+            state: Mutex::new(State {
+                router: Router::new(setup),
+                alarm: None,
+            }),
+            limits,
+            defaults: options.defaults.clone(),
+            recorder: Recorder::new(options.office.clone()),
+            jobs: Arc::clone(&options.jobs),
+            line_limit: options.line_limit,
+            framing: Mutex::default(),
+            to_client,
+            to_child,
+            closing,
+            earlier: Notify::new(),
+            done: Notify::new(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Runs the child from its start to its end, which comes when it wants or when
+    /// nobody wants it any more, and tells the router of it.
+    async fn run_child(
+        self: Arc<Self>,
+        codex: CodexBinary,
+        for_child: Outgoing,
+        hang_up: CancellationToken,
+    ) {
+        tracing::info!("starting {} mcp-server", codex.native.display());
+        let how = match McpServer::start(&codex) {
+            Ok((server, Pipes { stdin, stdout })) => {
+                tokio::spawn(feed(stdin, for_child, hang_up.clone()));
+                let silent = CancellationToken::new();
+                let told = silent.clone().drop_guard();
+                let reader = Arc::clone(&self);
+                tokio::spawn(async move {
+                    reader.read(Side::Child, stdout).await;
+                    drop(told);
+                });
+                tokio::select! {
+                    () = silent.cancelled() => {}
+                    () = hang_up.cancelled() => {}
+                }
+                let how = server.end().await;
+                // What it has said last is for the client too.
+                let _ = timeout(LAST_WORDS_PATIENCE, silent.cancelled()).await;
+                how
+            }
+            Err(error) => format!("can't be started: {error}"),
+        };
+        tracing::info!("codex mcp-server {how}");
+        let effects = self.tell(|router, _| router.child_gone(&how));
+        self.perform(effects);
+    }
+
+    /// Has each thread asked for a summary, and waits for them, though not for long.
+    async fn summarise(self: &Arc<Self>) {
+        let effects = self.tell(|router, now| router.ask_for_summaries(farewell::REQUEST, now));
+        self.perform(effects);
+        let all = self.until(|router| router.summaries_missing() == 0);
+        if timeout(farewell::PATIENCE, all).await.is_err() {
+            tracing::warn!("not all threads gave a summary in time");
+        }
+    }
+
+    /// Waits until something is so about the router.
+    async fn until(&self, so: impl Fn(&Router) -> bool) {
+        loop {
+            let done = self.done.notified();
+            if so(&lock(&self.state).router) {
+                return;
+            }
+            done.await;
+        }
+    }
+
+    /// Brings the messages of one side to the router, until there are no more.
+    async fn read(self: &Arc<Self>, side: Side, mut reader: impl AsyncRead + Unpin) {
+        let mut decoder = match side {
+            Side::Client => LineDecoder::with_headers(self.line_limit),
+            Side::Child => LineDecoder::new(self.line_limit),
+        };
+        loop {
+            let more = wire::read(&mut reader, &mut decoder).await;
+            let ended = matches!(more, Ok(wire::Input::Ended));
+            while let Some(frame) = decoder.next_frame() {
+                let effects = match (side, frame) {
+                    // What the child's end has cut off is told of with its end.
+                    (Side::Child, Frame::Line(line)) if ended && Message::read(line).is_err() => {
+                        Vec::new()
+                    }
+                    (_, Frame::Line(line)) => self.take(side, line),
+                    (Side::Client, Frame::TooLong { length, head }) => {
+                        self.refuse_long(length, head)
+                    }
+                    (Side::Child, Frame::TooLong { length, head }) => self.skip_long(length, head),
+                };
+                if side == Side::Client {
+                    *lock(&self.framing) = decoder.framing();
+                }
+                self.perform(effects);
+                if side == Side::Child {
+                    self.to_client.settle().await;
+                }
+            }
+            match more {
+                Ok(wire::Input::Open) => {}
+                Ok(wire::Input::Ended) => return,
+                Err(error) => return tracing::warn!("reading from the {side:?} failed: {error}"),
+            }
+        }
+    }
+
+    /// Takes one message.
+    fn take(&self, side: Side, line: &[u8]) -> Vec<Effect> {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return Vec::new();
+        }
+        match (Message::read(line), side) {
+            (Ok(message), Side::Client) => {
+                let room = match self.to_child.is_full() {
+                    true => Room::None,
+                    false => Room::Some,
+                };
+                let added = augment::augmented(line, &message, &self.defaults);
+                let (longer, beginning) =
+                    added.map_or((None, None), |added| (added.bytes, Some(added.beginning)));
+                let line = longer.as_deref().unwrap_or(line);
+                self.recorder.expect(beginning);
+                self.tell(|router, now| router.from_client(line, &message, room, now))
+            }
+            (Ok(message), Side::Child) => self.tell(|router, now| {
+                let before = router.child().clone();
+                let effects = router.from_child(line, &message, now);
+                if before == Child::Starting && before != *router.child() {
+                    tracing::info!("codex mcp-server is ready");
+                }
+                effects
+            }),
+            (Err(error), Side::Client) => {
+                let (code, text) = unreadable(line, &error);
+                vec![Effect::ToClient(answers::refusal(None, code, &text, None))]
+            }
+            (Err(error), Side::Child) => {
+                wire::log_stray(line, &error);
+                let why =
+                    format!("codex mcp-server answered in a way that is not understood: {error}");
+                self.cut_off(line, Failure::Unreadable(why))
+            }
+        }
+    }
+
+    /// Tells the router something, and sees to it that it is told the time.
+    fn tell(
+        &self,
+        news: impl FnOnce(&mut Router, std::time::Instant) -> Vec<Effect>,
+    ) -> Vec<Effect> {
+        let mut state = lock(&self.state);
+        let effects = news(&mut state.router, Instant::now().into_std());
+        let notes = state.router.take_notes();
+        let next = state.router.next_deadline();
+        if next.is_some_and(|next| state.alarm.is_none_or(|alarm| next < alarm)) {
+            self.earlier.notify_one();
+        }
+        drop(state);
+        for note in notes {
+            match note {
+                Note::Summary { .. } => self.done.notify_waiters(),
+                Note::Began { .. } => self.defaults.recalled(),
+                _ => {}
+            }
+            self.recorder.record(note);
+        }
+        effects
+    }
+
+    fn refuse_long(&self, length: u64, head: &[u8]) -> Vec<Effect> {
+        let text = too_long(length, self.line_limit);
+        let id = id_of(head);
+        let refusal = answers::refusal(id.as_ref(), code::INVALID_REQUEST, &text, None);
+        vec![Effect::ToClient(refusal)]
+    }
+
+    fn skip_long(&self, length: u64, head: &[u8]) -> Vec<Effect> {
+        let why = format!(
+            "codex mcp-server sent {length} bytes at once, over the limit of {}; `--max-line` \
+             sets another one",
+            self.line_limit
+        );
+        tracing::warn!("{why}; it is dropped");
+        self.cut_off(head, Failure::TooLong(why))
+    }
+
+    /// Tells whoever waits for a message of the child's that it can't be taken.
+    fn cut_off(&self, line: &[u8], why: Failure) -> Vec<Effect> {
+        match Beheaded::guess(line) {
+            Some(head) => self.tell(|router, _| router.cut_off(&head, why)),
+            None => Vec::new(),
+        }
+    }
+
+    /// Tells the router the time whenever it wants to know.
+    async fn keep_time(self: Arc<Self>) {
+        loop {
+            let alarm = {
+                let mut state = lock(&self.state);
+                state.alarm = state.router.next_deadline();
+                state.alarm
+            };
+            let rings = async {
+                match alarm {
+                    Some(alarm) => sleep_until(Instant::from_std(alarm)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.earlier.notified() => {}
+                () = rings => {
+                    let effects = self.tell(Router::tick);
+                    self.perform(effects);
+                }
+            }
+        }
+    }
+
+    /// Does what the router decided. Never waits.
+    fn perform(self: &Arc<Self>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::ToClient(message) => self.send_to_client(message),
+                Effect::ToChild(message) => self.to_child.put(wire::one_line(message)),
+                Effect::Answer { id, answer } => {
+                    log(&id, &answer);
+                    self.send_to_client(answers::message(&id, answer, &self.limits));
+                }
+                Effect::Own {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    let proxy = Arc::clone(self);
+                    tokio::spawn(async move { proxy.run_own(&id, &name, arguments).await });
+                }
+            }
+        }
+    }
+
+    fn send_to_client(&self, message: Vec<u8>) {
+        self.send_to_client_and(message, None);
+    }
+
+    /// The same, with what is to be done once it has been written.
+    fn send_to_client_and(&self, message: Vec<u8>, then: Option<Then>) {
+        if self.to_client.is_full() && !self.closing.is_cancelled() {
+            tracing::warn!("the client does not read its answers; giving it up");
+            self.closing.cancel();
+        }
+        let framed = lock(&self.framing).frame(message);
+        self.to_client.put_and(framed, then);
+    }
+}
+
+/// Writes to the child what is for it. Should it no longer read, its end shows
+/// where it is read from.
+async fn feed(stdin: ChildStdin, for_child: Outgoing, hang_up: CancellationToken) {
+    if let Err(error) = for_child.write(stdin, hang_up).await {
+        tracing::debug!("writing to codex mcp-server failed: {error}");
+    }
+}
+
+/// What a user may want to know of later.
+fn log(id: &RequestId, answer: &Answer) {
+    match answer {
+        Answer::Failed { why, .. } => tracing::info!("call {id} came to nothing: {why:?}"),
+        Answer::Declined { .. } => {
+            tracing::info!("call {id}: Codex asked what nobody could be asked; declined");
+        }
+        Answer::Error { method, why } => tracing::info!("{method} came to nothing: {why:?}"),
+        Answer::Result(_)
+        | Answer::UnknownMethod { .. }
+        | Answer::IdInUse
+        | Answer::IdSpent
+        | Answer::TooMany => {}
+    }
+}
+
+fn raw(tool: &Tool) -> Option<Box<RawValue>> {
+    to_raw_value(tool).ok()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while holding it, and what is in it is valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,111 @@
+//! Our own tools, beside those of the child.
+
+use std::sync::Arc;
+
+use codex_mcp_core::proxy::Child;
+use codex_mcp_protocol::rpc::RequestId;
+use rmcp::model::{JsonObject, Tool};
+use serde_json::Value;
+
+use super::{Proxy, answers, lock};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+use crate::mcp::tools::codex_status::{self, Calls, Messages, Status};
+use crate::mcp::tools::jobs::{self, JobTool};
+use crate::mcp::tools::team::{TeamTool, Told};
+use crate::team::Office;
+
+/// All of them.
+pub(super) fn all(office: &Office) -> Vec<Tool> {
+    let jobs = JobTool::ALL.map(JobTool::describe);
+    let team = TeamTool::all(office.desk.as_ref());
+    let team = team.into_iter().map(TeamTool::describe);
+    std::iter::once(codex_status::describe())
+        .chain(jobs)
+        .chain(team)
+        .collect()
+}
+
+impl Proxy {
+    /// Runs a tool of our own, and answers, unless the client does not want that any
+    /// more.
+    pub(super) async fn run_own(self: Arc<Self>, id: &RequestId, name: &str, arguments: Value) {
+        let job_tool = JobTool::ALL.into_iter().find(|tool| tool.as_str() == name);
+        let told = match job_tool {
+            Some(tool) => self.call_job_tool(tool, arguments).await,
+            None => self.call_own(name, arguments).await,
+        };
+        let protocol_error = |error| job_tool.and_then(|_| jobs::protocol_error(error));
+        let (answer, then) = match told {
+            Ok(Told { result, then }) => (answers::tool_result(id, &result), then),
+            Err(error) => match protocol_error(&error) {
+                Some(error) => (answers::protocol_error(id, error), None),
+                None => (answers::tool_result(id, &error.into_plain_result()), None),
+            },
+        };
+        if lock(&self.state).router.own_answered(id) {
+            self.send_to_client_and(answer, then);
+        }
+        self.done.notify_waiters();
+    }
+
+    async fn call_own(&self, name: &str, arguments: Value) -> Result<Told, ToolError> {
+        let given = object(name, arguments)?;
+        let office = &self.recorder.office;
+        let team = TeamTool::all(office.desk.as_ref()).into_iter();
+        match team.into_iter().find(|tool| tool.as_str() == name) {
+            Some(tool) => tool.call(office, given).await,
+            None => Ok(codex_status::call(given, self.status().await)?.into()),
+        }
+    }
+
+    async fn call_job_tool(&self, tool: JobTool, arguments: Value) -> Result<Told, ToolError> {
+        let given = object(tool.as_str(), arguments)?;
+        let called = tool.call(&self.jobs, None, given).await?;
+        Ok(called.into())
+    }
+
+    async fn status(&self) -> Status {
+        let pending_mail = self.recorder.office.pending_mail().await;
+        let state = lock(&self.state);
+        let counts = state.router.counts();
+        let codex = match state.router.child() {
+            Child::Starting => codex_status::Codex::Starting,
+            Child::Ready { version } => codex_status::Codex::Ready {
+                version: version.clone(),
+            },
+            Child::Gone(how) => codex_status::Codex::Gone {
+                reason: format!("codex mcp-server {how}"),
+            },
+        };
+        Status {
+            backend: "mcp-server",
+            member: self.defaults.member().cloned(),
+            codex,
+            uptime: self.started.elapsed(),
+            calls: Calls {
+                total: counts.calls,
+                in_flight: counts.in_flight,
+            },
+            active_threads: counts.active_threads,
+            open_questions: counts.questions,
+            pending_mail,
+            messages: Some(Messages {
+                from_client: counts.from_client,
+                from_codex: counts.from_child,
+            }),
+        }
+    }
+}
+
+/// The arguments of a call.
+fn object(tool: &str, arguments: Value) -> Result<JsonObject, ToolError> {
+    match arguments {
+        Value::Object(given) => Ok(given),
+        Value::Null => Ok(JsonObject::new()),
+        _ => {
+            let message = format!("the arguments of {tool} must be an object");
+            Err(ToolError::new(Code::InvalidArgument, message))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Bytes as they come.
+
+use std::fmt::Display;
+use std::io;
+
+use codex_mcp_protocol::lines::{Framing, LineDecoder};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// How much of a stray line is logged, in bytes.
+const LOGGED: usize = 200;
+
+/// Whether there may be more to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    Open,
+    Ended,
+}
+
+/// Takes in more of what one side says.
+pub(super) async fn read(
+    reader: &mut (impl AsyncRead + Unpin),
+    decoder: &mut LineDecoder,
+) -> io::Result<Input> {
+    let count = reader.read(decoder.space()).await?;
+    if count > 0 {
+        decoder.filled(count);
+        return Ok(Input::Open);
+    }
+    decoder.end_line();
+    Ok(Input::Ended)
+}
+
+/// A message as a line. One that came with a header may have line breaks between
+/// its members.
+pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
+    for byte in &mut message {
+        if *byte == b'\n' {
+            *byte = b' ';
+        }
+    }
+    Framing::Lines.frame(message)
+}
+
+pub(super) fn log_stray(line: &[u8], error: &dyn Display) {
+    let shown = line.get(..line.len().min(LOGGED)).unwrap_or_default();
+    tracing::warn!(
+        "codex mcp-server sent a line that is skipped: {error}: {}",
+        shown.escape_ascii()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_with_line_breaks_becomes_one_line() {
+        let message = b"{\n  \"a\": \"\\n\"\n}".to_vec();
+        assert_eq!(one_line(message), b"{   \"a\": \"\\n\" }\n");
+    }
+}

@@ -1,0 +1,101 @@
+//! The mail of a member of a team as an MCP server of its own: what Codex's threads
+//! are given, so that they can write to the team in the middle of a turn.
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{RequestContext, ServerInitializeError};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::deliveries::Deliveries;
+use super::tools::team::{Mail, Told};
+use super::transport::LineTransport;
+use crate::team::Desk;
+
+/// Serves the mail tools to one client.
+struct TeamTools {
+    desk: Desk,
+    deliveries: Deliveries,
+}
+
+/// Serves the mail of `desk` until the client has gone, or `closing` is cancelled.
+///
+/// # Errors
+///
+/// When the client doesn't begin as an MCP client does.
+pub async fn serve_team_tools<R, W>(
+    desk: Desk,
+    (reader, writer): (R, W),
+    line_limit: usize,
+    closing: CancellationToken,
+) -> Result<(), Box<ServerInitializeError>>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let deliveries = Deliveries::default();
+    let transport = LineTransport::new(reader, writer, line_limit, closing.clone())
+        .with_deliveries(deliveries.clone());
+    let tools = TeamTools {
+        desk: desk.clone(),
+        deliveries,
+    };
+    match tools.serve(transport).await {
+        Ok(service) => {
+            if let Err(error) = service.waiting().await {
+                tracing::error!("serving ended abruptly: {error}");
+            }
+        }
+        Err(_) if closing.is_cancelled() => {}
+        Err(error) => return Err(Box::new(error)),
+    }
+    desk.settle().await;
+    Ok(())
+}
+
+impl ServerHandler for TeamTools {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let about = Implementation::new("codex-mcp team-tools", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities)
+            .with_server_info(about)
+            .with_instructions("Mail between the agents of a team.")
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = Mail::ALL.map(Mail::describe);
+        Ok(ListToolsResult::with_all_items(tools.to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let found = Mail::ALL
+            .into_iter()
+            .find(|mail| mail.as_str() == call.name);
+        let mail = found.ok_or_else(|| {
+            let known = Mail::ALL.map(Mail::as_str).join(", ");
+            let message = format!("there is no tool {:?}; there are {known}", call.name);
+            ErrorData::invalid_params(message, None)
+        })?;
+        let arguments = call.arguments.unwrap_or_default();
+        match mail.call(&self.desk, arguments).await {
+            Ok(Told { result, then }) => {
+                if let Some(then) = then {
+                    self.deliveries.expect(context.id, then);
+                }
+                Ok(result.into())
+            }
+            Err(error) => Ok(error.into_plain_result().into()),
+        }
+    }
+}

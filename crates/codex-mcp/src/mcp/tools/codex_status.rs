@@ -1,0 +1,193 @@
+//! `codex_status`: how the server and its Codex are.
+
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::parameters::arguments;
+use super::tool;
+use crate::mcp::error::ToolError;
+use crate::team::Member;
+
+pub(in crate::mcp) const NAME: &str = "codex_status";
+
+pub(in crate::mcp) fn describe() -> Tool {
+    let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let description = "Tells whether Codex is up, its version, how it ended if it has, and how \
+many calls, threads and open questions there are. Answers at once, also while Codex is at work.";
+    tool(NAME, description, input).with_title("Codex Status")
+}
+
+/// What it answers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::mcp) struct Status {
+    /// As `--backend` takes it.
+    pub(in crate::mcp) backend: &'static str,
+    /// Who the server is, if that is known.
+    #[serde(flatten)]
+    pub(in crate::mcp) member: Option<Member>,
+    pub(in crate::mcp) codex: Codex,
+    #[serde(rename = "uptimeSeconds", serialize_with = "as_seconds")]
+    pub(in crate::mcp) uptime: Duration,
+    pub(in crate::mcp) calls: Calls,
+    /// Threads with a turn that is under way.
+    pub(in crate::mcp) active_threads: usize,
+    pub(in crate::mcp) open_questions: usize,
+    /// How many unread messages there are, if the server is in a team and can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::mcp) pending_mail: Option<usize>,
+    /// What has passed through, if that is what the server does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::mcp) messages: Option<Messages>,
+}
+
+/// Codex's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "camelCase")]
+pub(in crate::mcp) enum Codex {
+    /// It has not answered yet.
+    Starting,
+    /// It serves.
+    Ready { version: Option<String> },
+    /// None runs; the next call starts one.
+    Absent { reason: Option<String> },
+    /// It has ended, or was never there, and isn't started again.
+    Gone { reason: String },
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::mcp) struct Calls {
+    /// Calls of the tools that prompt Codex.
+    pub(in crate::mcp) total: u64,
+    pub(in crate::mcp) in_flight: usize,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::mcp) struct Messages {
+    pub(in crate::mcp) from_client: u64,
+    pub(in crate::mcp) from_codex: u64,
+}
+
+fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.as_secs())
+}
+
+/// It takes none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+/// Answers a call.
+///
+/// # Errors
+///
+/// When it is given something.
+pub(in crate::mcp) fn call(given: JsonObject, status: Status) -> Result<CallToolResult, ToolError> {
+    let Arguments {} = arguments(given)?;
+    Ok(status.into_result())
+}
+
+impl Status {
+    fn into_result(self) -> CallToolResult {
+        let object = json!(self);
+        let text = [self.in_words(), object.to_string()];
+        let mut result = CallToolResult::success(text.map(ContentBlock::text).to_vec());
+        result.structured_content = Some(object);
+        result
+    }
+
+    fn in_words(&self) -> String {
+        let codex = match &self.codex {
+            Codex::Starting => "Codex is starting".to_owned(),
+            Codex::Ready {
+                version: Some(version),
+            } => format!("Codex {version} is ready"),
+            Codex::Ready { version: None } => "Codex is ready".to_owned(),
+            Codex::Absent { reason: None } => {
+                "No Codex is running; the next call starts it".to_owned()
+            }
+            Codex::Absent {
+                reason: Some(reason),
+            } => format!("No Codex is running ({reason}); the next call tries again"),
+            Codex::Gone { reason } => {
+                format!("Codex is gone: {reason}. Reconnect to start it again")
+            }
+        };
+        let Calls { total, in_flight } = self.calls;
+        let member = self.member.as_ref().map(|member| match &member.team {
+            Some(team) => format!(" This is {} of {team}.", member.identity),
+            None => format!(" This is {}.", member.identity),
+        });
+        let mail = self
+            .pending_mail
+            .map(|count| format!(", unread mail: {count}"));
+        format!(
+            "{codex}.{} Calls: {total}, in flight: {in_flight}, active threads: {}, \
+             open questions: {}{}. Up for {} s.",
+            member.unwrap_or_default(),
+            self.active_threads,
+            self.open_questions,
+            mail.unwrap_or_default(),
+            self.uptime.as_secs(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(codex: Codex) -> Status {
+        Status {
+            backend: "mcp-server",
+            member: Some(Member {
+                identity: "arch".parse().unwrap(),
+                team: None,
+            }),
+            codex,
+            uptime: Duration::from_millis(61_500),
+            calls: Calls {
+                total: 3,
+                in_flight: 1,
+            },
+            active_threads: 1,
+            open_questions: 0,
+            pending_mail: None,
+            messages: None,
+        }
+    }
+
+    #[test]
+    fn it_is_told_in_words_and_as_an_object() {
+        let version = Some("0.153.4".to_owned());
+        let result = status(Codex::Ready { version }).into_result();
+        let object = result.structured_content.unwrap();
+        assert_eq!(
+            object,
+            json!({
+                "backend": "mcp-server",
+                "identity": "arch",
+                "team": null,
+                "codex": { "state": "ready", "version": "0.153.4" },
+                "uptimeSeconds": 61,
+                "calls": { "total": 3, "inFlight": 1 },
+                "activeThreads": 1,
+                "openQuestions": 0,
+            })
+        );
+        let reason = "it exited with code 3".to_owned();
+        let words = status(Codex::Gone { reason }).in_words();
+        assert!(words.starts_with("Codex is gone: it exited with code 3. Reconnect"));
+    }
+
+    #[test]
+    fn it_takes_nothing() {
+        let given = json!({ "x": 1 }).as_object().unwrap().clone();
+        assert!(call(given, status(Codex::Starting)).is_err());
+    }
+}

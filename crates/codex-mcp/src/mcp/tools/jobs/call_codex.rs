@@ -1,0 +1,134 @@
+//! `call_codex`: hand a task over.
+
+use std::path::PathBuf;
+
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::parameters::{Count, Limit, arguments};
+use super::{answer, tool};
+use crate::engine::profile::ProfileName;
+use crate::jobs::order::{Order, Past};
+use crate::jobs::service::{Jobs, Submitted};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+
+pub(super) const NAME: &str = "call_codex";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    prompt: String,
+    cwd: PathBuf,
+    task_name: Option<String>,
+    model: Option<String>,
+    resume_session_id: Option<ThreadId>,
+    #[serde(default)]
+    continue_latest: Option<bool>,
+    timeout_ms: Option<Limit>,
+    tool_timeout_ms: Option<Limit>,
+    expose_stream: Option<bool>,
+    fire_and_forget: Option<bool>,
+    sandbox: Option<SandboxMode>,
+    effort: Option<Effort>,
+    profile: Option<ProfileName>,
+    images: Option<Vec<String>>,
+    output_schema: Option<Map<String, Value>>,
+    retry: Option<Count>,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "prompt": { "type": "string" },
+            "cwd": { "type": "string", "description": "Folder to work in." },
+            "task_name": { "type": "string", "description": "Label for lists." },
+            "model": { "type": "string" },
+            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"] },
+            "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
+            "profile": { "type": "string" },
+            "resume_session_id": { "type": "string", "description": "Go on with this session." },
+            "continue_latest": { "type": "boolean", "description": "Go on with the latest job of cwd." },
+            "timeout_ms": { "type": "integer", "description": "Default: 60000." },
+            "tool_timeout_ms": { "type": "integer", "description": "Default: 300000." },
+            "images": { "type": "array", "items": { "type": "string" }, "description": "Paths or data URLs." },
+            "output_schema": { "type": "object", "description": "JSON Schema of the final message." },
+            "expose_stream": { "type": "boolean", "description": "Keep Codex's events in the result." },
+            "fire_and_forget": { "type": "boolean" },
+            "retry": { "type": "integer", "description": "Runs again if its worker died. Default: 0." },
+        },
+        "required": ["prompt", "cwd"],
+        "additionalProperties": false,
+    });
+    let description = "Hands Codex a task that goes on without you, also when this client ends. \
+Answers {job_id} at once; look with call_status. Nobody is asked for approvals: what the sandbox \
+forbids is refused.";
+    tool(NAME, description, input).with_title("Call Codex")
+}
+
+pub(super) async fn call(
+    jobs: &Jobs,
+    client: Option<String>,
+    given: JsonObject,
+) -> Result<CallToolResult, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let is_forgotten = given.fire_and_forget.unwrap_or_default();
+    let submitted = jobs.submit(given.into_order(client)?).await?;
+    Ok(answer(json!({
+        "status": "queued",
+        "job_id": submitted.job,
+        "message": message(&submitted, is_forgotten),
+    })))
+}
+
+fn message(submitted: &Submitted, is_forgotten: bool) -> String {
+    let Submitted { job, no_worker, .. } = submitted;
+    match no_worker {
+        Some(why) => format!(
+            "Job queued, but it waits: {why}. `codex-mcp worker` runs one by hand; call_status \
+             tries again to start one."
+        ),
+        None if is_forgotten => "Job queued. Nobody has to wait for it.".to_owned(),
+        None => format!(
+            "Job queued. call_status with job_id {job} and wait_ms 50000 answers when it is done."
+        ),
+    }
+}
+
+impl Arguments {
+    fn into_order(self, client: Option<String>) -> Result<Order, ToolError> {
+        let past = match (self.resume_session_id, self.continue_latest) {
+            (Some(_), Some(true)) => {
+                let why = "resume_session_id and continue_latest can't be used together";
+                return Err(ToolError::new(Code::InvalidArgument, why));
+            }
+            (Some(session), _) => Past::Session(session),
+            (None, Some(true)) => Past::Latest,
+            (None, _) => Past::None,
+        };
+        let order = Order::new(self.prompt, self.cwd);
+        let retry = self.retry.map_or(0, |Count(count)| count);
+        Ok(Order {
+            client,
+            task_name: self.task_name,
+            past,
+            model: self.model,
+            sandbox: self.sandbox,
+            effort: self.effort,
+            profile: self.profile,
+            images: self.images.unwrap_or_default(),
+            output_schema: self.output_schema,
+            timeout: self.timeout_ms.map_or(order.timeout, |Limit(time)| time),
+            tool_timeout: self
+                .tool_timeout_ms
+                .map_or(order.tool_timeout, |Limit(time)| time),
+            expose_stream: self.expose_stream.unwrap_or_default(),
+            fire_and_forget: self.fire_and_forget.unwrap_or_default(),
+            retry: u32::try_from(retry).unwrap_or(u32::MAX),
+            ..order
+        })
+    }
+}

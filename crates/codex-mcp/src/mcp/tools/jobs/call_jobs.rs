@@ -1,0 +1,69 @@
+//! `call_jobs`: the newest jobs.
+
+use codex_mcp_core::job::JobState;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Count, arguments};
+use super::{answer, tool};
+use crate::jobs::service::Jobs;
+use crate::jobs::shown;
+use crate::jobs::store::Filter;
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+
+pub(super) const NAME: &str = "call_jobs";
+
+/// How many there are unless told otherwise.
+const LIMIT: u32 = 20;
+
+/// How many may be asked for.
+const MOST: u32 = 100;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    limit: Option<Count>,
+    status_filter: Option<JobState>,
+    tool_name: Option<String>,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "Default: 20." },
+            "status_filter": { "enum": JobState::ALL },
+            "tool_name": { "type": "string", "description": "The tool that submitted them." },
+        },
+        "additionalProperties": false,
+    });
+    let description = "Lists jobs, the newest first, of all clients of this store; total counts \
+all that match.";
+    tool(NAME, description, input).with_title("List Jobs")
+}
+
+pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
+    let Arguments {
+        limit,
+        status_filter,
+        tool_name,
+    } = arguments(given)?;
+    let limit = limit.map_or(u64::from(LIMIT), |Count(limit)| limit);
+    let limit = u32::try_from(limit)
+        .ok()
+        .filter(|limit| (1..=MOST).contains(limit));
+    let Some(limit) = limit else {
+        let why = format!("limit must be from 1 to {MOST}");
+        return Err(ToolError::new(Code::InvalidArgument, why));
+    };
+    let filter = Filter {
+        status: status_filter,
+        tool_name,
+        cwd: None,
+    };
+    let listed = jobs.list(&filter, limit).await?;
+    let shown: Vec<Value> = listed.jobs.iter().map(shown::summary).collect();
+    Ok(answer(json!({ "jobs": shown, "total": listed.total })))
+}

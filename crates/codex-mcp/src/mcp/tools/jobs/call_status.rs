@@ -1,0 +1,141 @@
+//! `call_status`: how a job stands, and what has come of it.
+
+use codex_mcp_core::job::WORKER_LOST;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Count, Wait, arguments};
+use super::{Id, answer, tool};
+use crate::jobs::service::{Jobs, Looked};
+use crate::jobs::shown;
+use crate::jobs::store::{Job, StoredEvent};
+use crate::jobs::worker::start::StartError;
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+
+pub(super) const NAME: &str = "call_status";
+
+/// How many events may be asked for.
+const MOST_EVENTS: u64 = 100;
+
+/// How much is shown of an event, in bytes.
+const EVENT_LIMIT: usize = 4096;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    job_id: Id,
+    wait_ms: Option<Wait>,
+    tail: Option<Count>,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "job_id": { "type": "string" },
+            "wait_ms": { "type": "integer", "description": "Wait so long for its end. Default: 0." },
+            "tail": { "type": "integer", "description": "Also its last events, up to 100." },
+        },
+        "required": ["job_id"],
+        "additionalProperties": false,
+    });
+    let description = "Tells how a job of call_codex stands: status (queued, running, completed, \
+failed, cancelled), response (the final message), error, session_id, and in metadata changed \
+files, commands and usage.";
+    tool(NAME, description, input).with_title("Job Status")
+}
+
+pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
+    let Arguments {
+        job_id: Id(id),
+        wait_ms,
+        tail,
+    } = arguments(given)?;
+    let tail = tail.map_or(0, |Count(count)| count);
+    if tail > MOST_EVENTS {
+        let why = format!("tail must be at most {MOST_EVENTS}, not {tail}");
+        return Err(ToolError::new(Code::InvalidArgument, why));
+    }
+    let wait = wait_ms.map(|Wait(wait)| wait);
+    let Looked { job, no_worker } = jobs.look(&id, wait).await?;
+    let mut record = shown::record(&job);
+    if let Some(members) = record.as_object_mut() {
+        if tail > 0 {
+            let events = jobs
+                .tail(&id, u32::try_from(tail).unwrap_or(u32::MAX))
+                .await?;
+            members.insert("events".to_owned(), events.iter().map(event).collect());
+        }
+        if let Some(note) = note(&job, no_worker) {
+            members.insert("note".to_owned(), note.into());
+        }
+    }
+    Ok(answer(record))
+}
+
+/// What there is to say and to do, beside the record.
+fn note(job: &Job, no_worker: Option<StartError>) -> Option<String> {
+    if let Some(why) = no_worker {
+        return Some(format!(
+            "It waits: {why}. `codex-mcp worker` runs a worker by hand."
+        ));
+    }
+    let is_lost = job.summary.error.as_deref() == Some(WORKER_LOST);
+    is_lost.then(|| {
+        "Its worker was killed, and Codex with it; what it had changed is still there. Go on with \
+         its session_id as resume_session_id of call_codex; with retry a job runs again by itself."
+            .to_owned()
+    })
+}
+
+/// An event, as JSON where it isn't too long.
+fn event(event: &StoredEvent) -> Value {
+    let StoredEvent {
+        sequence,
+        at,
+        kind,
+        data,
+    } = event;
+    let whole = || serde_json::from_str(data).ok();
+    let data = match data.len() <= EVENT_LIMIT {
+        true => whole().unwrap_or_else(|| data.as_str().into()),
+        false => {
+            let end = data.floor_char_boundary(EVENT_LIMIT);
+            json!({ "cut": data.get(..end), "bytes": data.len() })
+        }
+    };
+    let at = codex_mcp_core::clock::timestamp(*at);
+    json!({ "sequence": sequence, "at": at, "type": kind, "data": data })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn of(data: &str) -> Value {
+        event(&StoredEvent {
+            sequence: 7,
+            at: UNIX_EPOCH,
+            kind: "item.completed".to_owned(),
+            data: data.to_owned(),
+        })
+    }
+
+    #[test]
+    fn an_event_is_shown_as_json_unless_it_is_long() {
+        let shown = of(r#"{"a":1}"#);
+        assert_eq!(shown["data"], json!({ "a": 1 }));
+        assert_eq!(shown["sequence"], 7);
+        assert_eq!(shown["at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(of("not JSON")["data"], "not JSON");
+        let long = format!("{{\"a\":\"{}\"}}", "ß".repeat(5000));
+        let shown = of(&long);
+        assert_eq!(shown["data"]["bytes"], long.len());
+        let cut = shown["data"]["cut"].as_str().unwrap();
+        assert!(long.starts_with(cut) && cut.len() >= EVENT_LIMIT - 1);
+    }
+}

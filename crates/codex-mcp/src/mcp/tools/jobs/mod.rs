@@ -1,0 +1,121 @@
+//! The tools for work that outlives its client, which both backends have. Names,
+//! parameters and results are those of the program that `call_codex` comes from.
+
+mod call_cancel;
+mod call_codex;
+mod call_jobs;
+mod call_status;
+
+use codex_mcp_core::job::{BadId, JobId};
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{answer, parameters, tool};
+use crate::jobs::service::{Jobs, JobsError};
+use crate::jobs::store::StoreError;
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+
+/// A tool for jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::mcp) enum JobTool {
+    Codex,
+    Status,
+    Jobs,
+    Cancel,
+}
+
+impl JobTool {
+    pub(in crate::mcp) const ALL: [Self; 4] = [Self::Codex, Self::Status, Self::Jobs, Self::Cancel];
+
+    pub(in crate::mcp) fn as_str(self) -> &'static str {
+        match self {
+            Self::Codex => call_codex::NAME,
+            Self::Status => call_status::NAME,
+            Self::Jobs => call_jobs::NAME,
+            Self::Cancel => call_cancel::NAME,
+        }
+    }
+
+    pub(in crate::mcp) fn describe(self) -> Tool {
+        match self {
+            Self::Codex => call_codex::describe(),
+            Self::Status => call_status::describe(),
+            Self::Jobs => call_jobs::describe(),
+            Self::Cancel => call_cancel::describe(),
+        }
+    }
+
+    /// Answers a call of a client that calls itself so.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong with it, or with the store.
+    pub(in crate::mcp) async fn call(
+        self,
+        jobs: &Jobs,
+        client: Option<String>,
+        given: JsonObject,
+    ) -> Result<CallToolResult, ToolError> {
+        match self {
+            Self::Codex => call_codex::call(jobs, client, given).await,
+            Self::Status => call_status::call(jobs, given).await,
+            Self::Jobs => call_jobs::call(jobs, given).await,
+            Self::Cancel => call_cancel::call(jobs, given).await,
+        }
+    }
+
+    /// Whether the call changes something, and so has to go on when its caller has
+    /// gone.
+    pub(in crate::mcp) fn acts(self) -> bool {
+        matches!(self, Self::Codex | Self::Cancel)
+    }
+}
+
+/// An error of one of these tools, if it is one of the protocol: here what is wrong
+/// with the parameters is, as it was in the program that they come from.
+pub(in crate::mcp) fn protocol_error(error: &ToolError) -> Option<ErrorData> {
+    error.is_about_the_arguments().then(|| {
+        let message = error.message().to_owned();
+        let details = json!({ "details": message });
+        ErrorData::invalid_params(message, Some(details))
+    })
+}
+
+/// The name of a job.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Id(JobId);
+
+impl TryFrom<String> for Id {
+    type Error = BadId;
+
+    fn try_from(text: String) -> Result<Self, BadId> {
+        text.parse().map(Self)
+    }
+}
+
+impl From<JobsError> for ToolError {
+    fn from(error: JobsError) -> Self {
+        match error {
+            JobsError::Store(error) => error.into(),
+            JobsError::Order(_) | JobsError::NotFound(_) => {
+                Self::new(Code::InvalidArgument, error.to_string())
+            }
+            JobsError::Audit(_) => Self::new(Code::TeamFiles, error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for ToolError {
+    fn from(error: StoreError) -> Self {
+        let code = match error {
+            StoreError::TooLong { .. } => Code::InvalidArgument,
+            _ if error.is_retryable() => Code::JobStoreAway,
+            _ => Code::JobStore,
+        };
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,39 @@
+//! `atm_pending_count`: how much unread mail there is.
+
+use codex_mcp_core::team::inbox::Pending;
+use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::arguments;
+use super::{Told, answer, tool};
+use crate::mcp::error::ToolError;
+use crate::team::Desk;
+
+pub(super) const NAME: &str = "atm_pending_count";
+
+/// It takes none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let description = "Tells how many unread messages wait, and from whom, without reading them \
+or marking them as read.";
+    tool(NAME, description, input).with_title("Count Mail")
+}
+
+pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+    let Arguments {} = arguments(given)?;
+    Ok(answer(shown(&desk.pending().await?)).into())
+}
+
+/// How much there is, and from whom.
+pub(in crate::mcp) fn shown(pending: &Pending) -> Value {
+    let senders = pending.senders.iter();
+    let senders: Vec<Value> = senders
+        .map(|(from, count)| json!({ "from": from, "count": count }))
+        .collect();
+    json!({ "count": pending.count, "senders": senders })
+}

@@ -1,0 +1,75 @@
+//! `codex_threads`: the threads that this identity has.
+
+use codex_mcp_core::team::registry::Entry;
+use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Count, arguments};
+use super::{Told, answer, tool};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+use crate::team::Records;
+
+pub(super) const NAME: &str = "codex_threads";
+
+/// How many there are unless told otherwise.
+const LIMIT: u64 = 20;
+
+/// How many may be asked for.
+const MOST: u64 = 200;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    limit: Option<Count>,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "Default: 20." },
+        },
+        "additionalProperties": false,
+    });
+    let description = "Lists the Codex threads of this server's identity, the latest first, also \
+those from before a restart: thread_id, status (active, ended, interrupted), last_active, tag, \
+cwd, branch. Go on with one through codex-reply or codex_session.";
+    tool(NAME, description, input).with_title("Codex Threads")
+}
+
+pub(super) async fn call(records: Option<&Records>, given: JsonObject) -> Result<Told, ToolError> {
+    let Arguments { limit } = arguments(given)?;
+    let limit = limit.map_or(LIMIT, |Count(limit)| limit);
+    if !(1..=MOST).contains(&limit) {
+        let message = format!("limit must be from 1 to {MOST}, not {limit}");
+        return Err(ToolError::new(Code::InvalidArgument, message));
+    }
+    let none = || {
+        ToolError::new(
+            Code::TeamFiles,
+            "this server keeps no record of its threads",
+        )
+    };
+    let records = records.ok_or_else(none)?;
+    let threads = records.threads().await;
+    let mut threads =
+        threads.map_err(|error| ToolError::new(Code::TeamFiles, error.to_string()))?;
+    let total = threads.len();
+    threads.sort_by_key(|entry| std::cmp::Reverse(entry.last_active));
+    threads.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let shown: Vec<Value> = threads.iter().map(show).collect();
+    let identity = records.identity();
+    Ok(answer(json!({ "identity": identity, "threads": shown, "total": total })).into())
+}
+
+/// An entry, without what isn't known.
+fn show(entry: &Entry) -> Value {
+    let mut shown = json!(entry);
+    if let Some(members) = shown.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+        members.remove("identity");
+    }
+    shown
+}

@@ -1,0 +1,168 @@
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::team::processes::{Worker, variable};
+
+fn member() -> Member {
+    Member {
+        identity: "codex".parse().unwrap(),
+        team: Some("builders".parse().unwrap()),
+    }
+}
+
+fn audit(home: &Path, limit: u64) -> Audit {
+    Audit {
+        limit,
+        ..Audit::open(home, &member()).unwrap()
+    }
+}
+
+fn record(summary: &str) -> Record<'_> {
+    Record {
+        summary: Some(summary),
+        ..Record::new(Uuid::new_v4(), Event::Codex, Outcome::Begun)
+    }
+}
+
+/// The lines of a file; none if it isn't there.
+fn lines(path: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+fn older(audit: &Audit, number: u32) -> PathBuf {
+    files::with_suffix(&audit.path, &format!(".{number}"))
+}
+
+#[test]
+fn a_line_has_what_there_is_to_say() {
+    let home = tempfile::tempdir().unwrap();
+    let mut audit = audit(home.path(), LIMIT);
+    audit.write(&record("do\nit")).unwrap();
+    let id = Uuid::new_v4();
+    let failed = Record {
+        recipient: Some("lead@builders"),
+        summary: Some("password=hunter2"),
+        error: Some("there is no token ghp_0123456789abcdefghij"),
+        ..Record::new(id, Event::AtmSend, Outcome::TimedOut)
+    };
+    audit.write(&failed).unwrap();
+    let text = fs::read_to_string(&audit.path).unwrap();
+    let second = text.lines().nth(1).unwrap();
+    let (ts, rest) = second.split_at(second.find(",\"id\"").unwrap());
+    assert!(ts.starts_with("{\"ts\":\"2"), "{ts}");
+    assert_eq!(
+        rest,
+        format!(
+            ",\"id\":\"{id}\",\"identity\":\"codex\",\"team\":\"builders\",\"event\":\"atm_send\",\
+             \"outcome\":\"timed_out\",\"recipient\":\"lead@builders\",\
+             \"summary\":\"password=[masked]\",\"error\":\"there is no token [masked]\"}}"
+        )
+    );
+    assert_eq!(lines(&audit.path)[0].summary.as_deref(), Some("do\nit"));
+    assert_eq!(fs::metadata(&audit.path).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_line_is_short_whatever_is_in_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut audit = audit(home.path(), LIMIT);
+    let long = "\u{1}".repeat(100_000);
+    let record = Record {
+        thread_id: Some(&long),
+        recipient: Some(&long),
+        error: Some(&long),
+        ..record(&long)
+    };
+    audit.write(&record).unwrap();
+    assert!(fs::metadata(&audit.path).unwrap().len() <= 8 << 10);
+    assert_eq!(lines(&audit.path).len(), 1);
+}
+
+#[test]
+fn full_files_move_up_and_the_oldest_goes() {
+    let home = tempfile::tempdir().unwrap();
+    let mut audit = audit(home.path(), 1);
+    for number in 0..8 {
+        audit.write(&record(&number.to_string())).unwrap();
+    }
+    let summary = |path: &Path| lines(path)[0].summary.clone().unwrap();
+    assert_eq!(summary(&audit.path), "7");
+    for (number, expected) in [(1, "6"), (2, "5"), (5, "2")] {
+        assert_eq!(summary(&older(&audit, number)), expected);
+    }
+    assert!(!older(&audit, 6).exists());
+}
+
+#[test]
+fn half_a_line_spoils_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let mut audit = audit(home.path(), LIMIT);
+    fs::write(&audit.path, "{\"ts\":").unwrap();
+    audit.write(&record("a")).unwrap();
+    audit.write(&record("b")).unwrap();
+    let text = fs::read_to_string(&audit.path).unwrap();
+    let begins: Vec<&str> = text.lines().map(|line| &line[..5]).collect();
+    assert_eq!(begins, ["{\"ts\"", "{\"ts\"", "{\"ts\""]);
+    assert_eq!(text.lines().next(), Some("{\"ts\":"));
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let home = tempfile::tempdir().unwrap();
+    let mut audit = audit(home.path(), LIMIT);
+    let victim = home.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    symlink(&victim, &audit.path).unwrap();
+    assert!(audit.write(&record("a")).is_err());
+    assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
+}
+
+const WRITERS: u64 = 8;
+const EACH: u64 = 200;
+
+/// Eight processes come to four files of this size.
+const SMALL: u64 = 80_000;
+
+/// Not a test, but the other processes of one.
+#[test]
+#[ignore = "the other process of another test"]
+fn writer() {
+    let name = variable("STORE_NAME").display().to_string();
+    let mut audit = audit(&variable("STORE_HOME"), SMALL);
+    for number in 0..EACH {
+        audit.write(&record(&format!("{name} {number}"))).unwrap();
+    }
+}
+
+#[test]
+fn many_processes_lose_no_line_where_files_move_up() {
+    let home = tempfile::tempdir().unwrap();
+    let workers: Vec<Worker> = (0..WRITERS)
+        .map(|number| {
+            let name = number.to_string();
+            let variables = [
+                ("STORE_HOME", home.path().as_os_str()),
+                ("STORE_NAME", OsStr::new(&name)),
+            ];
+            Worker::start("team::audit::tests::writer", &variables)
+        })
+        .collect();
+    workers.into_iter().for_each(Worker::wait);
+    let audit = audit(home.path(), SMALL);
+    assert!(older(&audit, 1).exists() && !older(&audit, OLDER).exists());
+    let mut found: HashMap<String, u32> = HashMap::new();
+    let older = (1..=OLDER).map(|number| older(&audit, number));
+    for path in older.chain([audit.path.clone()]) {
+        for line in lines(&path) {
+            *found.entry(line.summary.unwrap()).or_default() += 1;
+        }
+        let length = fs::metadata(&path).map_or(0, |about| about.len());
+        assert!(length <= SMALL);
+    }
+    assert_eq!(found.len() as u64, WRITERS * EACH);
+    assert!(found.values().all(|times| *times == 1));
+}

@@ -1,0 +1,316 @@
+//! An identity that one process at a time has.
+//!
+//! A lock on a file tells whether somebody has it: the system lets go of it when
+//! the process ends, however it ends, so that no number of a dead process that
+//! another one has got since can be taken for it. What is written in the file is
+//! for people.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use codex_mcp_core::team::{AgentName, BadName};
+use nix::fcntl::OFlag;
+use serde_json::json;
+
+use super::files;
+
+/// Where the state of each identity is, below the home folder (FR-6.4).
+pub(super) const SESSIONS: &str = ".config/atm/codex-sessions";
+
+/// The file that is locked, in the identity's folder.
+const FILE: &str = "identity.lock";
+
+/// How many servers of one identity may run at once.
+const MOST: u32 = 1000;
+
+/// An identity that this process has, until it is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    /// The identity: the wanted one, or that with a number.
+    pub identity: AgentName,
+    file: PathBuf,
+    /// Locked.
+    _lock: File,
+}
+
+/// Why no identity can be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// There is no home folder.
+    #[error("neither ATM_HOME nor HOME is set to an absolute path")]
+    NoHome,
+    /// The file of an identity can't be used.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// With a number behind it, it is no name any more.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// All of them are taken.
+    #[error("{MOST} servers have the identity {0} already")]
+    AllTaken(AgentName),
+}
+
+impl Claim {
+    /// Takes an identity, or, where another process has it, the first of `NAME-2`,
+    /// `NAME-3` and so on that nobody has.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError`].
+    pub fn take(home: &Path, wanted: &AgentName) -> Result<Self, ClaimError> {
+        if !home.is_absolute() {
+            return Err(ClaimError::NoHome);
+        }
+        for number in 1..=MOST {
+            let identity = match number {
+                1 => wanted.clone(),
+                number => format!("{wanted}-{number}").parse()?,
+            };
+            let folder = files::folder_of(home, &identity);
+            let file = folder.join(FILE);
+            let locked = lock(&folder, &file);
+            let locked = locked.map_err(|error| ClaimError::File {
+                path: file.clone(),
+                error,
+            })?;
+            if let Some(lock) = locked {
+                return Ok(Self {
+                    identity,
+                    file,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(ClaimError::AllTaken(wanted.clone()))
+    }
+
+    /// Does something while nobody has the identity, and nobody can take it. `None` if
+    /// somebody has it.
+    ///
+    /// # Errors
+    ///
+    /// When that can't be told.
+    pub(super) fn while_free<T>(
+        home: &Path,
+        identity: &AgentName,
+        act: impl FnOnce() -> T,
+    ) -> io::Result<Option<T>> {
+        let path = files::folder_of(home, identity).join(FILE);
+        let file = files::open_to_lock(&path)?;
+        match file.try_lock_shared() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Else somebody has just let go of it, and sees to all that.
+        let done = is_still(&file, &path)?.then(act);
+        if done.is_some() {
+            fs::remove_file(&path)?;
+        }
+        Ok(done)
+    }
+
+    /// Whether some process has the identity, this one included.
+    ///
+    /// # Errors
+    ///
+    /// When that can't be told.
+    pub fn is_held(home: &Path, identity: &AgentName) -> io::Result<bool> {
+        let path = files::folder_of(home, identity).join(FILE);
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        is_taken(&file)
+    }
+}
+
+/// Whether somebody has the identity of this file. Shared, so that whoever only
+/// looks can be told from whoever takes it.
+fn is_taken(file: &File) -> io::Result<bool> {
+    match file.try_lock_shared() {
+        Ok(()) => file.unlock().map(|()| false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Removed while it is locked: whoever has opened it in the meantime finds
+        // that it isn't the file any more. One that stays is no harm.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+/// Locks a file; `None` if somebody else has locked it.
+fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
+    loop {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        let mut file = match files::open_to_lock(path) {
+            Ok(file) => file,
+            // The folder may have been tidied away in between.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) if is_taken(&file)? => return Ok(None),
+            // Somebody only looked.
+            Err(TryLockError::WouldBlock) => continue,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        if !is_still(&file, path)? {
+            continue;
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", about_us())?;
+        return Ok(Some(file));
+    }
+}
+
+/// Whether the file that was opened is still the one of that name.
+pub(super) fn is_still(file: &File, path: &Path) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn about_us() -> serde_json::Value {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    json!({ "pid": std::process::id(), "startedAt": now })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(home: &Path) -> Claim {
+        Claim::take(home, &"codex".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn who_comes_second_gets_a_number_and_what_is_let_go_is_free() {
+        let home = tempfile::tempdir().unwrap();
+        let first = take(home.path());
+        let second = take(home.path());
+        let third = take(home.path());
+        let names = [&first, &second, &third].map(|claim| claim.identity.to_string());
+        assert_eq!(names, ["codex", "codex-2", "codex-3"]);
+        let file = first.file.clone();
+        let text = fs::read_to_string(&file).unwrap();
+        let about: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(about["pid"], std::process::id());
+        drop(first);
+        assert!(!file.exists());
+        assert_eq!(take(home.path()).identity.as_str(), "codex");
+    }
+
+    #[test]
+    fn what_a_dead_process_has_left_is_taken_over() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(SESSIONS).join("codex");
+        fs::create_dir_all(&folder).unwrap();
+        // The number of a process that lives, and that is another one.
+        fs::write(folder.join(FILE), "{\"pid\":1}\n").unwrap();
+        let claim = take(home.path());
+        assert_eq!(claim.identity.as_str(), "codex");
+        let mode = fs::metadata(&claim.file).unwrap().mode();
+        assert_eq!(mode & 0o111, 0);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(SESSIONS).join("codex");
+        fs::create_dir_all(&folder).unwrap();
+        let victim = home.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.join(FILE)).unwrap();
+        let refused = Claim::take(home.path(), &"codex".parse().unwrap());
+        assert!(matches!(refused, Err(ClaimError::File { .. })));
+        assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn without_a_home_there_is_none() {
+        let refused = Claim::take(Path::new(""), &"codex".parse().unwrap());
+        assert!(matches!(refused, Err(ClaimError::NoHome)));
+        let long: AgentName = "x".repeat(100).parse().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let _held = Claim::take(home.path(), &long).unwrap();
+        let refused = Claim::take(home.path(), &long);
+        assert!(matches!(refused, Err(ClaimError::Name(_))));
+    }
+
+    #[test]
+    fn whoever_looks_takes_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let codex: AgentName = "codex".parse().unwrap();
+        let is_held = || Claim::is_held(home.path(), &codex).unwrap();
+        assert!(!is_held());
+        let claim = take(home.path());
+        let file = claim.file.clone();
+        assert!(is_held());
+        drop(claim);
+        // As a process leaves it that is killed.
+        fs::write(&file, "{}").unwrap();
+        assert!(!is_held());
+        let looking = File::open(&file).unwrap();
+        let (looked, taken) = std::thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                (0..200)
+                    .map(|_| take(home.path()).identity.clone())
+                    .collect()
+            });
+            let mut looked = 0_u32;
+            while !taker.is_finished() {
+                if looking.try_lock_shared().is_ok() {
+                    looking.unlock().unwrap();
+                }
+                looked += 1;
+            }
+            let taken: Vec<AgentName> = taker.join().unwrap();
+            (looked, taken)
+        });
+        assert!(looked > 0 && taken.iter().all(|name| *name == codex));
+    }
+
+    #[test]
+    fn many_at_once_get_one_each() {
+        let home = tempfile::tempdir().unwrap();
+        let claims: Vec<Claim> = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..16).map(|_| scope.spawn(|| take(home.path()))).collect();
+            takers
+                .into_iter()
+                .map(|taker| taker.join().unwrap())
+                .collect()
+        });
+        let mut names: Vec<String> = claims
+            .iter()
+            .map(|claim| claim.identity.to_string())
+            .collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 16);
+    }
+}

@@ -1,0 +1,97 @@
+//! Work with files that others lock too, on a thread of its own: nobody else's
+//! request waits while a lock is waited for.
+//!
+//! No process is started there: a process ends with the thread that started it.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+
+use tokio::sync::oneshot;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Does one task after the other, in the order in which they were given.
+#[derive(Debug, Clone)]
+pub(super) struct Clerk {
+    tasks: mpsc::Sender<Task>,
+}
+
+/// The thread has ended, because a task has panicked.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the thread that works with the team's files has ended")]
+pub struct Ended;
+
+impl Clerk {
+    /// Starts the thread. It ends when the last clone is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread to give.
+    pub(super) fn start() -> io::Result<Self> {
+        let (tasks, given) = mpsc::channel::<Task>();
+        thread::Builder::new()
+            .name("team files".to_owned())
+            .spawn(move || given.into_iter().for_each(|task| task()))?;
+        Ok(Self { tasks })
+    }
+
+    /// Gives it a task, and doesn't wait.
+    pub(super) fn give(&self, task: impl FnOnce() + Send + 'static) {
+        if self.tasks.send(Box::new(task)).is_err() {
+            tracing::error!("{Ended}");
+        }
+    }
+
+    /// Gives it a task and waits for what comes of it. Dropped half-way, the task is
+    /// done all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`].
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        task: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        let (answer, answered) = oneshot::channel();
+        self.give(move || {
+            // Whoever asked may have gone.
+            let _ = answer.send(task());
+        });
+        answered.await.map_err(|_| Ended)
+    }
+
+    /// Waits until all that was given before is done.
+    pub(super) async fn settle(&self) {
+        if let Err(error) = self.ask(|| ()).await {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_are_done_in_their_order() {
+        let clerk = Clerk::start().unwrap();
+        let done = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..100 {
+            let done = Arc::clone(&done);
+            clerk.give(move || done.lock().unwrap().push(number));
+        }
+        clerk.settle().await;
+        assert_eq!(*done.lock().unwrap(), (0..100).collect::<Vec<_>>());
+        assert_eq!(clerk.ask(|| 7).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told_to_those_who_ask() {
+        let clerk = Clerk::start().unwrap();
+        assert!(clerk.ask(|| panic!("on purpose")).await.is_err());
+        assert!(clerk.ask(|| ()).await.is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! What Codex is told of where it works and for whom.
+
+use std::env;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::team::{AgentName, TeamName};
+use serde::Serialize;
+
+use super::repository::{Head, Repository};
+
+/// Who the server is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// Its identity.
+    pub identity: AgentName,
+    /// Its team, if it has one.
+    pub team: Option<TeamName>,
+}
+
+/// Where and for whom a thread works, at the time of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    member: Member,
+    repository: Option<Repository>,
+    /// The folder that Codex works in: the caller's, or else the repository's top
+    /// folder, or else our own.
+    pub cwd: PathBuf,
+}
+
+impl Context {
+    /// Looks around: at the folder that the caller wants, or at our own.
+    #[must_use]
+    pub fn gather(member: &Member, wanted: Option<&Path>) -> Self {
+        let here = env::current_dir().unwrap_or_default();
+        let folder = wanted.map_or_else(|| here.clone(), |wanted| here.join(wanted));
+        // Git's own folders are absolute; a folder that isn't there is in none.
+        let resolved = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        let repository = Repository::around(&resolved, &ceilings());
+        let cwd = match (wanted, &repository) {
+            (None, Some(repository)) => repository.root.clone(),
+            _ => folder,
+        };
+        Self {
+            member: member.clone(),
+            repository,
+            cwd,
+        }
+    }
+
+    /// The git repository around the folder.
+    #[must_use]
+    pub fn repository(&self) -> Option<&Repository> {
+        self.repository.as_ref()
+    }
+
+    /// It as instructions.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self {
+            member: Member { identity, team },
+            repository,
+            cwd,
+        } = self;
+        let mut lines = vec![("identity", identity.to_string())];
+        lines.extend(team.as_ref().map(|team| ("team", team.to_string())));
+        if let Some(Repository { root, name, head }) = repository {
+            lines.push(("repo_root", root.display().to_string()));
+            lines.push(("repo_name", name.clone()));
+            lines.extend(head.as_ref().map(|head| match head {
+                Head::Branch(branch) => ("branch", branch.clone()),
+                Head::Detached(commit) => ("branch", format!("none (detached at {commit})")),
+            }));
+        }
+        lines.push(("cwd", cwd.display().to_string()));
+        let mut text = "Session context, as it was when this thread began:".to_owned();
+        for (name, value) in lines {
+            // The name of a folder must not look like another line.
+            let value = match value.contains(char::is_control) {
+                true => format!("{value:?}"),
+                false => value,
+            };
+            // Writing to a text can't fail.
+            let _ = write!(text, "\n- {name}: {value}");
+        }
+        text
+    }
+}
+
+/// As git takes them.
+fn ceilings() -> Vec<PathBuf> {
+    let set = env::var_os("GIT_CEILING_DIRECTORIES").unwrap_or_default();
+    let folders = env::split_paths(&set).filter(|folder| folder.is_absolute());
+    folders
+        .map(|folder| folder.canonicalize().unwrap_or(folder))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_that_is_known_is_a_line() {
+        let mut context = Context {
+            member: Member {
+                identity: "codex".parse().unwrap(),
+                team: Some("builders".parse().unwrap()),
+            },
+            repository: Some(Repository {
+                root: "/r".into(),
+                name: "r".into(),
+                head: Some(Head::Branch("main".into())),
+            }),
+            cwd: "/r/a".into(),
+        };
+        assert_eq!(
+            context.text(),
+            "Session context, as it was when this thread began:\n- identity: codex\n\
+             - team: builders\n- repo_root: /r\n- repo_name: r\n- branch: main\n- cwd: /r/a"
+        );
+        context.member.team = None;
+        context.repository = None;
+        context.cwd = "/x\n- identity: root".into();
+        assert_eq!(
+            context.text(),
+            "Session context, as it was when this thread began:\n- identity: codex\n\
+             - cwd: \"/x\\n- identity: root\""
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Members that servers have left behind when they were killed: nobody reads their
+//! mail.
+
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::team::AgentName;
+
+use super::claim::Claim;
+use super::files;
+use super::mail::Mailroom;
+
+/// The file that says what to restore in the team, in the identity's folder.
+const NOTE: &str = "membership.json";
+
+/// Where it is noted what to restore when an identity leaves its team.
+pub(super) fn note_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
+    files::folder_of(atm_home, identity).join(NOTE)
+}
+
+/// Has those identities leave their teams that nobody has any more, but for `own`.
+pub(super) fn put_away(atm_home: &Path, own: &AgentName) {
+    let identities = files::identities(atm_home).unwrap_or_else(|error| {
+        tracing::warn!("nobody looked for members that have died: {error}");
+        Vec::new()
+    });
+    for identity in identities.iter().filter(|identity| *identity != own) {
+        if note_of(atm_home, identity).is_file() {
+            let left = Claim::while_free(atm_home, identity, || put_away_own(atm_home, identity));
+            if let Err(error) = left {
+                tracing::warn!("nobody can tell whether {identity} has died: {error}");
+            }
+        }
+    }
+}
+
+/// Has an identity leave the team that a server of it was in, for whoever has it.
+pub(super) fn put_away_own(atm_home: &Path, identity: &AgentName) {
+    let note = note_of(atm_home, identity);
+    if !note.is_file() {
+        return;
+    }
+    match Mailroom::new(atm_home).leave(&note) {
+        Ok(_) => tracing::info!("{identity} has died and is put away"),
+        Err(error) => tracing::warn!("{identity} has died, and is not put away: {error}"),
+    }
+}

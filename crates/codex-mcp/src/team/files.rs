@@ -1,0 +1,235 @@
+//! Files of an identity: others read and write them at the same time, and they have
+//! to be whole whenever we die.
+//!
+//! A last part of a path that is a link is not followed, as it could lead out of
+//! the identity's folder.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use codex_mcp_core::team::AgentName;
+use nix::fcntl::OFlag;
+
+use super::claim::SESSIONS;
+
+/// How long a lock is waited for. Whoever has one writes some files, which takes
+/// milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pauses between two attempts to get a lock.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// How many broken files of one name are kept.
+const MOST_BROKEN: u32 = 1000;
+
+/// Why a file can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system says so.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Somebody else has it.
+    #[error(
+        "{} has been locked by another process for {} s; look whether one of codex-mcp is stopped",
+        path.display(),
+        PATIENCE.as_secs()
+    )]
+    Busy {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is too long.
+    #[error("{} is longer than {limit} bytes; move it away", path.display())]
+    TooLong {
+        /// Which.
+        path: PathBuf,
+        /// The most that it may have.
+        limit: u64,
+    },
+}
+
+/// Says which file an error is about.
+pub(super) fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let path = path.to_owned();
+    move |error| FileError::Io { path, error }
+}
+
+/// The folder of an identity.
+pub(super) fn folder_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
+    atm_home.join(SESSIONS).join(identity.as_str())
+}
+
+/// The identities that have a folder, sorted.
+pub(super) fn identities(atm_home: &Path) -> Result<Vec<AgentName>, FileError> {
+    let folder = atm_home.join(SESSIONS);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(about(&folder)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(about(&folder))?;
+        let name = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        names.extend(name.filter(|_| is_folder(&entry.path())));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether there is a folder, and no link to one.
+pub(super) fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
+}
+
+/// Makes a folder, and those above it, for the user alone.
+pub(super) fn make_folder(path: &Path) -> Result<(), FileError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(about(path))
+}
+
+/// Opens a file, if it is there, for reading.
+pub(super) fn open(path: &Path) -> Result<Option<File>, FileError> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path);
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(about(path)(error)),
+    }
+}
+
+/// Opens a file that is to be locked, and makes it if it isn't there. Something else
+/// than a file is not waited for.
+pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)
+}
+
+/// Opens a file for adding to its end, and makes it if it isn't there.
+pub(super) fn open_to_append(path: &Path) -> Result<File, FileError> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path);
+    opened.map_err(about(path))
+}
+
+/// Reads an open file, at most so many bytes.
+pub(super) fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let mut bytes = Vec::new();
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    match read.map_err(about(path))? as u64 > limit {
+        true => Err(FileError::TooLong {
+            path: path.to_owned(),
+            limit,
+        }),
+        false => Ok(bytes),
+    }
+}
+
+/// Replaces a file as a whole: whoever reads it, and whatever happens meanwhile,
+/// there is the old one or the new one. One process at a time may do this.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
+    let new = with_suffix(path, ".new");
+    // What a process has left that died while it wrote.
+    remove(&new)?;
+    let made = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new);
+    let mut file = made.map_err(about(&new))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| fs::rename(&new, path));
+    renamed.map_err(|error| {
+        // On a full disk it is in the way; should it stay, the next one removes it.
+        let _ = fs::remove_file(&new);
+        about(path)(error)
+    })?;
+    sync_folder(path)?;
+    Ok(file)
+}
+
+/// Removes a file, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(about(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Sees to it that the name of a file is on the disk too.
+pub(super) fn sync_folder(file: &Path) -> Result<(), FileError> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(about(folder))
+}
+
+/// Gives a broken file another name, so that nothing of it is lost. Returns that.
+pub(super) fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
+    let names = (1..=MOST_BROKEN).map(|number| with_suffix(path, &format!(".broken-{number}")));
+    let free = |name: &PathBuf| fs::symlink_metadata(name).is_err();
+    let aside = names.into_iter().find(free).ok_or_else(|| {
+        let error = io::Error::other("there are too many broken ones of it; move them away");
+        about(path)(error)
+    })?;
+    fs::rename(path, &aside).map_err(about(path))?;
+    sync_folder(path)?;
+    Ok(aside)
+}
+
+/// Waits for a lock, which ends when the returned file is dropped.
+pub(super) fn lock(path: &Path) -> Result<File, FileError> {
+    lock_within(path, PATIENCE)
+}
+
+/// The same, for so long at the most.
+pub(super) fn lock_within(path: &Path, patience: Duration) -> Result<File, FileError> {
+    let file = open_to_append(path)?;
+    let until = Instant::now() + patience;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(pause),
+            Err(TryLockError::WouldBlock) => {
+                let path = path.to_owned();
+                return Err(FileError::Busy { path });
+            }
+            Err(TryLockError::Error(error)) => return Err(about(path)(error)),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

@@ -1,0 +1,350 @@
+//! Mail between the agents of teams, on the files that Claude Code and the program
+//! `atm` share: `teams/TEAM/config.json` says who there is, and
+//! `teams/TEAM/inboxes/AGENT.json` is the mail of one.
+//!
+//! Everything here blocks, for some milliseconds as a rule and for seconds where a
+//! lock is held by somebody else. It belongs on a thread of its own.
+
+mod error;
+mod file;
+mod lock;
+mod place;
+mod replace;
+mod roster;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use codex_mcp_core::team::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, Pending};
+use codex_mcp_core::team::{AgentName, TeamName};
+use uuid::Uuid;
+
+pub use codex_mcp_core::team::inbox::Reading;
+pub use error::MailError;
+pub use place::Fingerprint;
+pub use roster::{Joined, Left, Membership};
+
+use lock::InboxLock;
+use place::Team;
+use replace::{Seen, replace, settled};
+
+/// The longest text of a message, in bytes: more is a file, not a message, and each
+/// reader of the inbox reads it again and again until it is removed.
+pub const LONGEST_TEXT: usize = 1024 * 1024;
+
+/// The longest summary, in bytes: it is to be a line.
+pub const LONGEST_SUMMARY: usize = 4 * 1024;
+
+/// The largest inbox that is read, in bytes: it is held in memory several times over
+/// when it is written.
+pub const LARGEST_INBOX: u64 = 256 * 1024 * 1024;
+
+/// The mail of all teams below one home folder.
+#[derive(Debug, Clone)]
+pub struct Mailroom {
+    teams: PathBuf,
+}
+
+/// Who writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sender {
+    /// Its identity.
+    pub identity: AgentName,
+    /// The team that an answer would go to.
+    pub team: Option<TeamName>,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// At most [`LONGEST_TEXT`] bytes.
+    pub text: String,
+    /// At most [`LONGEST_SUMMARY`] bytes.
+    pub summary: Option<String>,
+}
+
+/// What a message is called: a UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MessageId(Uuid);
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Messages to be read.
+#[derive(Debug)]
+pub struct Unread {
+    /// The oldest.
+    pub messages: Vec<Envelope>,
+    /// How many more there are.
+    pub remaining: usize,
+    /// What marks them as read.
+    pub receipts: Vec<Receipt>,
+}
+
+/// That a message was given to somebody. It finds the message also when the inbox
+/// has been written again since.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    /// The name of the inbox's file.
+    file: String,
+    mark: Mark,
+}
+
+impl Mailroom {
+    /// The mail below a home folder: that which `ATM_HOME` names, or else the user's.
+    #[must_use]
+    pub fn new(home: &Path) -> Self {
+        Self {
+            teams: home.join(".claude/teams"),
+        }
+    }
+
+    /// The members of a team, in the order in which they are listed.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`], for one if there is no such team.
+    pub fn members(&self, team: &TeamName) -> Result<Vec<AgentName>, MailError> {
+        self.team(team)?.members()
+    }
+
+    /// Sends a message to a member of a team. When this returns its name, the
+    /// message is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`]; then nothing was sent.
+    pub fn send(
+        &self,
+        from: &Sender,
+        to: &AgentName,
+        team: &TeamName,
+        letter: &Letter,
+    ) -> Result<MessageId, MailError> {
+        letter.check()?;
+        let found = self.team(team)?;
+        found.check(to)?;
+        deliver(&found, from, to, letter)
+    }
+
+    /// Sends a message to every member of a team but the sender, in their order, and
+    /// says of each how it went.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`], if nothing was sent to anybody.
+    #[expect(clippy::type_complexity, reason = "it is a list of results by name")]
+    pub fn broadcast(
+        &self,
+        from: &Sender,
+        team: &TeamName,
+        letter: &Letter,
+    ) -> Result<Vec<(AgentName, Result<MessageId, MailError>)>, MailError> {
+        letter.check()?;
+        let found = self.team(team)?;
+        let is_own = from.team.as_ref().is_none_or(|own| own == team);
+        let members = found.members()?.into_iter();
+        Ok(members
+            .filter(|member| !(is_own && *member == from.identity))
+            .map(|member| {
+                let sent = deliver(&found, from, &member, letter);
+                (member, sent)
+            })
+            .collect())
+    }
+
+    /// The oldest messages that a member hasn't read. They stay unread until
+    /// [`Mailroom::mark_read`].
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`].
+    pub fn unread(
+        &self,
+        agent: &AgentName,
+        team: &TeamName,
+        reading: Reading,
+    ) -> Result<Unread, MailError> {
+        self.look(agent, team, |files, inboxes| {
+            let taken = inbox::take(inboxes, reading);
+            let marks = taken.marks.into_iter();
+            let receipts = marks.filter_map(|(inbox, mark)| {
+                let file = files.get(inbox)?.clone();
+                Some(Receipt { file, mark })
+            });
+            Unread {
+                messages: taken.messages,
+                remaining: taken.remaining,
+                receipts: receipts.collect(),
+            }
+        })
+    }
+
+    /// Marks messages as read that were given to somebody, and says how many were
+    /// marked: not those that somebody else has marked or removed since.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`]. With mail from other hosts, some may be marked all the same.
+    pub fn mark_read(
+        &self,
+        agent: &AgentName,
+        team: &TeamName,
+        receipts: &[Receipt],
+    ) -> Result<usize, MailError> {
+        let found = self.team(team)?;
+        let mut count = 0;
+        for file in found.inboxes_of(agent)? {
+            let receipts = receipts.iter().filter(|receipt| receipt.file == file);
+            let marks: Vec<&Mark> = receipts.map(|receipt| &receipt.mark).collect();
+            if !marks.is_empty() {
+                count += mark(&found.inbox(&file)?, &marks)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// How many messages a member hasn't read, and from whom.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`].
+    pub fn pending(&self, agent: &AgentName, team: &TeamName) -> Result<Pending, MailError> {
+        self.look(agent, team, |_, inboxes| inbox::pending(inboxes))
+    }
+
+    /// Something that is different when a member's mail may have changed. It costs
+    /// a look at the folder, not at the mail.
+    #[must_use]
+    pub fn fingerprint(&self, agent: &AgentName, team: &TeamName) -> Fingerprint {
+        let team = self.team(team);
+        team.map_or_else(|_| Fingerprint::default(), |team| team.fingerprint(agent))
+    }
+
+    fn team(&self, team: &TeamName) -> Result<Team, MailError> {
+        Team::find(&self.teams, team)
+    }
+
+    /// Reads all inboxes of a member; `find` is given their names too.
+    fn look<T>(
+        &self,
+        agent: &AgentName,
+        team: &TeamName,
+        find: impl Fn(&[String], &[Inbox<'_>]) -> T,
+    ) -> Result<T, MailError> {
+        let team = self.team(team)?;
+        let files = team.inboxes_of(agent)?;
+        settled(|| {
+            let mut texts = Vec::new();
+            for file in &files {
+                let path = team.inbox(file)?;
+                let contents = file::read(&path, LARGEST_INBOX)?;
+                texts.push((path, contents.map_or_else(Vec::new, |file| file.bytes)));
+            }
+            let inboxes = texts.iter().map(|(path, bytes)| parse(path, bytes));
+            let inboxes = inboxes.collect::<Result<Vec<_>, _>>()?;
+            Ok(find(&files, &inboxes))
+        })
+    }
+}
+
+impl Letter {
+    fn check(&self) -> Result<(), MailError> {
+        let summary = self.summary.as_ref().map_or(0, String::len);
+        for (part, bytes, limit) in [
+            ("message", self.text.len(), LONGEST_TEXT),
+            ("summary", summary, LONGEST_SUMMARY),
+        ] {
+            if bytes > limit {
+                return Err(MailError::TooLong { part, bytes, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a message into the inbox of a member.
+fn deliver(
+    team: &Team,
+    from: &Sender,
+    to: &AgentName,
+    letter: &Letter,
+) -> Result<MessageId, MailError> {
+    team.make_inboxes()?;
+    let path = team.inbox(&format!("{to}.json"))?;
+    let _lock = InboxLock::take(&path)?;
+    let id = MessageId(Uuid::new_v4());
+    let other_team = from.team.clone().filter(|own| *own != team.name);
+    // The time is taken under the lock: `atm read` shows only what is later than
+    // what it has shown.
+    let now = SystemTime::now();
+    let message = NewMessage::new(
+        from.identity.clone(),
+        letter.text.clone(),
+        now,
+        id.to_string(),
+    )
+    .summary(letter.summary.clone())
+    .source_team(other_team);
+    replace(&path, LARGEST_INBOX, |seen| {
+        let text = match seen {
+            Seen::Now(now) => parse(&path, now)?.append(&message),
+            Seen::Collision {
+                before,
+                ours,
+                found,
+            } => {
+                let merged = merge(&path, [before, ours, found])?;
+                let merged = parse(&path, merged.as_bytes())?;
+                match merged.contains(&message) {
+                    true => merged.text().to_owned(),
+                    false => merged.append(&message),
+                }
+            }
+        };
+        Ok(Some(text.into_bytes()))
+    })?;
+    Ok(id)
+}
+
+/// Marks messages in one file.
+fn mark(path: &Path, marks: &[&Mark]) -> Result<usize, MailError> {
+    let _lock = InboxLock::take(path)?;
+    let mut count = 0;
+    replace(path, LARGEST_INBOX, |seen| match seen {
+        Seen::Now(now) => {
+            let marked = parse(path, now)?.mark(marks.iter().copied());
+            count = marked.count;
+            Ok(marked.text.map(String::into_bytes))
+        }
+        Seen::Collision {
+            before,
+            ours,
+            found,
+        } => {
+            let merged = merge(path, [before, ours, found])?;
+            let marked = parse(path, merged.as_bytes())?.mark(marks.iter().copied());
+            Ok(Some(marked.text.unwrap_or(merged).into_bytes()))
+        }
+    })?;
+    Ok(count)
+}
+
+fn merge(path: &Path, [before, ours, found]: [&[u8]; 3]) -> Result<String, MailError> {
+    let (before, ours) = (parse(path, before)?, parse(path, ours)?);
+    Ok(inbox::merge(&before, &ours, &parse(path, found)?))
+}
+
+fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Inbox<'a>, MailError> {
+    let bad = |error: BadInbox| MailError::BadInbox {
+        path: path.to_owned(),
+        error,
+    };
+    Inbox::parse(bytes).map_err(bad)
+}

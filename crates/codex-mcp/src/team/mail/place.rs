@@ -1,0 +1,191 @@
+//! Where the files of a team are. Names are parts of paths, and links lead anywhere:
+//! nothing here goes beyond the folder of teams.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::team::roster::Roster;
+use codex_mcp_core::team::{AgentName, TeamName};
+
+use super::MailError;
+use super::file::read;
+
+/// The largest `config.json` that is read, in bytes: hundreds of members with long
+/// prompts.
+pub(super) const LARGEST_ROSTER: u64 = 16 * 1024 * 1024;
+
+/// How inboxes end.
+const INBOX: &str = ".json";
+
+/// A team that there is.
+pub(super) struct Team {
+    pub(super) name: TeamName,
+    /// The folder of teams, without links.
+    teams: PathBuf,
+    /// That of this team, without links.
+    folder: PathBuf,
+}
+
+/// What a member's mail looks like from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fingerprint(Vec<Stamp>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Stamp {
+    file: String,
+    inode: (u64, u64),
+    changed: (i64, i64),
+    length: u64,
+}
+
+impl Team {
+    /// Looks for a team below the folder of teams.
+    pub(super) fn find(teams: &Path, name: &TeamName) -> Result<Self, MailError> {
+        let wanted = teams.join(name.as_str());
+        let unknown = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => MailError::UnknownTeam {
+                team: name.clone(),
+                path: wanted.join("config.json"),
+            },
+            _ => MailError::of(&wanted)(error),
+        };
+        let teams = teams.canonicalize().map_err(unknown)?;
+        let folder = wanted.canonicalize().map_err(unknown)?;
+        let team = Self {
+            name: name.clone(),
+            teams,
+            folder,
+        };
+        team.inside(&team.folder, &wanted)?;
+        fs::symlink_metadata(team.config()).map_err(unknown)?;
+        Ok(team)
+    }
+
+    /// The file that says who there is.
+    pub(super) fn config(&self) -> PathBuf {
+        self.folder.join("config.json")
+    }
+
+    /// The members, in their order.
+    pub(super) fn members(&self) -> Result<Vec<AgentName>, MailError> {
+        super::settled(|| {
+            let path = self.config();
+            let file = read(&path, LARGEST_ROSTER)?;
+            let bytes = file.map_or_else(Vec::new, |file| file.bytes);
+            let roster = Roster::parse(&bytes);
+            let roster = roster.map_err(|error| MailError::BadRoster { path, error })?;
+            Ok(roster.names())
+        })
+    }
+
+    /// Sees to it that the team has that member, and returns them all.
+    pub(super) fn check(&self, agent: &AgentName) -> Result<Vec<AgentName>, MailError> {
+        let members = self.members()?;
+        match members.contains(agent) {
+            true => Ok(members),
+            false => Err(MailError::UnknownAgent {
+                agent: agent.clone(),
+                team: self.name.clone(),
+                members,
+            }),
+        }
+    }
+
+    /// The path of an inbox, by the name of its file.
+    pub(super) fn inbox(&self, file: &str) -> Result<PathBuf, MailError> {
+        let folder = self.folder.join("inboxes");
+        match folder.canonicalize() {
+            Ok(real) => {
+                self.inside(&real, &folder)?;
+                Ok(real.join(file))
+            }
+            Err(error) => Err(MailError::of(&folder)(error)),
+        }
+    }
+
+    /// Makes the folder of the inboxes, if it isn't there.
+    pub(super) fn make_inboxes(&self) -> Result<(), MailError> {
+        let folder = self.folder.join("inboxes");
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(MailError::of(&folder)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The files of a member's mail that there are: its own inbox first, then those
+    /// of other hosts, `AGENT.HOST.json`.
+    pub(super) fn inboxes_of(&self, agent: &AgentName) -> Result<Vec<String>, MailError> {
+        let members = self.check(agent)?;
+        let mut files = self.files_from(agent)?;
+        files.retain(|file| {
+            let stem = file.strip_suffix(INBOX).unwrap_or(file);
+            // A member may be called like another with a host.
+            let other = |member: &AgentName| {
+                member.as_str().len() > agent.as_str().len() && belongs(stem, member)
+            };
+            !members.iter().any(other)
+        });
+        Ok(files)
+    }
+
+    /// See [`Fingerprint`]. Mail of another member whose name begins alike may be
+    /// part of it.
+    pub(super) fn fingerprint(&self, agent: &AgentName) -> Fingerprint {
+        let files = self.files_from(agent).unwrap_or_default();
+        let stamps = files.into_iter().filter_map(|file| {
+            let about = fs::symlink_metadata(self.inbox(&file).ok()?).ok()?;
+            Some(Stamp {
+                file,
+                inode: (about.dev(), about.ino()),
+                changed: (about.mtime(), about.mtime_nsec()),
+                length: about.len(),
+            })
+        });
+        Fingerprint(stamps.collect())
+    }
+
+    /// The inboxes whose names are an agent's, or begin with it and a dot.
+    fn files_from(&self, agent: &AgentName) -> Result<Vec<String>, MailError> {
+        let folder = self.folder.join("inboxes");
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(MailError::of(&folder)(error)),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(MailError::of(&folder))?;
+            let is_file = entry.file_type().is_ok_and(|kind| !kind.is_dir());
+            if let Ok(file) = entry.file_name().into_string()
+                && is_file
+                && file
+                    .strip_suffix(INBOX)
+                    .is_some_and(|stem| belongs(stem, agent))
+            {
+                files.push(file);
+            }
+        }
+        // By their stems, of which the agent's own is the shortest.
+        files.sort_by(|a, b| a.strip_suffix(INBOX).cmp(&b.strip_suffix(INBOX)));
+        Ok(files)
+    }
+
+    fn inside(&self, real: &Path, named: &Path) -> Result<(), MailError> {
+        match real.starts_with(&self.teams) {
+            true => Ok(()),
+            false => Err(MailError::Outside {
+                path: named.to_owned(),
+            }),
+        }
+    }
+}
+
+/// Whether an inbox of that name, without its ending, can be an agent's.
+fn belongs(stem: &str, agent: &AgentName) -> bool {
+    let host = stem.strip_prefix(agent.as_str());
+    host.is_some_and(|host| host.is_empty() || host.starts_with('.'))
+}

@@ -1,0 +1,397 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A home with a team of three.
+struct Stage {
+    home: tempfile::TempDir,
+    room: Mailroom,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let room = Mailroom::new(home.path());
+        let stage = Self { home, room };
+        stage.team("t", &["lead", "codex", "other"]);
+        stage
+    }
+
+    fn team(&self, name: &str, members: &[&str]) {
+        let folder = self.folder(name);
+        fs::create_dir_all(&folder).unwrap();
+        let members: Vec<Value> = members
+            .iter()
+            .map(|name| json!({"name": name, "x": 1}))
+            .collect();
+        let config = json!({"name": name, "members": members, "kept": [1.0]});
+        let config = serde_json::to_string_pretty(&config).unwrap();
+        fs::write(folder.join("config.json"), config).unwrap();
+    }
+
+    fn folder(&self, team: &str) -> PathBuf {
+        self.home.path().join(".claude/teams").join(team)
+    }
+
+    fn inbox(&self, file: &str) -> PathBuf {
+        self.folder("t").join("inboxes").join(file)
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        fs::create_dir_all(self.folder("t").join("inboxes")).unwrap();
+        fs::write(self.inbox(file), text).unwrap();
+    }
+
+    fn send(&self, to: &str, text: &str) -> Result<MessageId, MailError> {
+        self.room
+            .send(&codex(), &agent(to), &team("t"), &letter(text))
+    }
+
+    fn unread(&self, agent_name: &str) -> Unread {
+        let reading = Reading {
+            max_messages: 10,
+            max_length: 4096,
+        };
+        self.room
+            .unread(&agent(agent_name), &team("t"), reading)
+            .unwrap()
+    }
+
+    fn config(&self) -> String {
+        fs::read_to_string(self.folder("t").join("config.json")).unwrap()
+    }
+}
+
+fn agent(name: &str) -> AgentName {
+    name.parse().unwrap()
+}
+
+fn team(name: &str) -> TeamName {
+    name.parse().unwrap()
+}
+
+fn codex() -> Sender {
+    Sender {
+        identity: agent("codex"),
+        team: Some(team("t")),
+    }
+}
+
+fn letter(text: &str) -> Letter {
+    Letter {
+        text: text.to_owned(),
+        summary: None,
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_message_goes_from_one_to_the_other_and_is_read_once() {
+    let stage = Stage::new();
+    let empty = stage.room.fingerprint(&agent("lead"), &team("t"));
+    let first = stage.send("lead", "one").unwrap();
+    let sent = stage.room.fingerprint(&agent("lead"), &team("t"));
+    assert_ne!(empty, sent);
+    stage.send("lead", "two").unwrap();
+
+    let pending = stage.room.pending(&agent("lead"), &team("t")).unwrap();
+    assert_eq!(pending.senders, [("codex".to_owned(), 2)]);
+    let unread = stage.unread("lead");
+    assert_eq!(unread.messages[0].message, "one");
+    assert_eq!(unread.messages[0].from, "codex");
+    assert_eq!(unread.messages[0].message_id, Some(first.to_string()));
+    assert_eq!(unread.remaining, 0);
+
+    let before = stage.room.fingerprint(&agent("lead"), &team("t"));
+    let mark = |receipts: &[Receipt]| {
+        let marked = stage.room.mark_read(&agent("lead"), &team("t"), receipts);
+        marked.unwrap()
+    };
+    assert_eq!(mark(&unread.receipts[..1]), 1);
+    assert_ne!(before, stage.room.fingerprint(&agent("lead"), &team("t")));
+    assert_eq!(stage.unread("lead").messages[0].message, "two");
+    assert_eq!(mark(&unread.receipts), 1);
+    assert_eq!(stage.unread("lead").messages, []);
+
+    let files = names(&stage.folder("t").join("inboxes"));
+    assert_eq!(files, ["lead.json", "lead.lock"]);
+    for (path, mode) in [(stage.inbox("lead.json"), 0o600), (stage.inbox(""), 0o700)] {
+        let about = fs::metadata(path).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, mode);
+    }
+}
+
+#[test]
+fn unknown_teams_and_agents_are_refused_and_nothing_is_made() {
+    let stage = Stage::new();
+    let refused = stage.send("nobody", "x").unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "team t has no member nobody; its members are: lead, codex, other"
+    );
+    let nowhere = stage.room.members(&team("u")).unwrap_err();
+    assert!(
+        matches!(nowhere, MailError::UnknownTeam { .. }),
+        "{nowhere}"
+    );
+    let membership = Membership {
+        agent: &agent("codex"),
+        model: "m",
+        cwd: Path::new("/"),
+    };
+    let note = stage.home.path().join("note");
+    stage.room.join(&team("u"), &membership, &note).unwrap_err();
+    assert_eq!(names(&stage.folder("")), ["t"]);
+    assert_eq!(names(&stage.folder("t")), ["config.json"]);
+    assert!(!note.exists());
+    let home = tempfile::tempdir().unwrap();
+    let room = Mailroom::new(home.path());
+    let nowhere = room.members(&team("t")).unwrap_err();
+    assert!(
+        matches!(nowhere, MailError::UnknownTeam { .. }),
+        "{nowhere}"
+    );
+    assert_eq!(names(home.path()), [] as [String; 0]);
+}
+
+#[test]
+fn a_broadcast_goes_to_all_but_the_sender() {
+    let stage = Stage::new();
+    let mut sender = codex();
+    let sent = stage
+        .room
+        .broadcast(&sender, &team("t"), &letter("x"))
+        .unwrap();
+    let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
+    assert_eq!(to, ["lead", "other"]);
+    assert!(sent.iter().all(|(_, sent)| sent.is_ok()));
+    // There is one of that name in another team: it is somebody else.
+    sender.team = Some(team("u"));
+    let sent = stage
+        .room
+        .broadcast(&sender, &team("t"), &letter("x"))
+        .unwrap();
+    assert_eq!(sent.len(), 3);
+    let written = fs::read_to_string(stage.inbox("codex.json")).unwrap();
+    assert!(written.contains("\"source_team\":\"u\""));
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let stage = Stage::new();
+    let long = "x".repeat(LONGEST_TEXT + 1);
+    let refused = stage.send("lead", &long).unwrap_err();
+    assert!(matches!(
+        refused,
+        MailError::TooLong {
+            part: "message",
+            ..
+        }
+    ));
+    let letter = Letter {
+        text: String::new(),
+        summary: Some("x".repeat(LONGEST_SUMMARY + 1)),
+    };
+    let refused = stage
+        .room
+        .send(&codex(), &agent("lead"), &team("t"), &letter);
+    assert!(matches!(
+        refused,
+        Err(MailError::TooLong {
+            part: "summary",
+            ..
+        })
+    ));
+    let file = fs::File::create(stage.folder("t").join("inboxes"));
+    drop(file);
+    fs::remove_file(stage.folder("t").join("inboxes")).unwrap();
+    stage.put("lead.json", "[]");
+    let inbox = fs::File::options()
+        .write(true)
+        .open(stage.inbox("lead.json"));
+    inbox.unwrap().set_len(LARGEST_INBOX + 1).unwrap();
+    let refused = stage.send("lead", "x").unwrap_err();
+    assert!(matches!(refused, MailError::TooLarge { .. }), "{refused}");
+}
+
+#[test]
+fn a_file_that_is_no_inbox_is_left_as_it_is() {
+    let stage = Stage::new();
+    for text in ["{}", "[{\"from\":", "\u{0}"] {
+        stage.put("lead.json", text);
+        let refused = stage.send("lead", "x").unwrap_err();
+        assert!(matches!(refused, MailError::BadInbox { .. }), "{refused}");
+        let kept = fs::read_to_string(stage.inbox("lead.json")).unwrap();
+        assert_eq!(kept, text);
+    }
+    stage.put("lead.json", "");
+    stage.send("lead", "x").unwrap();
+    assert_eq!(stage.unread("lead").messages.len(), 1);
+}
+
+#[test]
+fn no_link_leads_out() {
+    let outside = tempfile::tempdir().unwrap();
+    let victim = outside.path().join("victim.json");
+    fs::write(&victim, "[]").unwrap();
+
+    let stage = Stage::new();
+    stage.put("x.json", "[]");
+    symlink(&victim, stage.inbox("lead.json")).unwrap();
+    let refused = stage.send("lead", "x").unwrap_err();
+    assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
+
+    let stage = Stage::new();
+    symlink(outside.path(), stage.folder("t").join("inboxes")).unwrap();
+    let refused = stage.send("lead", "x").unwrap_err();
+    assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
+
+    let stage = Stage::new();
+    fs::write(outside.path().join("config.json"), stage.config()).unwrap();
+    symlink(outside.path(), stage.folder("u")).unwrap();
+    let refused = stage.room.members(&team("u")).unwrap_err();
+    assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "[]");
+    assert_eq!(names(outside.path()), ["config.json", "victim.json"]);
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let stage = Stage::new();
+    stage.put("x.json", "[]");
+    let mode = nix::sys::stat::Mode::S_IRWXU;
+    nix::unistd::mkfifo(&stage.inbox("lead.json"), mode).unwrap();
+    let refused = stage.send("lead", "x").unwrap_err();
+    assert!(matches!(refused, MailError::NoFile { .. }), "{refused}");
+}
+
+#[test]
+fn the_mode_of_an_inbox_stays() {
+    let stage = Stage::new();
+    stage.put("lead.json", "[]");
+    let path = stage.inbox("lead.json");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    stage.send("lead", "x").unwrap();
+    assert_eq!(
+        fs::metadata(path).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+}
+
+#[test]
+fn mail_from_other_hosts_is_read_and_marked_where_it_is() {
+    let stage = Stage::new();
+    stage.team("t", &["lead", "codex", "lead.two"]);
+    let from = |name: &str| json!([{"from": name, "text": name, "timestamp": "t"}]).to_string();
+    for file in [
+        "lead.json",
+        "lead.host.json",
+        "lead.two.json",
+        "lead.two.host.json",
+    ] {
+        stage.put(file, &from(file));
+    }
+    stage.put("leader.json", &from("leader"));
+    let unread = stage.unread("lead");
+    let texts: Vec<&str> = unread
+        .messages
+        .iter()
+        .map(|one| one.message.as_str())
+        .collect();
+    assert_eq!(texts, ["lead.json", "lead.host.json"]);
+    let marked = stage
+        .room
+        .mark_read(&agent("lead"), &team("t"), &unread.receipts);
+    assert_eq!(marked.unwrap(), 2);
+    assert_eq!(stage.unread("lead").messages, []);
+    assert_eq!(stage.unread("lead.two").messages.len(), 2);
+}
+
+fn join(stage: &Stage, name: &str) -> Joined {
+    let agent = agent(name);
+    let membership = Membership {
+        agent: &agent,
+        model: "gpt",
+        cwd: Path::new("/work"),
+    };
+    let note = stage.home.path().join("note");
+    stage.room.join(&team("t"), &membership, &note).unwrap()
+}
+
+fn leave(stage: &Stage) -> Left {
+    stage.room.leave(&stage.home.path().join("note")).unwrap()
+}
+
+#[test]
+fn who_was_no_member_comes_and_goes_without_a_trace() {
+    let stage = Stage::new();
+    let before = stage.config();
+    assert_eq!(join(&stage, "new"), Joined::Added);
+    let config: Value = serde_json::from_str(&stage.config()).unwrap();
+    let entry = &config["members"][3];
+    assert_eq!(entry["agentId"], "new@t");
+    assert_eq!(entry["agentType"], "codex-mcp");
+    assert_eq!(entry["isActive"], true);
+    assert_eq!(entry["cwd"], "/work");
+    assert!(entry["joinedAt"].is_u64());
+    // As after a crash.
+    assert_eq!(join(&stage, "new"), Joined::Present);
+    assert_eq!(leave(&stage), Left::Removed);
+    assert_eq!(stage.config(), before);
+    assert_eq!(leave(&stage), Left::Nothing);
+    assert_eq!(names(&stage.folder("t")), ["config.json", "config.lock"]);
+}
+
+#[test]
+fn who_was_a_member_is_left_as_it_was_also_after_crashes() {
+    let stage = Stage::new();
+    let plain = stage.config();
+    for active in [None, Some("false"), Some("true"), Some("null")] {
+        let entry = "\"name\": \"codex\"";
+        let with = active.map(|active| format!("{entry}, \"isActive\": {active}"));
+        let before = plain.replace(entry, with.as_deref().unwrap_or(entry));
+        fs::write(stage.folder("t").join("config.json"), &before).unwrap();
+        for round in 0..3 {
+            // After that we know that we said so ourselves.
+            let expected = match (round, active) {
+                (0, Some("true")) => Joined::Active,
+                _ => Joined::Present,
+            };
+            assert_eq!(join(&stage, "codex"), expected);
+            let config: Value = serde_json::from_str(&stage.config()).unwrap();
+            assert_eq!(config["members"][1]["isActive"], true);
+        }
+        assert_eq!(leave(&stage), Left::Restored);
+        let values =
+            [&before, &stage.config()].map(|text| -> Value { serde_json::from_str(text).unwrap() });
+        assert_eq!(values[0], values[1]);
+    }
+}
+
+#[test]
+fn an_entry_that_is_somebody_elses_by_now_stays() {
+    let stage = Stage::new();
+    join(&stage, "new");
+    let other = stage.config().replace("\"joinedAt\":", "\"joinedAt\":1");
+    fs::write(stage.folder("t").join("config.json"), &other).unwrap();
+    assert_eq!(leave(&stage), Left::Nothing);
+    assert_eq!(stage.config(), other);
+    // Under another name or in another team, the former is left first.
+    join(&stage, "first");
+    assert_eq!(join(&stage, "second"), Joined::Added);
+    assert!(!stage.config().contains("first"));
+    fs::remove_dir_all(stage.folder("t")).unwrap();
+    assert_eq!(leave(&stage), Left::Nothing);
+}

@@ -1,0 +1,33 @@
+//! The server as a member of a team.
+//!
+//! All that is kept of an identity lies in its folder,
+//! `~/.config/atm/codex-sessions/NAME`: see [`Claim`], [`registry`], [`audit`] and
+//! [`summary`]. [`mail`] is in the folders of the teams. All of it reads and writes
+//! files, and waits for locks; so it wants a thread of its own.
+
+pub mod audit;
+mod claim;
+mod clerk;
+mod context;
+mod dead;
+mod desk;
+pub mod farewell;
+mod files;
+pub mod mail;
+pub mod mail_news;
+mod office;
+#[cfg(test)]
+pub(crate) mod processes;
+mod records;
+pub mod registry;
+mod repository;
+pub mod summary;
+
+pub use claim::{Claim, ClaimError};
+pub use clerk::Ended;
+pub use context::{Context, Member};
+pub use desk::{Broadcast, Desk, DeskError, Sent};
+pub use files::FileError;
+pub use office::{Farewell, Office};
+pub use records::{Recollection, RecordError, Records};
+pub use repository::{Head, Repository};

@@ -1,0 +1,79 @@
+//! What a server does as a member of a team, the same behind both backends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::desk::Desk;
+use super::records::Records;
+
+/// How long each lock is waited for in the end.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long everything together may take where somebody wants us to hurry.
+const HURRY: Duration = Duration::from_millis(250);
+
+/// How many locks may be waited for then, one after the other: an inbox's, the
+/// team's, the registry's.
+const LOCKS: u32 = 3;
+
+/// How long somebody who wants to know everything else waits for the number of
+/// messages: there may be very many.
+const COUNT_PATIENCE: Duration = Duration::from_millis(250);
+
+/// What a server does as a member of a team. There is none of it where nothing can be
+/// kept, or where there is no team.
+#[derive(Clone, Default)]
+pub struct Office {
+    /// Writes down threads and prompts.
+    pub records: Option<Arc<Records>>,
+    /// The mail.
+    pub desk: Option<Desk>,
+}
+
+/// Whether threads are asked for a summary when the server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    /// They are.
+    Asked,
+    /// They aren't.
+    Spared,
+}
+
+impl Office {
+    /// How many unread messages there are, where there is a team and it can be told
+    /// at once.
+    pub async fn pending_mail(&self) -> Option<usize> {
+        let counting = self.desk.as_ref()?.count();
+        let counted = timeout(COUNT_PATIENCE, counting).await.ok()?;
+        counted
+            .inspect_err(|error| tracing::warn!("mail can't be counted: {error}"))
+            .ok()
+    }
+
+    /// Leaves the team, and puts the records away: what is still active is
+    /// interrupted. Should `hurry` be cancelled, what waits for a lock is left to the
+    /// next server.
+    pub async fn close(&self, hurry: &CancellationToken) {
+        let closing = async {
+            if let Some(desk) = &self.desk {
+                desk.leave(CLOSE_PATIENCE).await;
+            }
+            if let Some(records) = &self.records {
+                records.close().await;
+            }
+        };
+        let hurried = async {
+            hurry.cancelled().await;
+            sleep(HURRY).await;
+        };
+        tokio::select! {
+            () = hurried => {}
+            closed = timeout(LOCKS * CLOSE_PATIENCE, closing) => if closed.is_err() {
+                tracing::warn!("somebody holds a lock; the next server tidies up");
+            }
+        }
+    }
+}

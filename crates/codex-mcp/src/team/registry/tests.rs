@@ -1,0 +1,375 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::SystemTime;
+
+use codex_mcp_core::team::registry::{News, Settings};
+
+use super::*;
+use crate::team::processes::{Worker, done, variable};
+
+const MODES: [Mode; 2] = [Mode::Document, Mode::Journal];
+
+fn codex() -> AgentName {
+    "codex".parse().unwrap()
+}
+
+fn name(thread: &str) -> ThreadName {
+    thread.parse().unwrap()
+}
+
+fn open(home: &Path, mode: Mode) -> Registry {
+    Registry::open(home, &codex(), mode).unwrap()
+}
+
+fn begin(thread: &str) -> Change {
+    let now = SystemTime::now();
+    Change::Begin {
+        entry: Box::new(Entry {
+            thread_id: name(thread),
+            identity: codex(),
+            team: Some("builders".parse().unwrap()),
+            repo_root: Some("/home/somebody/projects/the-repository".to_owned()),
+            repo_name: Some("the-repository".to_owned()),
+            branch: Some("main".to_owned()),
+            cwd: Some("/home/somebody/projects/the-repository/crates".to_owned()),
+            started_at: now,
+            last_active: now,
+            status: Status::Active,
+            tag: None,
+            role: None,
+            backend: None,
+            turns: 0,
+            settings: Settings::default(),
+            rest: serde_json::Map::new(),
+        }),
+    }
+}
+
+fn touch(thread: &str) -> Change {
+    let news = News {
+        turns: 1,
+        ..News::default()
+    };
+    Change::Touch {
+        thread_id: name(thread),
+        at: SystemTime::now(),
+        news: Box::new(news),
+    }
+}
+
+fn turns(home: &Path, thread: &str) -> u64 {
+    let threads = read(home, &codex()).unwrap();
+    threads.find(&name(thread)).map_or(0, |entry| entry.turns)
+}
+
+#[test]
+fn whoever_takes_over_sets_a_broken_registry_aside() {
+    for broken in ["garbage", "{}", "", "{\"version\":1,\"threads\":[{"] {
+        let home = tempfile::tempdir().unwrap();
+        let mut registry = open(home.path(), Mode::Document);
+        registry.apply(&begin("t")).unwrap();
+        fs::write(&registry.paths.document, broken).unwrap();
+        let mut next = open(home.path(), Mode::Document);
+        assert_eq!(next.take_over().unwrap(), [], "{broken}");
+        next.apply(&begin("u")).unwrap();
+        assert_eq!(next.load().unwrap().len(), 1, "{broken}");
+    }
+}
+
+#[test]
+fn what_was_written_is_there_for_all() {
+    for mode in MODES {
+        let home = tempfile::tempdir().unwrap();
+        let mut registry = open(home.path(), mode);
+        assert_eq!(registry.load().unwrap(), []);
+        assert_eq!(registry.apply(&touch("t")).unwrap(), Outcome::Nothing);
+        registry.apply(&begin("u")).unwrap();
+        registry.apply(&begin("t")).unwrap();
+        registry.apply(&touch("t")).unwrap();
+        assert_eq!(turns(home.path(), "t"), 1);
+        let mut other = open(home.path(), mode);
+        assert_eq!(other.latest().unwrap().unwrap().thread_id, name("t"));
+        other.apply(&touch("t")).unwrap();
+        // Not what this one has in mind, but what there is now.
+        registry.apply(&touch("t")).unwrap();
+        assert_eq!(registry.find(&name("t")).unwrap().unwrap().turns, 3);
+        assert_eq!(read(home.path(), &codex()).unwrap().version, 5);
+        assert_eq!(
+            read(home.path(), &"nobody".parse().unwrap())
+                .unwrap()
+                .version,
+            0
+        );
+        let journal = registry.paths.journal.exists();
+        assert_eq!(journal, mode == Mode::Journal);
+        let left = open(home.path(), mode).take_over().unwrap();
+        assert_eq!(left, [name("u"), name("t")]);
+        let status = registry.find(&name("u")).unwrap().unwrap().status;
+        assert_eq!(status, Status::Interrupted);
+    }
+}
+
+#[test]
+fn both_ways_of_writing_go_together() {
+    let home = tempfile::tempdir().unwrap();
+    let mut registries = MODES.map(|mode| open(home.path(), mode));
+    registries[0].apply(&begin("t")).unwrap();
+    for round in 0..20 {
+        registries[round * 7 % 3 % 2].apply(&touch("t")).unwrap();
+        assert_eq!(turns(home.path(), "t"), round as u64 + 1);
+    }
+}
+
+#[test]
+fn a_long_journal_becomes_a_part_of_the_document() {
+    let home = tempfile::tempdir().unwrap();
+    let mut registry = open(home.path(), Mode::Journal);
+    registry.apply(&begin("t")).unwrap();
+    for _ in 0..JOURNAL_LINES {
+        registry.apply(&touch("t")).unwrap();
+    }
+    let paths = registry.paths.clone();
+    let text = fs::read_to_string(&paths.document).unwrap();
+    assert_eq!(Document::parse(&text).unwrap().version, 1001);
+    assert!(!paths.journal.exists());
+    registry.apply(&touch("t")).unwrap();
+    assert_eq!(
+        fs::read_to_string(&paths.journal).unwrap().lines().count(),
+        1
+    );
+    assert_eq!(turns(home.path(), "t"), 1001);
+}
+
+#[test]
+fn half_a_line_is_forgotten() {
+    for mode in MODES {
+        let home = tempfile::tempdir().unwrap();
+        let mut registry = open(home.path(), Mode::Journal);
+        registry.apply(&begin("t")).unwrap();
+        registry.apply(&touch("t")).unwrap();
+        let journal = registry.paths.journal.clone();
+        let text = fs::read_to_string(&journal).unwrap();
+        fs::write(&journal, &text[..text.len() - 1]).unwrap();
+        assert_eq!(turns(home.path(), "t"), 0);
+        let mut other = open(home.path(), mode);
+        other.apply(&touch("t")).unwrap();
+        registry.apply(&touch("t")).unwrap();
+        assert_eq!(turns(home.path(), "t"), 2);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_set_aside() {
+    let home = tempfile::tempdir().unwrap();
+    let mut registry = open(home.path(), Mode::Document);
+    let document = registry.paths.document.clone();
+    for (number, text) in ["{\"version\": 3, \"thr", "", "\u{0}\u{0}"]
+        .iter()
+        .enumerate()
+    {
+        registry.apply(&begin("t")).unwrap();
+        fs::write(&document, text).unwrap();
+        let told = registry.load().unwrap_err().to_string();
+        assert!(told.contains("registry.codex.json: it is not"), "{told}");
+        registry.apply(&begin("u")).unwrap();
+        assert_eq!(registry.load().unwrap().len(), 1);
+        let aside = files::with_suffix(&document, &format!(".broken-{}", number + 1));
+        assert_eq!(fs::read_to_string(aside).unwrap(), *text);
+    }
+}
+
+#[test]
+fn a_journal_with_strange_lines_is_set_aside() {
+    let home = tempfile::tempdir().unwrap();
+    let mut registry = open(home.path(), Mode::Journal);
+    registry.apply(&begin("t")).unwrap();
+    let journal = registry.paths.journal.clone();
+    let mut text = fs::read_to_string(&journal).unwrap();
+    text.push_str("{\"version\":2,\"change\":\"made_up\"}\n");
+    fs::write(&journal, &text).unwrap();
+    registry.apply(&touch("t")).unwrap();
+    assert_eq!(turns(home.path(), "t"), 1);
+    let aside = files::with_suffix(&journal, ".broken-1");
+    assert_eq!(fs::read_to_string(aside).unwrap(), text);
+}
+
+#[test]
+fn an_older_file_that_is_put_back_does_not_turn_back_the_count() {
+    for mode in MODES {
+        let home = tempfile::tempdir().unwrap();
+        let mut registry = open(home.path(), mode);
+        registry.apply(&begin("t")).unwrap();
+        fs::write(&registry.paths.document, "{\"version\":0,\"threads\":[]}").unwrap();
+        let _ = fs::remove_file(&registry.paths.journal);
+        registry.apply(&begin("u")).unwrap();
+        let threads = read(home.path(), &codex()).unwrap();
+        assert_eq!((threads.version, threads.entries().count()), (2, 1));
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let home = tempfile::tempdir().unwrap();
+    let victim = home.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    for mode in MODES {
+        let mut registry = open(home.path(), mode);
+        let path = match mode {
+            Mode::Document => registry.paths.document.clone(),
+            Mode::Journal => registry.paths.journal.clone(),
+        };
+        symlink(&victim, &path).unwrap();
+        assert!(registry.apply(&begin("t")).is_err());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn all_identities_are_found() {
+    let home = tempfile::tempdir().unwrap();
+    assert_eq!(all(home.path()).unwrap().count(), 0);
+    for identity in ["b", "a"] {
+        let identity = identity.parse().unwrap();
+        let mut registry = Registry::open(home.path(), &identity, Mode::Document).unwrap();
+        registry.apply(&begin(identity.as_str())).unwrap();
+    }
+    let sessions = home.path().join(super::super::claim::SESSIONS);
+    fs::create_dir(sessions.join(".hidden")).unwrap();
+    symlink(sessions.join("a"), sessions.join("c")).unwrap();
+    let found: Vec<String> = all(home.path())
+        .unwrap()
+        .map(|(identity, threads)| {
+            let threads = threads.unwrap();
+            format!("{identity}: {}", threads.latest().unwrap().thread_id)
+        })
+        .collect();
+    assert_eq!(found, ["a: a", "b: b"]);
+}
+
+const WRITER: &str = "team::registry::tests::writer";
+
+/// Not a test, but the other process of some.
+#[test]
+#[ignore = "the other process of another test"]
+fn writer() {
+    let home = variable("STORE_HOME");
+    let thread = variable("STORE_THREAD").display().to_string();
+    let times: u64 = variable("STORE_TIMES")
+        .display()
+        .to_string()
+        .parse()
+        .unwrap();
+    let mut registry = open(&home, mode(&variable("STORE_MODE").display().to_string()));
+    registry.apply(&begin(&thread)).unwrap();
+    for number in 1..=times {
+        registry.apply(&touch(&thread)).unwrap();
+        registry.apply(&touch("shared")).unwrap();
+        done(number);
+    }
+}
+
+fn mode(word: &str) -> Mode {
+    match word {
+        "journal" => Mode::Journal,
+        _ => Mode::Document,
+    }
+}
+
+fn start(home: &Path, mode: Mode, thread: &str, times: u64) -> Worker {
+    let times = times.to_string();
+    let mode = match mode {
+        Mode::Document => "document",
+        Mode::Journal => "journal",
+    };
+    let variables = [
+        ("STORE_HOME", home.as_os_str()),
+        ("STORE_MODE", OsStr::new(mode)),
+        ("STORE_THREAD", OsStr::new(thread)),
+        ("STORE_TIMES", OsStr::new(&times)),
+    ];
+    Worker::start(WRITER, &variables)
+}
+
+#[test]
+fn two_processes_lose_nothing() {
+    for modes in [MODES, [Mode::Document; 2], [Mode::Journal; 2]] {
+        let home = tempfile::tempdir().unwrap();
+        open(home.path(), modes[0]).apply(&begin("shared")).unwrap();
+        let [one, two] = ["one", "two"];
+        let workers = [
+            start(home.path(), modes[0], one, 500),
+            start(home.path(), modes[1], two, 500),
+        ];
+        workers.into_iter().for_each(Worker::wait);
+        for (thread, expected) in [(one, 500), (two, 500), ("shared", 1000)] {
+            assert_eq!(turns(home.path(), thread), expected, "{modes:?} {thread}");
+        }
+        // 1,000 updates by each of the two, and a beginning.
+        assert_eq!(read(home.path(), &codex()).unwrap().version, 2003);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+    for mode in MODES {
+        let home = tempfile::tempdir().unwrap();
+        open(home.path(), mode).apply(&begin("shared")).unwrap();
+        let mut before = 0;
+        for round in 0..20_u64 {
+            let mut worker = start(home.path(), mode, "own", u64::MAX);
+            let seen = worker.until(1 + round * 7 % 11);
+            // Somewhere in the next update.
+            std::thread::sleep(std::time::Duration::from_micros(round * 97));
+            let acknowledged = worker.kill().unwrap_or(seen);
+            for thread in ["own", "shared"] {
+                let found = turns(home.path(), thread) - before;
+                let expected = acknowledged..=acknowledged + 1;
+                assert!(
+                    expected.contains(&found),
+                    "{found} of {expected:?} {thread}"
+                );
+            }
+            // As many of each again.
+            let mut registry = open(home.path(), mode);
+            while turns(home.path(), "shared") < turns(home.path(), "own") {
+                registry.apply(&touch("shared")).unwrap();
+            }
+            before = turns(home.path(), "own");
+        }
+        let folder = files::folder_of(home.path(), &codex());
+        let broken = fs::read_dir(folder).unwrap().filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().contains("broken")
+        });
+        assert_eq!(broken.count(), 0);
+    }
+}
+
+/// Not a test: how long an update takes. Run it in a release build.
+#[test]
+#[ignore = "a measurement"]
+fn time_of_an_update() {
+    for mode in MODES {
+        let home = tempfile::tempdir().unwrap();
+        let mut registry = open(home.path(), mode);
+        let began = std::time::Instant::now();
+        for number in 0..1000 {
+            registry.apply(&begin(&format!("thread-{number}"))).unwrap();
+        }
+        let begun = began.elapsed();
+        for number in 0..1000 {
+            let thread = format!("thread-{}", number * 7 % 1000);
+            registry.apply(&touch(&thread)).unwrap();
+        }
+        let touched = began.elapsed() - begun;
+        let read_at = std::time::Instant::now();
+        read(home.path(), &codex()).unwrap();
+        let told = format!(
+            "{mode:?}: 1000 beginnings {begun:?}, 1000 updates of 1000 {touched:?}, reading {:?}\n",
+            read_at.elapsed()
+        );
+        io::stderr().write_all(told.as_bytes()).unwrap();
+    }
+}

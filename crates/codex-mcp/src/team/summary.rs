@@ -1,0 +1,233 @@
+//! What a thread was about, as Codex has summed it up when it was put away:
+//! `THREAD/summary.md` in the identity's folder (FR-6.4).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::team::{AgentName, ThreadName};
+
+use super::files::{self, FileError, about};
+
+const FILE: &str = "summary.md";
+
+/// The longest summary, in bytes. What is longer is cut, and marked so.
+pub const LONGEST: usize = 64 << 10;
+
+/// What a cut summary ends with.
+const CUT: &str = "\n[… cut here]\n";
+
+/// The longest file that is looked at, in bytes: somebody may have written one.
+const LONGEST_FILE: u64 = 16 << 20;
+
+/// The summaries of an identity.
+#[derive(Debug, Clone)]
+pub struct Summaries {
+    folder: PathBuf,
+}
+
+impl Summaries {
+    /// Those of an identity below the home folder of the agents.
+    #[must_use]
+    pub fn of(atm_home: &Path, identity: &AgentName) -> Self {
+        Self {
+            folder: files::folder_of(atm_home, identity),
+        }
+    }
+
+    /// Writes the summary of a thread, in place of an older one.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be written; then the older one is still there.
+    pub fn write(&self, thread: &ThreadName, text: &str) -> Result<(), FileError> {
+        let folder = self.folder.join(thread.as_str());
+        files::make_folder(&folder)?;
+        no_link(&folder)?;
+        files::replace(&folder.join(FILE), bounded(text).as_bytes())?;
+        files::sync_folder(&folder)
+    }
+
+    /// The summary of a thread, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When there is one that can't be read.
+    pub fn read(&self, thread: &ThreadName) -> Result<Option<String>, FileError> {
+        let folder = self.folder.join(thread.as_str());
+        if fs::symlink_metadata(&folder).is_err() {
+            return Ok(None);
+        }
+        no_link(&folder)?;
+        let path = folder.join(FILE);
+        let Some(file) = files::open(&path)? else {
+            return Ok(None);
+        };
+        let bytes = files::read(&file, &path, LONGEST_FILE)?;
+        Ok(Some(bounded(&String::from_utf8_lossy(&bytes))))
+    }
+
+    /// Forgets a thread: removes its summary and its folder. Anything else that is
+    /// in the folder stays, and so does the folder then.
+    ///
+    /// # Errors
+    ///
+    /// When there is one that can't be removed.
+    pub fn remove(&self, thread: &ThreadName) -> Result<(), FileError> {
+        let folder = self.folder.join(thread.as_str());
+        if !files::is_folder(&folder) {
+            return Ok(());
+        }
+        let path = folder.join(FILE);
+        files::remove(&path)?;
+        files::remove(&files::with_suffix(&path, ".new"))?;
+        match fs::remove_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            Err(error) => Err(about(&folder)(error)),
+            Ok(()) => files::sync_folder(&folder),
+        }
+    }
+
+    /// The threads that have a summary, sorted.
+    ///
+    /// # Errors
+    ///
+    /// When the identity's folder can't be read.
+    pub fn list(&self) -> Result<Vec<ThreadName>, FileError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(about(&self.folder)(error)),
+        };
+        let mut threads = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(about(&self.folder))?;
+            let name = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let path = entry.path();
+            let has_one = files::is_folder(&path) && path.join(FILE).is_file();
+            threads.extend(name.filter(|_| has_one));
+        }
+        threads.sort();
+        Ok(threads)
+    }
+}
+
+/// The summary of a thread, whoever of the identities has it; the latest of several.
+///
+/// # Errors
+///
+/// When the folder of the identities, or the summary, can't be read.
+pub fn find(atm_home: &Path, thread: &ThreadName) -> Result<Option<String>, FileError> {
+    let all = files::identities(atm_home)?.into_iter();
+    let all = all.map(|identity| Summaries::of(atm_home, &identity));
+    let written = |summaries: &Summaries| {
+        let path = summaries.folder.join(thread.as_str()).join(FILE);
+        fs::symlink_metadata(path)
+            .and_then(|about| about.modified())
+            .ok()
+    };
+    let latest = all.filter_map(|one| Some((written(&one)?, one)));
+    match latest.max_by_key(|(written, _)| *written) {
+        Some((_, summaries)) => summaries.read(thread),
+        None => Ok(None),
+    }
+}
+
+/// A link could lead anywhere.
+fn no_link(folder: &Path) -> Result<(), FileError> {
+    match files::is_folder(folder) {
+        true => Ok(()),
+        false => Err(about(folder)(io::ErrorKind::NotADirectory.into())),
+    }
+}
+
+fn bounded(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let room = LONGEST.saturating_sub(CUT.len());
+    let fits = text.get(..text.floor_char_boundary(room));
+    format!("{}{CUT}", fits.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    fn stage() -> (tempfile::TempDir, Summaries, ThreadName) {
+        let home = tempfile::tempdir().unwrap();
+        let summaries = Summaries::of(home.path(), &"codex".parse().unwrap());
+        (home, summaries, "t-1".parse().unwrap())
+    }
+
+    #[test]
+    fn a_summary_is_written_read_found_and_removed() {
+        let (home, summaries, thread) = stage();
+        assert_eq!(summaries.read(&thread).unwrap(), None);
+        assert_eq!(summaries.list().unwrap(), []);
+        assert_eq!(find(home.path(), &thread).unwrap(), None);
+        summaries.write(&thread, "one").unwrap();
+        summaries.write(&thread, "two\n").unwrap();
+        assert_eq!(summaries.read(&thread).unwrap().as_deref(), Some("two\n"));
+        assert_eq!(
+            find(home.path(), &thread).unwrap().as_deref(),
+            Some("two\n")
+        );
+        assert_eq!(summaries.list().unwrap(), std::slice::from_ref(&thread));
+        let file = summaries.folder.join("t-1").join(FILE);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&file), 0o600);
+        assert_eq!(mode(file.parent().unwrap()), 0o700);
+        summaries.remove(&thread).unwrap();
+        summaries.remove(&thread).unwrap();
+        assert!(!file.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_long_one_is_cut_between_characters() {
+        let (_home, summaries, thread) = stage();
+        summaries.write(&thread, &"ß".repeat(LONGEST)).unwrap();
+        let read = summaries.read(&thread).unwrap().unwrap();
+        assert!(read.len() <= LONGEST && read.len() > LONGEST - 8);
+        assert!(read.ends_with(CUT));
+    }
+
+    #[test]
+    fn links_lead_nowhere() {
+        let (home, summaries, thread) = stage();
+        let outside = home.path().join("outside");
+        fs::create_dir_all(&outside).unwrap();
+        fs::create_dir_all(&summaries.folder).unwrap();
+        symlink(&outside, summaries.folder.join("t-1")).unwrap();
+        assert!(summaries.write(&thread, "x").is_err());
+        assert!(summaries.read(&thread).is_err());
+        assert_eq!(summaries.list().unwrap(), []);
+        summaries.remove(&thread).unwrap();
+        assert!(outside.exists() && !outside.join(FILE).exists());
+        let victim = outside.join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let other: ThreadName = "t-2".parse().unwrap();
+        fs::create_dir(summaries.folder.join("t-2")).unwrap();
+        symlink(&victim, summaries.folder.join("t-2").join(FILE)).unwrap();
+        assert!(summaries.read(&other).is_err());
+        // It is replaced, not written through.
+        summaries.write(&other, "x").unwrap();
+        assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn what_others_have_put_there_stays() {
+        let (_home, summaries, thread) = stage();
+        summaries.write(&thread, "x").unwrap();
+        let note = summaries.folder.join("t-1").join("note");
+        fs::write(&note, "mine").unwrap();
+        summaries.remove(&thread).unwrap();
+        assert_eq!(summaries.read(&thread).unwrap(), None);
+        assert!(note.exists());
+    }
+}

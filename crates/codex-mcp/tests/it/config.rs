@@ -1,0 +1,115 @@
+//! `codex-mcp config`: what is set, and where that was said.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use testkit::Home;
+
+const FILE: &str = "[core]\nidentity = \"arch\"\ndefault_team = \"builders\"\n\
+    [plugins.codex-mcp]\nmodel = \"m\"\nsandbx = \"read-only\"\n\
+    [plugins.codex-mcp.roles.reviewer]\nmodel = \"r\"\nsandbox = \"read-only\"\n";
+
+struct Said {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .arg("config")
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        .envs(variables.iter().copied())
+        .current_dir(home.work())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Said {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn home_with(file: &str) -> Home {
+    let home = Home::new("");
+    fs::write(home.work().join(".atm.toml"), file).unwrap();
+    home
+}
+
+#[test]
+fn each_setting_is_told_with_its_source_and_a_typing_error_with_the_right_name() {
+    let home = home_with(FILE);
+    let said = config(
+        &home,
+        &["--json", "--role", "reviewer"],
+        &[("ATM_TEAM", "t")],
+    );
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let file = home.work().join(".atm.toml");
+    let told: Value = serde_json::from_str(&said.stdout).unwrap();
+    let role = format!("role reviewer in {}", file.display());
+    for (key, value, source) in [
+        (
+            "identity",
+            json!("arch"),
+            format!("[core] in {}", file.display()),
+        ),
+        ("team", json!("t"), "$ATM_TEAM".to_owned()),
+        ("role", json!("reviewer"), "--role".to_owned()),
+        ("model", json!("r"), role.clone()),
+        ("sandbox", json!("read-only"), role),
+        ("approval_policy", Value::Null, "default".to_owned()),
+        ("request_timeout_secs", json!(300), "default".to_owned()),
+    ] {
+        assert_eq!(
+            told[key],
+            json!({"value": value, "source": source}),
+            "{key}"
+        );
+    }
+    let words = "has no key `sandbx`. Did you mean `sandbox`?";
+    assert!(said.stderr.contains(words), "{}", said.stderr);
+}
+
+#[test]
+fn the_table_is_plain_in_a_pipe() {
+    let said = config(&home_with(FILE), &[], &[]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    assert!(!said.stdout.contains('\u{1b}'));
+    let identity = said.stdout.lines().next().unwrap();
+    assert!(identity.starts_with("identity  "), "{identity}");
+    assert!(
+        identity.contains("arch") && identity.contains("[core] in "),
+        "{identity}"
+    );
+}
+
+#[test]
+fn what_cannot_be_used_says_where_it_stands() {
+    for (file, args, code, words) in [
+        (
+            "[plugins.codex-mcp]\nsandbox = \"none\"\n",
+            &[][..],
+            1,
+            "line 2, column 11",
+        ),
+        (
+            "[plugins\n",
+            &[],
+            1,
+            ".atm.toml: TOML parse error at line 1",
+        ),
+        (FILE, &["--role", "writer"], 1, "there are reviewer"),
+        (FILE, &["--identity", "../x"], 2, "is not a name"),
+        (FILE, &["--team", "a/b"], 2, "is not a name"),
+    ] {
+        let said = config(&home_with(file), args, &[]);
+        assert_eq!(said.code, code, "{}", said.stderr);
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+        assert_eq!(said.stdout, "");
+    }
+}

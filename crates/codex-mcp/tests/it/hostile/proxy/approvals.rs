@@ -1,0 +1,336 @@
+//! Codex asks in the middle of a call.
+
+use serde_json::{Value, json};
+use testkit::Signal;
+use testkit::fake::{Action, HELLO, Plan, Question, TurnEnd, VERSION};
+
+use super::super::serve::Serve;
+use super::{
+    HANDSHAKE, calls, code, content, eliciting, end, is_answer, message, plain, silent, status,
+    thread,
+};
+
+fn asking() -> Plan {
+    calls([Action::elicit_approval("touch x")])
+}
+
+async fn elicitation(serve: &mut Serve) -> Value {
+    serve.client.server_request("elicitation/create").await
+}
+
+fn denied() -> Value {
+    json!({"denied": {"rejection": "declined by the user"}})
+}
+
+#[tokio::test]
+async fn a_question_passes_as_the_child_asks_it() {
+    let mut serve = eliciting(&asking(), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    let Question { params, .. } = Question::elicitation("touch x");
+    for (name, value) in params.as_object().unwrap() {
+        assert_eq!(asked["params"][name], *value);
+    }
+    assert_eq!(asked["params"]["codex_mcp_tool_call_id"], call.to_string());
+    assert_eq!(status(&mut serve).await["openQuestions"], 1);
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "accept"}));
+    let result = serve.client.result(&call).await;
+    assert_eq!(asked["params"]["threadId"], thread(&result));
+    assert_eq!(status(&mut serve).await["openQuestions"], 0);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn every_answer_reaches_the_child_in_both_forms() {
+    let mut serve = eliciting(&asking(), &[]).await;
+    for (answer, decision) in [
+        (json!({"action": "accept"}), json!("approved")),
+        (
+            json!({"action": "accept", "content": {}}),
+            json!("approved"),
+        ),
+        (json!({"action": "decline"}), denied()),
+        (json!({"action": "cancel"}), json!("abort")),
+        (json!({"action": "made up"}), denied()),
+        (json!({"decision": "approved"}), json!("approved")),
+        (
+            json!({"action": "accept", "decision": "denied"}),
+            json!("denied"),
+        ),
+    ] {
+        let call = serve.prompt();
+        let asked = elicitation(&mut serve).await;
+        serve.client.respond(&asked["id"], answer.clone());
+        assert_eq!(content(&serve.client.result(&call).await), "done");
+        let last = serve.answers().pop().unwrap();
+        assert_eq!(last["id"], asked["id"]);
+        let mut expected = answer;
+        expected["decision"] = decision;
+        assert_eq!(last["result"], expected);
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn nonsense_as_an_answer_holds_nothing_up() {
+    let mut serve = eliciting(&asking(), &[]).await;
+    for answer in [
+        json!({}),
+        json!("yes"),
+        json!([true]),
+        Value::Null,
+        json!({"action": 7}),
+    ] {
+        let call = serve.prompt();
+        let asked = elicitation(&mut serve).await;
+        serve.client.respond(&asked["id"], answer.clone());
+        assert_eq!(content(&serve.client.result(&call).await), "done");
+        let last = serve.answers().pop().unwrap();
+        assert_ne!(last["result"]["decision"], "approved", "{answer}");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_no_to_an_old_codex_is_a_word() {
+    let mut serve = Serve::start_with(&asking(), |launch| {
+        super::through(launch, &[]).env(VERSION, "0.104.0")
+    });
+    serve.client.ignore("codex/event");
+    let capabilities = json!({"elicitation": {}});
+    serve.client.initialize(HANDSHAKE, capabilities).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "decline"}));
+    serve.client.result(&call).await;
+    let result = json!({"action": "decline", "decision": "denied"});
+    assert_eq!(serve.answers()[0]["result"], result);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_is_declined_in_time() {
+    let mut serve = eliciting(&asking(), &["--approval-timeout", "1"]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    assert_eq!(content(&serve.client.result(&call).await), "done");
+    let no = json!({"action": "decline", "decision": denied()});
+    assert_eq!(serve.answers()[0]["result"], no);
+    // Too late.
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "accept"}));
+    assert_eq!(status(&mut serve).await["openQuestions"], 0);
+    serve.finish().await;
+}
+
+/// Checks that a call came back with a question that nobody could be asked.
+async fn came_back(serve: &mut Serve, call: &Value) -> Value {
+    let result = serve.client.result(call).await;
+    assert_ne!(result["isError"], true, "{result:#}");
+    let structured = &result["structuredContent"];
+    assert_eq!(structured["status"], "waiting_approval");
+    let action = &structured["actions"][0];
+    assert_eq!(action["type"], "approval");
+    assert_eq!(action["codex_command"], json!(["/bin/sh", "-c", "touch x"]));
+    let text = structured["content"].as_str().unwrap();
+    assert!(text.contains("Allow Codex to run `touch x`?"), "{text}");
+    serve.fake.wait_for("the answer", is_answer).await;
+    let no = json!({"action": "decline", "decision": denied()});
+    assert_eq!(serve.answers()[0]["result"], no);
+    result
+}
+
+/// A turn that asks, and goes on when the test says so.
+fn going_on() -> Plan {
+    let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
+    let goes_on = [Action::gate("go on")].into_iter().chain(end("late"));
+    let turn = ask.into_iter().chain(goes_on).collect::<Vec<_>>();
+    Plan::new().on("tools/call", turn).nth(1)
+}
+
+#[tokio::test]
+async fn a_call_of_a_client_that_can_not_be_asked_comes_back_with_the_question() {
+    let mut serve = plain(&going_on(), &[]).await;
+    let call = serve.prompt();
+    let result = came_back(&mut serve, &call).await;
+    let status = status(&mut serve).await;
+    assert_eq!(status["calls"]["inFlight"], 0);
+    assert_eq!(status["activeThreads"], 1);
+
+    let busy = serve.reply(&thread(&result)).await;
+    assert_eq!(code(&busy), "SESSION_BUSY");
+    serve.fake.open_gate("go on");
+    let mut next = serve.reply(&thread(&result)).await;
+    while next["isError"] == true {
+        assert_eq!(code(&next), "SESSION_BUSY");
+        next = serve.reply(&thread(&result)).await;
+    }
+    assert_eq!(content(&next), HELLO);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_can_not_be_asked_after_all_gets_its_call_back() {
+    let mut serve = eliciting(&going_on(), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve.client.respond_error(&asked["id"], -32601, "not here");
+    came_back(&mut serve, &call).await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_nobody_waits_for_is_ended_in_time() {
+    let mut serve = plain(&going_on(), &["--timeout", "1"]).await;
+    let call = serve.prompt();
+    let result = came_back(&mut serve, &call).await;
+    let seen = serve.fake.wait_for_method("notifications/cancelled").await;
+    assert_eq!(seen["params"]["requestId"], call);
+    let next = serve.reply(&thread(&result)).await;
+    assert_eq!(content(&next), HELLO);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_about_no_call_is_declined_and_nothing_else() {
+    let ask = |params: Value| Action::Ask {
+        method: "elicitation/create".to_owned(),
+        params,
+    };
+    let plan = calls([
+        ask(json!({"message": "?", "requestedSchema": {}})),
+        ask(json!({"codex_mcp_tool_call_id": "999"})),
+        ask(json!({"codex_mcp_tool_call_id": 7})),
+        ask(json!({"threadId": 7})),
+    ]);
+    let mut serve = plain(&plan, &[]).await;
+    assert_eq!(content(&serve.codex().await), "done");
+    let no = json!({"action": "decline", "decision": denied()});
+    assert_eq!(serve.answers().len(), 4);
+    for answer in serve.answers() {
+        assert_eq!(answer["result"], no);
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_can_only_be_sent_elsewhere_can_not_be_asked() {
+    let mut serve = silent(&going_on(), &[]);
+    let capabilities = json!({"elicitation": {"url": {}}});
+    serve.client.initialize(HANDSHAKE, capabilities).await;
+    let call = serve.prompt();
+    came_back(&mut serve, &call).await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_question_that_the_child_takes_back_is_open_no_more() {
+    let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
+    let withdraw = Action::Notify {
+        method: "notifications/cancelled".to_owned(),
+        params: json!({"requestId": 0}),
+    };
+    let plan = Plan::new()
+        .on("tools/call", [withdraw, Action::Proceed])
+        .on("tools/call", ask)
+        .nth(1);
+    let mut serve = eliciting(&plan, &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    assert_eq!(asked["id"], 0);
+    serve.codex().await;
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], 0);
+    assert_eq!(status(&mut serve).await["openQuestions"], 0);
+    serve.client.close_stdin();
+    assert_eq!(code(&serve.client.result(&call).await), "SHUTTING_DOWN");
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn two_questions_at_once_get_each_its_own_answer() {
+    let both = ["one", "two"].map(Question::elicitation).to_vec();
+    let plan = calls([Action::AskTogether(both)]);
+    let mut serve = eliciting(&plan, &[]).await;
+    let call = serve.prompt();
+    let first = elicitation(&mut serve).await;
+    let second = elicitation(&mut serve).await;
+    assert_eq!(first["params"]["codex_command"][2], "one");
+    for (asked, action) in [(&second, "accept"), (&first, "decline")] {
+        let answer = json!({"action": action});
+        serve.client.respond(&asked["id"], answer);
+    }
+    assert_eq!(content(&serve.client.result(&call).await), "done");
+    let answers = serve.answers();
+    assert_eq!(answers[0]["id"], second["id"]);
+    assert_eq!(answers[0]["result"]["decision"], "approved");
+    assert_eq!(answers[1]["id"], first["id"]);
+    assert_eq!(answers[1]["result"]["decision"], denied());
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_child_that_dies_takes_its_question_back() {
+    let mut serve = eliciting(&asking(), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve.kill_codex(Signal::SIGKILL);
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    let result = serve.client.result(&call).await;
+    assert_eq!(code(&result), "CODEX_DIED");
+    assert!(message(&result).contains("SIGKILL"), "{result:#}");
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "accept"}));
+    status(&mut serve).await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_without_an_answer_takes_its_question_back() {
+    let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
+    // The child answers the call as soon as somebody else calls.
+    let end = [
+        Action::AnswerUnder { id: json!(2) },
+        Action::EndTurn(TurnEnd::Completed),
+        Action::Proceed,
+    ];
+    let plan = Plan::new()
+        .on("tools/call", end)
+        .on("tools/call", ask)
+        .nth(1);
+    let mut serve = eliciting(&plan, &[]).await;
+    let call = serve.prompt();
+    assert_eq!(call, 2);
+    let asked = elicitation(&mut serve).await;
+    serve.codex().await;
+    serve.client.result(&call).await;
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_declines_its_question_and_is_cancelled_in_the_child() {
+    let mut serve = eliciting(&asking(), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve.client.cancel(&call, "changed my mind");
+    let withdrawn = serve.client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    serve.fake.wait_for_method("notifications/cancelled").await;
+    // The answer is told right behind the cancellation.
+    while serve.answers().is_empty() {
+        status(&mut serve).await;
+    }
+    assert_eq!(serve.answers()[0]["result"]["action"], "decline");
+    serve.finish().await;
+}

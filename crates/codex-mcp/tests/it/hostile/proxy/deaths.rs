@@ -1,0 +1,207 @@
+//! The child dies, and is not started again.
+
+use serde_json::{Value, json};
+use testkit::Signal;
+use testkit::fake::{Action, Entry, Event, HELLO, Plan, Session, Stdio};
+use testkit::process::Process;
+
+use super::super::serve::{Serve, send};
+use super::{call, code, content, left_of, message, plain, status, stuck, thread, write};
+
+/// Checks that the child is gone, that each request tells how, and that what needs
+/// no child still works.
+async fn reported(serve: &mut Serve, words: &str) {
+    let result = serve.codex().await;
+    assert_eq!(code(&result), "CODEX_DIED");
+    assert!(message(&result).contains(words), "{words}: {result:#}");
+    assert_eq!(result["structuredContent"]["error"]["retryable"], false);
+
+    let other = serve.client.request("prompts/list", json!({}));
+    let error = serve.client.error(&other).await;
+    assert_eq!(error["data"]["error"]["code"], "CODEX_DIED", "{error}");
+    assert!(error["message"].as_str().unwrap().contains(words));
+
+    assert_eq!(serve.client.call("ping", json!({})).await, json!({}));
+    let list = serve.client.call("tools/list", json!({})).await;
+    assert_eq!(list["tools"].as_array().unwrap().len(), 8);
+    let codex = &status(serve).await["codex"];
+    assert_eq!(codex["state"], "gone");
+    assert!(codex["reason"].as_str().unwrap().contains(words));
+    assert_eq!(serve.fake.started().len(), 1, "started again");
+}
+
+fn by(signal: Signal) -> Action {
+    Action::Kill {
+        signal: signal as i32,
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_dies_in_a_call_is_named_there_and_from_then_on() {
+    for (death, words) in [
+        (Action::Exit { code: 0 }, "exited with code 0"),
+        (Action::Exit { code: 7 }, "exited with code 7"),
+        (by(Signal::SIGKILL), "signal 9 (SIGKILL)"),
+        (by(Signal::SIGTERM), "signal 15 (SIGTERM)"),
+        (by(Signal::SIGSEGV), "signal 11 (SIGSEGV)"),
+        (by(Signal::SIGABRT), "signal 6 (SIGABRT)"),
+    ] {
+        let plan = Plan::new().on(
+            "tools/call",
+            [Action::StartTurn, Action::say("So far."), death],
+        );
+        let mut serve = plain(&plan, &[]).await;
+        let result = serve.codex().await;
+        assert_eq!(code(&result), "CODEX_DIED");
+        assert!(message(&result).contains(words), "{words}: {result:#}");
+        assert_eq!(result["structuredContent"]["content"], "So far.");
+        thread(&result);
+        reported(&mut serve, words).await;
+        serve.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn the_last_that_a_child_said_to_its_stderr_is_told() {
+    let stderr = |text: &str| Action::WriteStderr {
+        text: text.to_owned(),
+    };
+    let said = [stderr(&"noise ".repeat(10_000)), stderr("out of memory")];
+    let exit = Action::Exit { code: 101 };
+    let plan = Plan::new().on("tools/call", [&said[..], &[exit]].concat());
+    let mut serve = plain(&plan, &[]).await;
+    let result = serve.codex().await;
+    for words in ["exited with code 101", "out of memory"] {
+        assert!(message(&result).contains(words), "{words}: {result:#}");
+    }
+    assert!(message(&result).len() < 4096);
+    reported(&mut serve, "out of memory").await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_child_complains_of_is_in_our_log_and_nowhere_else() {
+    let complaint = Action::WriteStderr {
+        text: "the disk is nearly full\n".to_owned(),
+    };
+    let plan = Plan::new().on("tools/call", call([complaint]));
+    let mut serve = plain(&plan, &[]).await;
+    let result = serve.codex().await;
+    assert!(!result.to_string().contains("nearly full"), "{result:#}");
+    while !serve.client.stderr().contains("the disk is nearly full") {
+        status(&mut serve).await;
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_child_that_dies_at_rest_is_reported_by_the_next_request() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    let first = serve.codex().await;
+    assert_eq!(content(&first), HELLO);
+    serve.kill_codex(Signal::SIGKILL);
+    while status(&mut serve).await["codex"]["state"] != "gone" {}
+    let result = serve.reply(&thread(&first)).await;
+    assert_eq!(code(&result), "CODEX_DIED");
+    assert_eq!(thread(&result), thread(&first));
+    reported(&mut serve, "signal 9 (SIGKILL)").await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn all_that_was_in_flight_is_answered_when_the_child_dies() {
+    let hang = stuck("half").on("tools/list", [Action::Hang]);
+    let mut serve = plain(&hang.on("ping", [Action::Hang]), &[]).await;
+    while status(&mut serve).await["codex"]["state"] != "ready" {}
+    let calls: Vec<Value> = (0..5).map(|_| serve.prompt()).collect();
+    let list = serve.client.request("tools/list", json!({}));
+    let prompts = serve.client.request("prompts/list", json!({}));
+    let ping = serve.client.request("ping", json!({}));
+    serve.fake.wait_for_nth_method(2, "ping").await;
+    serve.kill_codex(Signal::SIGKILL);
+    for call in &calls {
+        assert_eq!(code(&serve.client.result(call).await), "CODEX_DIED");
+    }
+    serve.client.result(&list).await;
+    for id in [prompts, ping] {
+        let error = serve.client.error(&id).await;
+        assert_eq!(error["data"]["error"]["code"], "CODEX_DIED", "{error}");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn half_an_answer_is_none_and_a_whole_one_without_its_end_is_one() {
+    let half = [Action::HalfAnswer, Action::Exit { code: 3 }];
+    let mut serve = plain(&Plan::new().on("tools/call", half), &[]).await;
+    assert_eq!(code(&serve.codex().await), "CODEX_DIED");
+    reported(&mut serve, "exited with code 3").await;
+    serve.finish().await;
+
+    let answer = write(br#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+    let whole = [answer, Action::Exit { code: 3 }];
+    let mut serve = plain(&Plan::new().on("tools/call", whole), &[]).await;
+    assert_eq!(serve.codex().await, json!({"content": []}));
+    reported(&mut serve, "exited with code 3").await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_child_says_last_comes_before_its_death() {
+    let flood = Action::Flood {
+        notifications: 5000,
+    };
+    let last = [Action::StartTurn, flood, Action::say("last")];
+    let exit = [Action::Answer, Action::Exit { code: 1 }];
+    let plan = Plan::new().on("tools/call", [&last[..], &exit[..]].concat());
+    let mut serve = plain(&plan, &[]).await;
+    assert_eq!(content(&serve.codex().await), "last");
+    reported(&mut serve, "exited with code 1").await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn commands_end_with_the_child_that_ran_them() {
+    let sleep = |session, stdio| Action::SpawnSleep {
+        seconds: 600,
+        session,
+        stdio,
+    };
+    let plan = Plan::new().on(
+        "tools/call",
+        [
+            sleep(Session::Own, Stdio::Inherited),
+            sleep(Session::Own, Stdio::Null),
+            Action::Exit { code: 4 },
+        ],
+    );
+    let mut serve = plain(&plan, &[]).await;
+    let result = serve.codex().await;
+    assert!(
+        message(&result).contains("exited with code 4"),
+        "{result:#}"
+    );
+    let log = serve.fake.log().into_iter();
+    let spawned = log.filter_map(|Entry { event, .. }| match event {
+        Event::Spawned(pid) => Some(pid),
+        _ => None,
+    });
+    let spawned: Vec<u32> = spawned.collect();
+    assert_eq!(spawned.len(), 2);
+    assert_eq!(left_of(&spawned).await, []);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_child_whose_guard_is_killed_is_gone_and_the_call_answered() {
+    let mut serve = plain(&stuck("half"), &[]).await;
+    let call = serve.prompt();
+    serve.fake.wait_for_method("tools/call").await;
+    let codex = serve.fake.started()[0];
+    let guard = Process::look(codex).unwrap().parent;
+    assert_ne!(guard, serve.client.pid());
+    send(guard, Signal::SIGKILL);
+    assert_eq!(code(&serve.client.result(&call).await), "CODEX_DIED");
+    assert_eq!(left_of(&[codex]).await, []);
+    serve.finish().await;
+}

@@ -1,0 +1,206 @@
+//! What comes in on stdin.
+
+use serde_json::{Value, json};
+use testkit::fake::{Action, HELLO, Plan};
+
+use super::super::serve::Serve;
+use super::{calls, content, plain, silent, status};
+
+/// Sends a line and checks that it is refused like this, once, and that the next
+/// one is served.
+async fn refused(serve: &mut Serve, line: &[u8], code: i64) -> Value {
+    serve.client.send_raw([line, b"\n"].concat());
+    let shown = line.get(..80).unwrap_or(line).escape_ascii().to_string();
+    let answer = serve.client.next_message().await;
+    assert_eq!(answer.get("id").unwrap_or(&Value::Null), &Value::Null);
+    assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+    status(serve).await;
+    answer["error"]["message"].clone()
+}
+
+#[tokio::test]
+async fn each_line_that_is_no_message_is_refused_once_and_never_passed_on() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    let deep = "[".repeat(200_000);
+    for (line, code) in [
+        (&b"not JSON"[..], -32700),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"met", -32700),
+        (b"\xff\xfe\x00", -32700),
+        (deep.as_bytes(), -32700),
+        (b"[]", -32600),
+        (b"{}", -32600),
+        (b"7", -32600),
+        (
+            b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+            -32600,
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":1,\"error\":2}",
+            -32600,
+        ),
+    ] {
+        refused(&mut serve, line, code).await;
+    }
+    for id in [json!(1.5), json!([]), json!(true), json!(u64::MAX)] {
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
+        refused(&mut serve, line.as_bytes(), -32600).await;
+        // No response can name it.
+        serve.client.abandon(&id);
+    }
+    assert_eq!(content(&serve.codex().await), HELLO);
+    let begun = ["initialize", "notifications/initialized", "tools/call"];
+    assert_eq!(serve.methods(), begun);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_refused_and_the_next_one_is_served() {
+    let mut serve = plain(&Plan::new(), &["--max-line", "2000"]).await;
+    let message = refused(&mut serve, &[b'x'; 2001], -32600).await;
+    assert!(message.as_str().unwrap().contains("--max-line"));
+    assert_eq!(content(&serve.codex().await), HELLO);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_line_of_100_mb_is_refused_and_the_next_one_is_served() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    refused(&mut serve, &vec![b'x'; 100_000_000], -32600).await;
+    assert_eq!(content(&serve.codex().await), HELLO);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn blank_lines_and_carriage_returns_are_no_matter() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    let ping = json!({"jsonrpc": "2.0", "id": "x", "method": "ping"});
+    serve.client.send_raw(format!("\n \r\n{ping}\r\n\n"));
+    assert_eq!(serve.client.result(&json!("x")).await, json!({}));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_last_request_without_a_newline_is_answered() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    let params = json!({"name": "codex_status"});
+    let last = json!({"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": params});
+    serve.client.send_raw(last.to_string());
+    serve.client.close_stdin();
+    serve.client.result(&json!("last")).await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_second_request_under_an_open_id_is_refused_and_the_first_goes_on() {
+    let mut serve = plain(&calls([Action::gate("go")]), &[]).await;
+    let call = json!({
+        "jsonrpc": "2.0", "id": "twice", "method": "tools/call",
+        "params": {"name": "codex", "arguments": {"prompt": "hi"}},
+    });
+    serve.client.send(&call);
+    serve.fake.wait_for_method("tools/call").await;
+    for second in [
+        call.clone(),
+        json!({"jsonrpc": "2.0", "id": "twice", "method": "ping"}),
+    ] {
+        serve.client.send(&second);
+        let refusal = serve.client.next_message().await;
+        assert_eq!(refusal.get("id").unwrap_or(&Value::Null), &Value::Null);
+        assert_eq!(refusal["error"]["code"], -32600, "{refusal}");
+    }
+    serve.fake.open_gate("go");
+    let result = serve.client.result(&json!("twice")).await;
+    assert_eq!(content(&result), "done");
+    serve.client.send(&call);
+    let again = serve.client.result(&json!("twice")).await;
+    assert_eq!(content(&again), "done");
+    assert_eq!(serve.methods()[2..], ["tools/call", "tools/call"]);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn an_id_of_our_own_is_refused() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    for id in ["codex-mcp:initialize", "codex-mcp:ping:1"] {
+        for method in ["ping", "tools/call", "initialize"] {
+            let line = json!({"jsonrpc": "2.0", "id": id, "method": method}).to_string();
+            refused(&mut serve, line.as_bytes(), -32600).await;
+        }
+        serve.client.abandon(&json!(id));
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_begin_as_clients_do_is_served() {
+    let mut serve = silent(&Plan::new(), &[]);
+    assert_eq!(content(&serve.codex().await), HELLO);
+    let begun = ["initialize", "notifications/initialized", "tools/call"];
+    assert_eq!(serve.methods(), begun);
+    // Late, but no harm is done.
+    serve.client.initialize("2025-06-18", json!({})).await;
+    assert_eq!(content(&serve.codex().await), HELLO);
+    serve.client.call("tools/list", json!({})).await;
+    let introductions = serve.methods();
+    let introductions = introductions.iter().filter(|it| *it == "initialize");
+    assert_eq!(introductions.count(), 1);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn a_version_that_nobody_speaks_is_answered_with_the_latest() {
+    for (wanted, spoken) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
+        let mut serve = silent(&Plan::new(), &[]);
+        let answer = serve.client.initialize(wanted, json!({})).await;
+        assert_eq!(answer["protocolVersion"], spoken);
+        assert_eq!(answer["serverInfo"]["name"], "codex-mcp");
+        serve.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_child_does_not_know_is_answered() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    // The child refuses the first, and never answers the others.
+    for method in ["no/such", "resources/list", "prompts/list"] {
+        let id = serve.client.request(method, json!({}));
+        let error = serve.client.error(&id).await;
+        assert_eq!(error["code"], -32601, "{method}: {error}");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_arguments_of_our_own_tool_are_refused() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    for arguments in [json!({"x": 1}), json!([]), json!(7)] {
+        let result = serve.client.call_tool("codex_status", arguments).await;
+        assert_eq!(super::code(&result), "INVALID_ARGUMENT");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn an_answer_or_cancellation_that_fits_nothing_is_no_matter() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    serve
+        .client
+        .respond(&json!(17), json!({"action": "accept"}));
+    serve.client.respond_error(&json!("x"), -1, "no");
+    for params in [
+        json!({"requestId": 99}),
+        json!({"requestId": {}}),
+        json!({"requestId": "codex-mcp:initialize"}),
+        json!({}),
+        Value::Null,
+    ] {
+        serve.client.notify("notifications/cancelled", params);
+    }
+    serve.client.notify("notifications/made-up", json!([1]));
+    assert_eq!(content(&serve.codex().await), HELLO);
+    serve.finish().await;
+}

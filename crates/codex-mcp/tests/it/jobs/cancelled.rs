@@ -1,0 +1,72 @@
+//! Jobs that are called off while they run.
+
+use std::time::Duration;
+
+use codex_mcp_core::job::{CancelAnswer, JobState};
+use testkit::postgres::{Durability, Postgres};
+use tokio::time::Instant;
+
+use super::{SESSION, Stage, get, report, wait_for, wait_for_file, wait_until};
+
+const STUBBORN: &str = "setsid sleep 1000 & touch NAME; while :; do sleep 1000; done";
+
+/// Far more than it takes; what it takes is printed.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_job_is_ended_on_whatever_machine_it_runs() {
+    let server = Postgres::start(Durability::Unsynced);
+    let stage = Stage::postgres(&server);
+    let store = stage.open().await;
+    let first = stage
+        .submit(&store, &STUBBORN.replace("NAME", "first"))
+        .await;
+    let second = stage
+        .submit(&store, &STUBBORN.replace("NAME", "second"))
+        .await;
+    let workers = [(); 2].map(|()| stage.worker(&["--concurrency", "1"]));
+    for (id, name) in [(&first, "first"), (&second, "second")] {
+        wait_for_file(&stage.file(name)).await;
+        wait_for("its session", async || {
+            get(&store, id).await.summary.session_id
+        })
+        .await;
+    }
+    let (one, other) = (get(&store, &first).await, get(&store, &second).await);
+    assert_ne!(one.worker, other.worker);
+
+    for id in [&first, &second] {
+        let asked = Instant::now();
+        let answer = store.request_cancel(id).await.unwrap();
+        assert_eq!(answer, Some(CancelAnswer::Asked));
+        let job = wait_until(&store, id, JobState::Cancelled).await;
+        let took = asked.elapsed();
+        println!("cancelled within {took:?}");
+        assert!(took < SOON, "{took:?}");
+        assert_eq!(job.summary.session_id.as_deref(), Some(SESSION));
+        assert_eq!(job.summary.error, None);
+        assert_eq!(report(&job).failure.unwrap().class, "cancelled");
+    }
+    wait_for("only the workers are left", async || {
+        (stage.home.processes().len() == 2).then_some(())
+    })
+    .await;
+    for worker in workers {
+        worker.finish().await;
+    }
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_job_that_waits_never_begins() {
+    let stage = Stage::sqlite();
+    let store = stage.open().await;
+    let id = stage.submit(&store, "touch begun").await;
+    let answer = store.request_cancel(&id).await.unwrap();
+    assert_eq!(answer, Some(CancelAnswer::Cancelled));
+    let next = stage.submit(&store, "touch next").await;
+    let worker = stage.worker(&[]);
+    wait_until(&store, &next, JobState::Completed).await;
+    assert!(!stage.file("begun").exists());
+    worker.finish().await;
+}

@@ -1,0 +1,144 @@
+//! Workers that are told to end, or have nothing to do.
+
+use codex_mcp_core::job::{JobState, WORKER_STOPPED};
+use nix::sys::signal::Signal;
+
+use super::{
+    SESSION, Stage, get, report, submit, until_there_is, wait_for, wait_for_file, wait_until,
+};
+
+#[tokio::test]
+async fn jobs_are_let_finish_and_none_is_begun() {
+    let stage = Stage::sqlite();
+    let store = stage.open().await;
+    let prompt = format!("touch begun; {}", until_there_is("go"));
+    let first = stage.submit(&store, &prompt).await;
+    let worker = stage.worker(&["--grace", "1h"]);
+    wait_for_file(&stage.file("begun")).await;
+    worker.signal(Signal::SIGTERM);
+    worker.says("the worker ends: 1 job may go on").await;
+    let second = stage.submit(&store, "touch never").await;
+    stage.make("go");
+    let (status, log) = worker.ended().await;
+    assert!(status.success(), "{log}");
+    let first = get(&store, &first).await;
+    assert_eq!(first.summary.state, JobState::Completed);
+    assert_eq!(report(&first).response.as_deref(), Some("ok"));
+    assert_eq!(get(&store, &second).await.summary.state, JobState::Queued);
+    assert!(!stage.file("never").exists());
+    assert!(store.workers().await.unwrap().is_empty());
+    stage.finish().await;
+}
+
+/// Not to be had with time alone, and at once with a second signal.
+#[tokio::test]
+async fn after_the_grace_time_jobs_are_ended_and_given_up() {
+    for (grace, signals) in [("50ms", 1), ("1h", 2)] {
+        let stage = Stage::sqlite();
+        let store = stage.open().await;
+        let prompt = format!(
+            "setsid sleep 1000 & touch once; {}",
+            until_there_is("never")
+        );
+        let once = stage.submit(&store, &prompt).await;
+        let mut request = stage.request(&prompt.replace("once", "again"));
+        request.retry = 1;
+        let again = submit(&store, request).await;
+        let worker = stage.worker(&["--grace", grace]);
+        for (id, name) in [(&once, "once"), (&again, "again")] {
+            wait_for_file(&stage.file(name)).await;
+            wait_for("its session", async || {
+                get(&store, id).await.summary.session_id
+            })
+            .await;
+        }
+        worker.signal(Signal::SIGTERM);
+        if signals == 2 {
+            worker
+                .says("the worker ends: 2 jobs may go on for 1h")
+                .await;
+            worker.signal(Signal::SIGINT);
+        }
+        let (status, log) = worker.ended().await;
+        assert!(status.success(), "{log}");
+        let once = get(&store, &once).await;
+        assert_eq!(once.summary.state, JobState::Failed);
+        assert_eq!(once.summary.error.as_deref(), Some(WORKER_STOPPED));
+        assert_eq!(once.summary.session_id.as_deref(), Some(SESSION));
+        let again = get(&store, &again).await;
+        assert_eq!(again.summary.state, JobState::Queued);
+        stage.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_worker_leaves_when_its_work_is_done() {
+    let stage = Stage::sqlite();
+    let store = stage.open().await;
+    let id = stage.submit(&store, "sleep 0.3").await;
+    let worker = stage.worker(&["--idle", "100ms"]);
+    let (status, log) = worker.ended().await;
+    assert!(status.success(), "{log}");
+    assert!(log.contains("there is nothing to do"), "{log}");
+    assert_eq!(get(&store, &id).await.summary.state, JobState::Completed);
+    assert!(store.workers().await.unwrap().is_empty());
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_job_that_makes_no_sense_is_told_and_the_next_one_done() {
+    let stage = Stage::sqlite();
+    let store = stage.open().await;
+    let mut odd = stage.request("touch never");
+    odd.sandbox = Some("beach".to_owned());
+    let odd = submit(&store, odd).await;
+    let failing = stage
+        .submit(&store, "echo '401 Unauthorized' >&2; exit 1")
+        .await;
+    let mut late = stage.request("sleep 1000");
+    late.timeout_ms = 300;
+    let late = submit(&store, late).await;
+    let fine = stage.submit(&store, ":").await;
+    let worker = stage.worker(&["--concurrency", "1"]);
+    let job = wait_until(&store, &odd, JobState::Failed).await;
+    let error = job.summary.error.clone().unwrap();
+    assert!(error.starts_with("\"beach\" is not a sandbox"), "{error}");
+    assert_eq!(report(&job).failure.unwrap().class, "not_started");
+    let job = wait_until(&store, &failing, JobState::Failed).await;
+    let error = job.summary.error.clone().unwrap();
+    assert!(error.contains("codex login"), "{error}");
+    assert!(report(&job).stderr.contains("401"));
+    let job = wait_until(&store, &late, JobState::Failed).await;
+    let error = job.summary.error.clone().unwrap();
+    assert!(error.starts_with("agent timed out after 300ms"), "{error}");
+    assert_eq!(job.summary.session_id.as_deref(), Some(SESSION));
+    let job = wait_until(&store, &fine, JobState::Completed).await;
+    assert_eq!(job.summary.error, None);
+    let events = store.events(&fine, 0, 100).await.unwrap();
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "thread.started",
+            "turn.started",
+            "item.completed",
+            "turn.completed"
+        ]
+    );
+    let log = worker.finish().await;
+    assert!(
+        log.contains(&format!("job {fine} \"call_codex\" completed after")),
+        "{log}"
+    );
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_none_is_told() {
+    let stage = Stage::sqlite();
+    std::fs::create_dir(stage.folder.path().join("state")).unwrap();
+    std::fs::write(&stage.location, "no store").unwrap();
+    let (status, log) = stage.worker(&[]).ended().await;
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains("is no job store"), "{log}");
+}

@@ -1,0 +1,42 @@
+//! A job with many events: each is stored once, in order, and as Codex printed it.
+
+use std::fs;
+
+use codex_mcp::jobs::store::StoredEvent;
+use codex_mcp_core::job::JobState;
+
+use super::{Stage, wait_until};
+
+/// Together less than what may wait to be written, so that none may be left out
+/// however slow the store is.
+const EVENTS: usize = 10_000;
+
+#[tokio::test]
+async fn many_events_at_once_are_all_stored() {
+    let stage = Stage::sqlite();
+    let store = stage.open().await;
+    let event = |number| {
+        let words = "word ".repeat(60);
+        format!("{{\"type\":\"new\",\"number\":{number},\"words\":\"{words}\"}}")
+    };
+    let printed: Vec<String> = (0..EVENTS).map(event).collect();
+    fs::write(stage.file("events"), printed.join("\n") + "\n").unwrap();
+    let worker = stage.worker(&[]);
+
+    let id = stage.submit(&store, "cat events").await;
+    wait_until(&store, &id, JobState::Completed).await;
+
+    let events = store.events(&id, 0, u32::MAX).await.unwrap();
+    let numbers: Vec<u32> = events.iter().map(|event| event.sequence).collect();
+    let last = numbers.len().try_into().unwrap();
+    assert_eq!(numbers, (1..=last).collect::<Vec<u32>>());
+    let kinds =
+        |of: &[StoredEvent]| -> Vec<String> { of.iter().map(|event| event.kind.clone()).collect() };
+    let (begin, rest) = events.split_at(2);
+    let (new, end) = rest.split_at(EVENTS);
+    assert_eq!(kinds(begin), ["thread.started", "turn.started"]);
+    assert_eq!(kinds(end), ["item.completed", "turn.completed"]);
+    let stored: Vec<&str> = new.iter().map(|event| event.data.as_str()).collect();
+    assert!(stored == printed, "stored otherwise than printed");
+    worker.finish().await;
+}

@@ -1,0 +1,254 @@
+//! Workers as they are met with: real processes on a real store, which are killed,
+//! stopped, and left without their store. Codex is played by a script, whose prompt is
+//! what it is to do.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "figures, and what a worker has said where a test fails"
+)]
+
+mod cancelled;
+mod ended;
+mod killed;
+mod leaving;
+mod many;
+mod troubled;
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use codex_mcp::jobs::report::Report;
+use codex_mcp::jobs::store::{Job, JobStore, Location, NewJob, Request};
+use codex_mcp_core::job::{JobId, JobState};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::Home;
+use testkit::postgres::Postgres;
+use tokio::time::{Instant, sleep};
+
+/// How often is looked at what nobody tells of.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Longer than anything takes that is waited for, also on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+/// The session of all jobs.
+const SESSION: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
+
+/// Does what its prompt says, a line of shell.
+const CODEX: &str = r#"#!/bin/sh
+case "$1" in --version) echo codex-cli 0.169.0; exit;; esac
+IFS= read -r prompt
+echo '{"type":"thread.started","thread_id":"SESSION"}'
+echo '{"type":"turn.started"}'
+eval "$prompt"
+echo '{"type":"item.completed","item":{"type":"agent_message","text":"ok"}}'
+echo '{"type":"turn.completed","usage":{}}'
+"#;
+
+/// A prompt that waits for a file.
+fn until_there_is(name: &str) -> String {
+    format!("while [ ! -e {name} ]; do sleep 0.02; done")
+}
+
+/// A store, and a folder for jobs to work in, which is no repository: git is asked
+/// nothing.
+struct Stage {
+    home: Home,
+    folder: TempDir,
+    location: String,
+}
+
+impl Stage {
+    fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let location = folder.path().join("state/jobs.db");
+        Self::at(location.to_str().unwrap().to_owned(), folder)
+    }
+
+    fn postgres(server: &Postgres) -> Self {
+        Self::at(server.database("jobs"), tempfile::tempdir().unwrap())
+    }
+
+    fn at(location: String, folder: TempDir) -> Self {
+        let stage = Self {
+            home: Home::new(""),
+            folder,
+            location,
+        };
+        fs::write(stage.codex(), CODEX.replace("SESSION", SESSION)).unwrap();
+        fs::set_permissions(stage.codex(), Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(stage.work()).unwrap();
+        stage
+    }
+
+    fn codex(&self) -> PathBuf {
+        self.home.root().join("codex.sh")
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.work().join(name)
+    }
+
+    fn make(&self, name: &str) {
+        fs::write(self.file(name), "").unwrap();
+    }
+
+    fn location(&self) -> Location {
+        self.location.parse().unwrap()
+    }
+
+    async fn open(&self) -> JobStore {
+        JobStore::open(&self.location()).await.unwrap()
+    }
+
+    fn request(&self, prompt: &str) -> Request {
+        Request {
+            timeout_ms: 600_000,
+            ..Request::new(prompt, self.work().to_str().unwrap())
+        }
+    }
+
+    async fn submit(&self, store: &JobStore, prompt: &str) -> JobId {
+        submit(store, self.request(prompt)).await
+    }
+
+    /// A worker with these arguments more.
+    fn worker(&self, args: &[&str]) -> Worker {
+        Worker::start(&self.home, &self.location, &self.codex(), args)
+    }
+
+    /// Nothing is left of the workers and of what they have started.
+    async fn finish(&self) {
+        wait_for("all processes are gone", async || {
+            self.home.processes().is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+async fn submit(store: &JobStore, request: Request) -> JobId {
+    store.submit(&NewJob::new(request)).await.unwrap()
+}
+
+/// A worker, which is killed when this is dropped.
+pub(crate) struct Worker {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Worker {
+    pub(crate) fn start(home: &Home, location: &str, codex: &Path, args: &[&str]) -> Self {
+        let log = tempfile::Builder::new()
+            .prefix("worker-")
+            .tempfile_in(home.root())
+            .unwrap();
+        let (_, log) = log.keep().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["worker", "--store", location, "--codex-bin"])
+            .arg(codex)
+            .args(args)
+            .env_clear()
+            .envs(home.env())
+            .current_dir(home.root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(pid, signal).unwrap();
+    }
+
+    /// It has no time for anything any more.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
+        let status = wait_for("the worker has ended", async || {
+            self.child.try_wait().unwrap()
+        })
+        .await;
+        (status, self.log())
+    }
+
+    /// Told to end, it does so without a fault.
+    pub(crate) async fn finish(self) -> String {
+        self.signal(Signal::SIGTERM);
+        let (status, log) = self.ended().await;
+        assert!(status.success(), "{log}");
+        log
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub(crate) async fn says(&self, words: &str) {
+        wait_for(words, async || self.log().contains(words).then_some(())).await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Where it was waited for, it is not there any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+/// Waits until there is something.
+async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let until = Instant::now() + LONG;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < until, "not within {LONG:?}: {what}");
+        sleep(LOOK).await;
+    }
+}
+
+async fn wait_for_file(path: &Path) {
+    let name = path.display().to_string();
+    wait_for(&name, async || path.exists().then_some(())).await;
+}
+
+async fn get(store: &JobStore, id: &JobId) -> Job {
+    store.get(id).await.unwrap().unwrap()
+}
+
+/// Waits for a job to be in a state.
+pub(crate) async fn wait_until(store: &JobStore, id: &JobId, state: JobState) -> Job {
+    let until = Instant::now() + LONG;
+    loop {
+        let job = get(store, id).await;
+        if job.summary.state == state {
+            return job;
+        }
+        let goes_on = !job.summary.state.has_ended() && Instant::now() < until;
+        assert!(goes_on, "not {state}: {job:#?}");
+        sleep(LOOK).await;
+    }
+}
+
+pub(crate) fn report(job: &Job) -> Report {
+    serde_json::from_value(job.result.clone().unwrap()).unwrap()
+}

@@ -1,0 +1,335 @@
+//! Handing jobs over: `submit`, `resume`, `retry`.
+
+use std::fs;
+
+use codex_mcp::jobs::store::{Job, LONGEST_TEXT};
+use codex_mcp_core::job::{Ending, JobState};
+
+use super::*;
+
+impl Stage {
+    /// The job whose id was printed, alone.
+    async fn printed(&self, stdout: &str) -> Job {
+        let id = stdout.strip_suffix('\n').unwrap().parse().unwrap();
+        self.store.get(&id).await.unwrap().unwrap()
+    }
+
+    async fn submitted(&self, args: &[&str]) -> Job {
+        self.printed(&self.told(args)).await
+    }
+}
+
+/// A PNG of one pixel, as far as anybody looks at it.
+const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+
+#[tokio::test]
+async fn a_job_is_submitted_with_the_defaults_of_a_person() {
+    let stage = Stage::new().await;
+    let job = stage.submitted(&["submit", "Fix it.\nNow."]).await;
+    let request = &job.request;
+    assert_eq!(job.summary.state, JobState::Queued);
+    assert_eq!(request.prompt, "Fix it.\nNow.");
+    assert_eq!(request.task_name, "Fix it.");
+    let work = stage.home.work().canonicalize().unwrap();
+    assert_eq!(request.cwd, work.to_str().unwrap());
+    assert_eq!(
+        (request.timeout_ms, request.tool_timeout_ms),
+        (600_000, 300_000)
+    );
+    assert_eq!(request.agent_source.as_deref(), Some("codex-mcp jobs"));
+    assert_eq!(request.submitted_by.as_deref(), Some("codex"));
+    let codex_home = stage.home.codex_home();
+    assert_eq!(request.codex_home.as_deref(), codex_home.to_str());
+    assert_eq!((&request.sandbox, request.retry), (&None, 0));
+    let audit = stage.home.atm_home();
+    let audit = audit.join(".config/atm/codex-sessions/codex/audit.jsonl");
+    let audit = fs::read_to_string(audit).unwrap();
+    assert!(
+        audit.contains("call_codex") && audit.contains("Fix it."),
+        "{audit}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_job_is_kept() {
+    let stage = Stage::new().await;
+    let work = stage.home.work();
+    fs::create_dir(work.join("below")).unwrap();
+    fs::write(work.join("a b.png"), PICTURE).unwrap();
+    fs::write(work.join("schema.json"), r#"{"type": "object"}"#).unwrap();
+    let job = stage
+        .submitted(&[
+            "submit",
+            "--cwd",
+            "below",
+            "--name",
+            "a name",
+            "--model",
+            "m",
+            "--sandbox",
+            "workspace-write",
+            "--effort",
+            "high",
+            "--profile",
+            "p",
+            "--image",
+            "a b.png",
+            "--output-schema",
+            "schema.json",
+            "--resume",
+            SESSION,
+            "--timeout",
+            "1h",
+            "--tool-timeout",
+            "90s",
+            "--retry",
+            "2",
+            "--",
+            "--not-a-flag",
+        ])
+        .await;
+    let request = &job.request;
+    assert_eq!(request.prompt, "--not-a-flag");
+    assert!(request.cwd.ends_with("/below"), "{}", request.cwd);
+    assert_eq!(request.task_name, "a name");
+    assert_eq!(request.model_override.as_deref(), Some("m"));
+    assert_eq!(request.sandbox.as_deref(), Some("workspace-write"));
+    assert_eq!(request.effort.as_deref(), Some("high"));
+    assert_eq!(request.profile.as_deref(), Some("p"));
+    // A picture is one of the shell's folder.
+    assert!(request.images[0].ends_with("/a b.png"), "{request:?}");
+    assert_eq!(request.output_schema, Some(json!({"type": "object"})));
+    assert_eq!(request.resume_session_id.as_deref(), Some(SESSION));
+    assert_eq!(
+        (request.timeout_ms, request.tool_timeout_ms),
+        (3_600_000, 90_000)
+    );
+    assert_eq!(request.retry, 2);
+}
+
+#[tokio::test]
+async fn a_prompt_comes_from_stdin_too() {
+    let stage = Stage::new().await;
+    let long = "x".repeat(LONGEST_TEXT);
+    for (args, prompt) in [
+        (&["submit", "-"][..], "from ß\n"),
+        (&["submit"], "without a dash"),
+        (&["submit", "-"], long.as_str()),
+    ] {
+        let said = stage.fed(args, prompt.as_bytes());
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+        let job = stage.printed(&said.stdout).await;
+        assert!(job.request.prompt == prompt);
+    }
+    let longer = vec![b'x'; LONGEST_TEXT + 1];
+    for (stdin, words) in [
+        (&b""[..], "the prompt is empty"),
+        (b" \n", "the prompt is empty"),
+        (b"a\xff", "is not UTF-8"),
+        (&longer, "has more than 16777216 bytes"),
+    ] {
+        let said = stage.fed(&["submit", "-"], stdin);
+        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{words}");
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+    }
+    let all = stage.json(&["list", "--json"]);
+    assert_eq!(all["total"], 3);
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused() {
+    let stage = Stage::new().await;
+    let work = stage.home.work();
+    fs::write(work.join("list.json"), "[]").unwrap();
+    fs::write(work.join("text.png"), "no picture").unwrap();
+    let long = "n".repeat(201);
+    for (args, words) in [
+        (&["--cwd", "nowhere"][..], "--cwd names another"),
+        (&["--name", ""], "--name must have 1 to 200"),
+        (&["--name", "a\u{1b}b"], "--name must have 1 to 200"),
+        (&["--name", &long], "--name must have 1 to 200"),
+        (&["--sandbox", "none"], "workspace-write"),
+        (&["--effort", "most"], "xhigh"),
+        (&["--profile", "../x"], "a profile's name"),
+        (&["--image", "nowhere.png"], "can't be read"),
+        (&["--image", "text.png"], "is not a PNG"),
+        (&["--output-schema", "nowhere"], "--output-schema nowhere: "),
+        (&["--output-schema", "README.md"], "it is no JSON"),
+        (&["--output-schema", "list.json"], "is an object"),
+        (&["--resume", "x"], "not a thread id"),
+        (&["--resume", SESSION, "--continue"], "cannot be used with"),
+        (&["--continue"], "leave --continue out"),
+        (&["--timeout", "0s"], "between 1ms and 49d"),
+        (&["--timeout", "soon"], "say 12h"),
+        (&["--retry", "11"], "0..=10"),
+        (&["--bogus"], "--bogus"),
+        (&["another"], "another"),
+    ] {
+        let said = stage.say(&[&["submit", "p"], args].concat());
+        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{args:?}");
+        assert!(said.stderr.contains(words), "{args:?}: {}", said.stderr);
+        assert!(!said.stderr.contains('\u{1b}'), "{args:?}");
+    }
+    let said = stage.say(&["submit", ""]);
+    assert_eq!(said.code, 3);
+    assert!(
+        said.stderr.contains("the prompt is empty"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!(stage.json(&["list", "--json"])["total"], 0);
+}
+
+#[tokio::test]
+async fn the_latest_job_of_the_folder_is_continued() {
+    let stage = Stage::new().await;
+    stage.ended("p", Ending::Completed).await;
+    let job = stage.submitted(&["submit", "--continue", "q"]).await;
+    assert_eq!(job.request.resume_session_id.as_deref(), Some(SESSION));
+    assert!(job.request.continue_latest);
+    let said = stage.say(&["submit", "--continue", "r"]);
+    assert_eq!(said.code, 3);
+    let words = format!("codex-mcp jobs wait {}", job.summary.id);
+    assert!(said.stderr.contains(&words), "{}", said.stderr);
+}
+
+/// The place of the worker can't be looked at.
+#[tokio::test]
+async fn a_job_without_a_worker_waits_and_that_is_said() {
+    let stage = Stage::new().await;
+    let store = stage.home.state_home().join("other.db");
+    fs::create_dir(store.with_extension("db.worker")).unwrap();
+    let store = store.to_str().unwrap();
+    let said = stage.say(&["submit", "p", "--store", store]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    for words in [
+        "warning: no worker could be started",
+        "other.db.worker",
+        "codex-mcp worker",
+    ] {
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+    }
+    let id = said.stdout.trim();
+    let shown = stage.say(&["show", id, "--json", "--store", store]);
+    let record: Value = shown.stdout.parse().unwrap();
+    assert_eq!(record["status"], "queued");
+    assert!(
+        shown
+            .stderr
+            .starts_with("warning: no worker could be started"),
+        "{}",
+        shown.stderr
+    );
+    let said = stage.say(&["submit", "p", "--json", "--store", store]);
+    let told: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(told["status"], "queued");
+    assert!(told["message"].as_str().unwrap().contains("no worker"));
+    let said = stage.say(&["wait", id, "--timeout", "0s", "--store", store]);
+    assert_eq!(said.code, 124);
+    let mut waiting = stage.start(&["wait", id, "--store", store]);
+    waiting.hears("warning: no worker could be started");
+    waiting.child.kill().unwrap();
+    waiting.child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_submitted_job_can_be_waited_for_at_once() {
+    let stage = Stage::new().await;
+    for (ending, code, stdout) in [
+        (Ending::Completed, 0, "It is\ndone.\n"),
+        (Ending::Failed, 1, ""),
+        (Ending::Cancelled, 2, ""),
+    ] {
+        let mut waiting = stage.start(&["submit", "--wait", "p"]);
+        waiting.hears("submitted: ");
+        let claim = stage.claim().await;
+        stage.finish(&claim, ending, report()).await;
+        let said = waiting.ends();
+        assert_eq!(
+            (said.code, said.stdout.as_str()),
+            (code, stdout),
+            "{}",
+            said.stderr
+        );
+    }
+    let mut waiting = stage.start(&["submit", "--wait", "--json", "p"]);
+    waiting.hears("submitted: ");
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Failed, report()).await;
+    let said = waiting.ends();
+    let record: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((said.code, &record["status"]), (1, &json!("failed")));
+}
+
+#[tokio::test]
+async fn a_job_goes_on_where_another_ended() {
+    let stage = Stage::new().await;
+    let work = stage.home.work();
+    let codex_home = stage.home.root().join("another-codex");
+    let host = nix::unistd::gethostname().unwrap();
+    let first = stage
+        .submit(Request {
+            model_override: Some("m".to_owned()),
+            sandbox: Some("read-only".to_owned()),
+            effort: Some("low".to_owned()),
+            profile: Some("p".to_owned()),
+            timeout_ms: 7_000,
+            tool_timeout_ms: 8_000,
+            retry: 3,
+            output_schema: Some(json!({"type": "object"})),
+            host: host.to_str().map(str::to_owned),
+            codex_home: codex_home.to_str().map(str::to_owned),
+            ..Request::new("first", work.canonicalize().unwrap().to_str().unwrap())
+        })
+        .await;
+    let said = stage.say(&["resume", short(&first), "q"]);
+    assert_eq!(said.code, 3);
+    assert!(
+        said.stderr.contains("is still under way"),
+        "{}",
+        said.stderr
+    );
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Completed, report()).await;
+    let before = stage.store.get(&first).await.unwrap().unwrap().request;
+
+    let resumed = stage.submitted(&["resume", short(&first), "and now"]).await;
+    let expected = Request {
+        prompt: "and now".to_owned(),
+        task_name: "and now".to_owned(),
+        resume_session_id: Some(SESSION.to_owned()),
+        output_schema: None,
+        ..before.clone()
+    };
+    let kept = |request: Request| Request {
+        agent_source: None,
+        submitted_by: None,
+        codex_bin: None,
+        ..request
+    };
+    assert_eq!(kept(resumed.request), kept(expected));
+    let said = stage.fed(&["resume", short(&first), "--timeout", "1h"], b"from stdin");
+    let resumed = stage.printed(&said.stdout).await;
+    assert_eq!(resumed.request.prompt, "from stdin");
+    assert_eq!(resumed.request.timeout_ms, 3_600_000);
+
+    let retried = stage.submitted(&["retry", short(&first)]).await;
+    assert_eq!(kept(retried.request), kept(before));
+}
+
+#[tokio::test]
+async fn a_job_without_a_session_cannot_be_resumed() {
+    let stage = Stage::new().await;
+    let id = stage.queued("p").await;
+    stage.told(&["cancel", id.as_str()]);
+    let said = stage.say(&["resume", id.as_str(), "q"]);
+    assert_eq!(said.code, 3);
+    assert!(said.stderr.contains("had no session"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("codex-mcp jobs retry"),
+        "{}",
+        said.stderr
+    );
+    let retried = stage.submitted(&["retry", id.as_str()]).await;
+    assert_eq!(retried.request.prompt, "p");
+}

@@ -1,0 +1,184 @@
+//! In both directions, with both real releases of atm.
+
+use std::fs;
+use std::path::Path;
+
+use codex_mcp::team::mail::{Joined, Left, Membership, MessageId};
+use serde_json::{Value, json};
+
+use super::{Stage, codex, letter, name, team, texts, write_plainly};
+
+fn for_each_atm(test: impl Fn(&Stage, &str)) {
+    for version in testkit::atm::versions() {
+        test(&Stage::new(), version);
+    }
+}
+
+#[test]
+fn atm_reads_what_we_send_in_its_order() {
+    for_each_atm(|stage, version| {
+        let id = stage.send("lead", "one");
+        assert_eq!(stage.atm_reads(version, "lead"), ["one"]);
+        stage.send("lead", "two\n\"quoted\" 😀");
+        stage.send("lead", "three");
+        assert_eq!(
+            stage.atm_reads(version, "lead"),
+            ["two\n\"quoted\" 😀", "three"]
+        );
+        assert_eq!(stage.atm_reads(version, "lead"), [] as [&str; 0]);
+
+        let stored = stage.stored("lead.json");
+        assert_eq!(stored[0]["message_id"], id);
+        assert!(stored.iter().all(|message| message["read"] == true));
+        // What it has shown is read for us too.
+        assert_eq!(stage.take("lead"), [] as [&str; 0]);
+    });
+}
+
+#[test]
+fn we_read_what_atm_sends_and_it_knows_what_we_have_read() {
+    for_each_atm(|stage, version| {
+        let sent = stage.atm(
+            version,
+            "atm",
+            &["send", "codex", "hello", "--summary", "short"],
+        );
+        assert_eq!(sent["outcome"], "success");
+        stage.atm(version, "atm", &["send", "codex", "again"]);
+        let unread = stage.unread("codex");
+        let first = &unread.messages[0];
+        assert_eq!(first.message, "hello");
+        assert_eq!(first.from, "atm");
+        assert_eq!(first.summary.as_deref(), Some("short"));
+        assert_eq!(first.message_id.as_deref(), sent["message_id"].as_str());
+
+        let pending = stage.room.pending(&name("codex"), &team()).unwrap();
+        assert_eq!(pending.senders, [("atm".to_owned(), 2)]);
+        let receipts = &unread.receipts[..1];
+        let marked = stage.room.mark_read(&name("codex"), &team(), receipts);
+        assert_eq!(marked.unwrap(), 1);
+        let left = stage.atm(
+            version,
+            "codex",
+            &["read", "--no-since-last-seen", "--no-mark"],
+        );
+        let left = left["messages"].as_array().unwrap();
+        assert_eq!(texts(left), ["again"]);
+    });
+}
+
+#[test]
+fn a_broadcast_reaches_everybody() {
+    for_each_atm(|stage, version| {
+        let sent = stage
+            .room
+            .broadcast(&codex(), &team(), &letter("all"))
+            .unwrap();
+        let sent: Vec<(String, Option<MessageId>)> = sent
+            .into_iter()
+            .map(|(to, sent)| (to.to_string(), sent.ok()))
+            .collect();
+        assert_eq!(sent.len(), 2);
+        for (to, id) in sent {
+            assert!(id.is_some());
+            assert_eq!(stage.atm_reads(version, &to), ["all"]);
+        }
+        stage.atm(version, "atm", &["broadcast", "to all"]);
+        assert_eq!(stage.take("codex"), ["to all"]);
+    });
+}
+
+#[test]
+fn what_one_does_not_know_of_the_others_mail_is_kept() {
+    for_each_atm(|stage, version| {
+        let inbox = stage.inbox("lead.json");
+        let claude = json!({"from": "b", "text": "{\"type\":\"idle\"}", "color": "blue",
+            "timestamp": "2026-02-18T10:00:00.000Z", "read": false, "new": {"a": [1, null]}});
+        write_plainly(&inbox, claude.clone());
+        stage.send("lead", "ours");
+        stage.atm(version, "atm", &["send", "lead", "theirs"]);
+        assert_eq!(
+            stage.take("lead"),
+            ["{\"type\":\"idle\"}", "ours", "theirs"]
+        );
+        stage.send("lead", "more");
+        let stored = stage.stored("lead.json");
+        let mut expected = claude;
+        expected["read"] = json!(true);
+        assert_eq!(stored[0], expected);
+        // Its own clock is behind none of ours.
+        assert_eq!(stage.atm_reads(version, "lead").last().unwrap(), "more");
+    });
+}
+
+#[test]
+fn we_read_also_what_atm_refuses() {
+    for_each_atm(|stage, version| {
+        let inbox = stage.inbox("codex.json");
+        fs::write(&inbox, "").unwrap();
+        // An empty file is an error for it until we have written there.
+        stage.send("codex", "first");
+        stage.atm(version, "atm", &["send", "codex", "second"]);
+        write_plainly(&inbox, json!({"from": "new", "content": "third"}));
+        write_plainly(&inbox, json!("malformed"));
+        assert_eq!(stage.take("codex"), ["first", "second", "third"]);
+        assert_eq!(stage.stored("codex.json")[3], "malformed");
+    });
+}
+
+#[test]
+fn a_member_that_joined_is_there_for_atm_and_gone_when_it_left() {
+    for_each_atm(|stage, version| {
+        let note = stage.home.path().join("note");
+        let agent = name("joiner");
+        let membership = Membership {
+            agent: &agent,
+            model: "gpt",
+            cwd: Path::new("/work"),
+        };
+        let before = stage.config();
+        let joined = stage.room.join(&team(), &membership, &note).unwrap();
+        assert_eq!(joined, Joined::Added);
+        stage.atm(version, "atm", &["send", "joiner", "welcome"]);
+        // Not told that we are away, and the sender's own entry written again.
+        assert_eq!(stage.take("joiner"), ["welcome"]);
+        stage.atm(version, "joiner", &["send", "lead", "hi"]);
+        let members = stage.atm(version, "lead", &["members"]);
+        assert!(members.to_string().contains("joiner"), "{members}");
+
+        assert_eq!(stage.room.leave(&note).unwrap(), Left::Removed);
+        let mut after = stage.config();
+        // That it was active is what atm itself has entered when it sent.
+        let sender = after["members"][2].as_object_mut().unwrap();
+        sender.remove("isActive");
+        sender.remove("lastActive");
+        assert_eq!(after, before);
+    });
+}
+
+#[test]
+fn a_member_that_was_away_is_away_again() {
+    for_each_atm(|stage, version| {
+        let set = |active: Value| {
+            let mut config = stage.config();
+            config["members"][1]["isActive"] = active;
+            fs::write(stage.team().join("config.json"), config.to_string()).unwrap();
+        };
+        set(json!(false));
+        let note = stage.home.path().join("note");
+        let agent = name("codex");
+        let membership = Membership {
+            agent: &agent,
+            model: "gpt",
+            cwd: Path::new("/work"),
+        };
+        let joined = stage.room.join(&team(), &membership, &note).unwrap();
+        assert_eq!(joined, Joined::Present);
+        assert_eq!(stage.config()["members"][1]["isActive"], true);
+        stage.atm(version, "atm", &["send", "codex", "while there"]);
+        assert_eq!(stage.take("codex"), ["while there"]);
+        assert_eq!(stage.room.leave(&note).unwrap(), Left::Restored);
+        assert_eq!(stage.config()["members"][1]["isActive"], false);
+        assert_eq!(stage.config()["members"][1]["unknown"]["kept"], "codex");
+    });
+}

@@ -1,0 +1,144 @@
+//! What Codex is told of where it works and for whom, on both backends.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::McpClient;
+
+use super::{Stage, VERSION, text};
+
+/// The newest Codex on the default backend, and the last one with an MCP server on
+/// the proxy.
+async fn on_both_backends(check: impl AsyncFn(&Stage, &[&str])) {
+    for (release, backend) in [
+        (testkit::codex::newest(), "app-server"),
+        ("0.153.4", "mcp-server"),
+    ] {
+        let script = Script::new().otherwise([Reply::say("ok")]);
+        let stage = Stage::new(release, script).await;
+        check(&stage, &["--backend", backend]).await;
+    }
+}
+
+async fn client(stage: &Stage, args: &[&str], folder: &Path) -> McpClient {
+    let launch = stage.launch(args).current_dir(folder);
+    let mut client = McpClient::start(&launch);
+    client.ignore("codex/event");
+    client.ignore("notifications/tools/list_changed");
+    client.initialize(VERSION, json!({})).await;
+    client
+}
+
+/// What the model was told as developer in a new thread.
+async fn told(stage: &Stage, client: &mut McpClient, arguments: Value) -> String {
+    let result = client.call_tool("codex", arguments).await;
+    assert_eq!(text(&result, 0), "ok");
+    let requests = stage.model.requests();
+    requests.last().unwrap().developer_messages().join("\n")
+}
+
+#[track_caller]
+fn assert_lines(told: &str, lines: &[(&str, &str)]) {
+    for (name, value) in lines {
+        let line = format!("\n- {name}: {value}");
+        assert!(told.contains(&line), "{name}: {value}\n{told}");
+    }
+}
+
+fn git(folder: &Path, args: &[&str]) {
+    let done = Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@t"])
+        .args(["-c", "protocol.file.allow=always"])
+        .args(args)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{args:?}: {done:?}");
+}
+
+#[tokio::test]
+async fn each_thread_is_told_what_is_so_at_the_time() {
+    on_both_backends(async |stage, args| {
+        let work = stage.home.work();
+        let args = [args, &["--identity", "arch", "--team", "builders"]].concat();
+        fs::create_dir(work.join("sub")).unwrap();
+        let mut client = client(stage, &args, &work.join("sub")).await;
+        let root = work.display().to_string();
+        let said = told(stage, &mut client, json!({"prompt": "x"})).await;
+        assert_lines(
+            &said,
+            &[
+                ("identity", "arch"),
+                ("team", "builders"),
+                ("repo_root", &root),
+                ("repo_name", "work"),
+                ("branch", "main"),
+                ("cwd", &root),
+            ],
+        );
+        // Codex works there too.
+        assert!(said.contains(&root), "{said}");
+
+        git(&work, &["switch", "-q", "-c", "feature/x"]);
+        let arguments = json!({"prompt": "x", "cwd": work.join("sub"),
+            "developer-instructions": "MY-WORDS", "base-instructions": "BASE-WORDS"});
+        let said = told(stage, &mut client, arguments).await;
+        assert!(said.contains("MY-WORDS\n\nSession context"), "{said}");
+        let sub = work.join("sub").display().to_string();
+        assert_lines(&said, &[("branch", "feature/x"), ("cwd", &sub)]);
+        // The base instructions are the caller's alone.
+        let request = stage.model.requests().last().unwrap().body().to_string();
+        assert!(!request.contains("BASE-WORDS\\n\\nSession"), "{request}");
+        assert!(request.contains("BASE-WORDS"), "{request}");
+        stage.finish(client).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn working_trees_of_every_kind_are_known() {
+    let script = Script::new().otherwise([Reply::say("ok")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let work = stage.home.work();
+    let root = stage.home.root();
+    git(
+        &work,
+        &["worktree", "add", "-q", "-b", "side", "../side-tree"],
+    );
+    git(&work, &["submodule", "add", "-q", "./", "module"]);
+    git(&work, &["commit", "-q", "-m", "a module"]);
+    git(&work, &["switch", "-q", "--detach"]);
+    let outside = root.join("outside");
+    fs::create_dir(&outside).unwrap();
+    let mut client = client(&stage, &[], &work).await;
+
+    let said = told(&stage, &mut client, json!({"prompt": "x"})).await;
+    assert!(said.contains("\n- branch: none (detached at "), "{said}");
+
+    let side = root.join("side-tree");
+    let said = told(&stage, &mut client, json!({"prompt": "x", "cwd": side})).await;
+    let shown = side.display().to_string();
+    assert_lines(
+        &said,
+        &[
+            ("repo_root", &shown),
+            ("repo_name", "work"),
+            ("branch", "side"),
+        ],
+    );
+
+    let module = work.join("module");
+    let said = told(&stage, &mut client, json!({"prompt": "x", "cwd": module})).await;
+    let shown = module.display().to_string();
+    assert_lines(&said, &[("repo_root", &shown), ("repo_name", "module")]);
+
+    let said = told(&stage, &mut client, json!({"prompt": "x", "cwd": outside})).await;
+    let shown = outside.display().to_string();
+    assert_lines(&said, &[("identity", "codex"), ("cwd", &shown)]);
+    assert!(!said.contains("\n- repo_root"), "{said}");
+    stage.finish(client).await;
+}

@@ -1,0 +1,169 @@
+//! What Codex does: commands, files, and going on where it was.
+
+use std::fs;
+
+use codex_mcp::jobs::exec::{KeepStream, News};
+use codex_mcp_core::exec::ChangeKind::{Added, Deleted, Modified};
+use codex_mcp_core::exec::{ChangeKind, FailureClass, SeenBy};
+use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
+use scripted_model::{Patch, Reply, Script};
+use tokio_util::sync::CancellationToken;
+
+use super::Stage;
+use crate::real::on_each_release;
+use crate::runs::{assert_failed, assert_said, outcome_with};
+
+on_each_release!(
+    a_session_is_resumed_with_what_was_said,
+    a_session_that_is_not_known_is_an_error,
+    commits_and_what_was_dirty_before_are_told_apart,
+    what_codex_does_is_seen,
+    work_goes_on_outside_of_git,
+);
+
+const OLD_ID: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5ff";
+
+async fn what_codex_does_is_seen(release: &str) {
+    let script = Script::new().otherwise([
+        Reply::shell("echo said; echo more >> README.md; echo new > 'a file'; exit 3"),
+        Reply::patch(Patch::new().add("patched.txt", "hello\n")),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let mut request = stage.request("work");
+    request.sandbox = Some(SandboxMode::WorkspaceWrite);
+    request.stream = KeepStream::Yes;
+    let mut sessions: Vec<ThreadId> = Vec::new();
+    let (mut events, mut started) = (0, 0);
+    let note = |news: News<'_>| match news {
+        News::Started => started += 1,
+        News::Session(id) => sessions.push(id.clone()),
+        News::Event(..) => events += 1,
+    };
+    let outcome = outcome_with(&stage.home, &request, note, CancellationToken::new()).await;
+    assert_said(&outcome, "Done.");
+    assert_eq!(started, 1);
+    assert_eq!(outcome.digest.session.as_ref(), sessions.first());
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(outcome.stream.lines.len(), events);
+
+    let command = &outcome.digest.commands[0];
+    assert!(command.command.contains("echo said"), "{command:?}");
+    assert_eq!(
+        (command.exit_code, command.output.trim()),
+        (Some(3), "said")
+    );
+    assert_eq!(outcome.digest.evidence.commands, 1);
+    assert_eq!(outcome.digest.evidence.file_changes, 1);
+    assert_eq!(
+        files(&outcome),
+        [
+            ("README.md", Modified, SeenBy::Git),
+            ("a file", Added, SeenBy::Git),
+            ("patched.txt", Added, SeenBy::Both),
+        ]
+    );
+}
+
+fn files(outcome: &codex_mcp::jobs::exec::Outcome) -> Vec<(&str, ChangeKind, SeenBy)> {
+    assert_eq!(outcome.changes.incomplete, None);
+    let files = outcome.changes.files.iter();
+    files
+        .map(|file| (file.path.as_str(), file.kind, file.seen_by))
+        .collect()
+}
+
+async fn commits_and_what_was_dirty_before_are_told_apart(release: &str) {
+    let script = Script::new().otherwise([
+        Reply::shell(
+            "git rm -q README.md; git add before.txt; git commit -qm next; \
+             echo more >> touched.txt; rm gone.txt",
+        ),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    for name in ["before.txt", "untouched.txt", "touched.txt", "gone.txt"] {
+        fs::write(stage.file(name), "was here\n").unwrap();
+    }
+    let mut request = stage.request("work");
+    request.sandbox = Some(SandboxMode::DangerFullAccess);
+    let outcome = stage.ran(&request).await;
+    assert_said(&outcome, "Done.");
+    assert_eq!(
+        files(&outcome),
+        [
+            ("README.md", Deleted, SeenBy::Git),
+            ("before.txt", Added, SeenBy::Git),
+            ("gone.txt", Deleted, SeenBy::Git),
+            ("touched.txt", Modified, SeenBy::Git),
+        ]
+    );
+    assert_eq!(
+        outcome.changes.head_before,
+        Some(stage.home.git(&["rev-parse", "HEAD~"]))
+    );
+    assert_eq!(
+        outcome.changes.head_after,
+        Some(stage.home.git(&["rev-parse", "HEAD"]))
+    );
+}
+
+async fn a_session_is_resumed_with_what_was_said(release: &str) {
+    let script = Script::new()
+        .on(
+            "go on",
+            [Reply::shell("echo x > made.txt"), Reply::say("Two.")],
+        )
+        .otherwise([Reply::say("One.")]);
+    let stage = Stage::new(release, script).await;
+    let first = stage.ran(&stage.request("the number is 7")).await;
+    assert_said(&first, "One.");
+    let mut request = stage.request("go on");
+    request.resume = first.digest.session.clone();
+    request.sandbox = Some(SandboxMode::WorkspaceWrite);
+    let second = stage.ran(&request).await;
+    assert_said(&second, "Two.");
+    assert_eq!(second.digest.session, first.digest.session);
+    assert_eq!(second.digest.usage.unwrap().input_tokens, 300);
+    assert_eq!(files(&second), [("made.txt", Added, SeenBy::Git)]);
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.user_messages().contains(&"the number is 7"));
+    assert!(asked.assistant_messages().contains(&"One."));
+}
+
+async fn a_session_that_is_not_known_is_an_error(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("never")])).await;
+    let mut request = stage.request("go on");
+    request.resume = Some(ThreadId::parse(OLD_ID).unwrap());
+    request.env.push(("RUST_BACKTRACE".into(), "1".into()));
+    let outcome = stage.ran(&request).await;
+    let message = assert_failed(&outcome, FailureClass::UnknownSession);
+    assert!(message.contains(OLD_ID), "{message}");
+    assert!(stage.model.requests().is_empty());
+    assert_eq!(outcome.digest.session, None);
+}
+
+async fn work_goes_on_outside_of_git(release: &str) {
+    let script = Script::new().otherwise([
+        Reply::patch(Patch::new().add("patched.txt", "hello\n")),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let mut request = stage.request("work");
+    request.sandbox = Some(SandboxMode::DangerFullAccess);
+    let folder = tempfile::tempdir().unwrap();
+    let cwd = folder.path().canonicalize().unwrap();
+    request.cwd.clone_from(&cwd);
+    let outcome = stage.ran(&request).await;
+    assert_said(&outcome, "Done.");
+    let path = cwd.join("patched.txt");
+    assert_eq!(
+        files(&outcome),
+        [(path.to_str().unwrap(), Added, SeenBy::Codex)]
+    );
+    assert_eq!(outcome.changes.head_after, None);
+
+    request.cwd = cwd.join("absent");
+    let message = assert_failed(&stage.ran(&request).await, FailureClass::NotStarted);
+    assert!(message.contains("absent"), "{message}");
+}

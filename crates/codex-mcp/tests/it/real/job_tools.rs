@@ -1,0 +1,414 @@
+//! Jobs over MCP: handed over by one client, done when it has gone, seen by another.
+
+use std::fs;
+use std::time::Duration;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::postgres::{Durability, Postgres};
+use testkit::{McpClient, Signal};
+
+use super::{Stage, VERSION, on_each_release, structured, text};
+use crate::jobs::Worker;
+
+on_each_release!(
+    a_job_outlives_its_client_and_is_gone_on_with,
+    a_job_is_called_off_with_all_that_it_has_started,
+);
+
+/// A stage whose worker leaves soon when there is nothing to do.
+async fn stage(release: &str, script: Script) -> Stage {
+    let stage = Stage::new(release, script).await;
+    let folder = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&folder).unwrap();
+    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
+    fs::write(folder.join("config.toml"), config).unwrap();
+    stage
+}
+
+fn makes_a_file() -> Script {
+    Script::new()
+        .on("go on", [Reply::say("Two.")])
+        .otherwise([Reply::shell("echo x > made.txt"), Reply::say("One.")])
+}
+
+/// What a tool answers.
+async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+    let result = client.call_tool(tool, arguments).await;
+    assert_ne!(result["isError"], true, "{result:#}");
+    let object = structured(&result).clone();
+    assert_eq!(text(&result, 0).parse::<Value>().unwrap(), object);
+    object
+}
+
+/// Hands a job over; its name.
+async fn submit(client: &mut McpClient, arguments: Value) -> String {
+    let queued = told(client, "call_codex", arguments).await;
+    assert_eq!(queued["status"], "queued", "{queued:#}");
+    queued["job_id"].as_str().unwrap().to_owned()
+}
+
+async fn ended(client: &mut McpClient, job: &str) -> Value {
+    let arguments = json!({ "job_id": job, "wait_ms": 60_000 });
+    told(client, "call_status", arguments).await
+}
+
+/// As the next client sees it.
+async fn all_are_done(stage: &Stage, jobs: &[String]) {
+    let mut client = stage.client(&[]).await;
+    for job in jobs {
+        assert_eq!(ended(&mut client, job).await["response"], "One.");
+    }
+    assert!(client.finish().await.success());
+    until_all_is_gone(stage).await;
+}
+
+/// Waits until the worker has left, and nothing with it.
+async fn until_all_is_gone(stage: &Stage) {
+    while !stage.home.processes().is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn here(stage: &Stage, prompt: &str) -> Value {
+    json!({ "prompt": prompt, "cwd": stage.home.work() })
+}
+
+async fn a_job_outlives_its_client_and_is_gone_on_with(release: &str) {
+    let stage = stage(release, makes_a_file()).await;
+    let mut client = stage.client(&[]).await;
+    let job = submit(&mut client, here(&stage, "make it, the number is 7")).await;
+    assert!(client.finish().await.success());
+
+    let mut other = stage.client(&["--api", "sessions"]).await;
+    let first = ended(&mut other, &job).await;
+    assert_eq!(first["status"], "completed", "{first:#}");
+    assert_eq!(first["response"], "One.");
+    assert_eq!(first["agent_source"], "testkit");
+    assert_eq!(first["metadata"]["changed_files"][0]["path"], "made.txt");
+    assert_eq!(first["metadata"]["commands"][0]["exit_code"], 0);
+    assert!(first["metadata"]["usage"]["input_tokens"].as_u64().unwrap() > 0);
+
+    let mut arguments = here(&stage, "go on");
+    arguments["continue_latest"] = json!(true);
+    let job = submit(&mut other, arguments).await;
+    let second = ended(&mut other, &job).await;
+    assert_eq!(second["response"], "Two.", "{second:#}");
+    assert_eq!(second["session_id"], first["session_id"]);
+    assert_eq!(second["resume_session_id"], first["session_id"]);
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.user_messages().contains(&"make it, the number is 7"));
+    assert!(asked.assistant_messages().contains(&"One."));
+
+    let listed = told(&mut other, "call_jobs", json!({})).await;
+    assert_eq!(listed["total"], 2);
+    assert_eq!(listed["jobs"][0]["job_id"], job);
+    assert_eq!(listed["jobs"][1]["job_id"], first["job_id"]);
+    assert!(other.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+async fn a_job_is_called_off_with_all_that_it_has_started(release: &str) {
+    let busy = "setsid sleep 1000 & touch started.txt; sleep 1000";
+    let script = Script::new().otherwise([Reply::shell(busy), Reply::say("never")]);
+    let stage = stage(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let mut arguments = here(&stage, "work");
+    arguments["timeout_ms"] = json!(600_000);
+    let job = submit(&mut client, arguments).await;
+    while !stage.file("started.txt").exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let status = json!({ "job_id": job, "tail": 5 });
+    let running = told(&mut client, "call_status", status).await;
+    assert_eq!(running["status"], "running");
+    assert!(running["session_id"].is_string(), "{running:#}");
+
+    let cancelled = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
+    assert_eq!(cancelled["previous_status"], "running");
+    assert_eq!(cancelled["new_status"], "cancelled");
+    assert_eq!(cancelled["was_running_in_registry"], true);
+    let message = cancelled["message"].as_str().unwrap();
+    assert!(message.contains("is gone"), "{message}");
+    let left = stage.home.processes();
+    assert!(!format!("{left:?}").contains("sleep"), "{left:?}");
+
+    let again = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
+    assert_eq!(again["message"], "Job already cancelled");
+    assert_eq!(ended(&mut client, &job).await["status"], "cancelled");
+    assert!(client.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+/// With Codex's own MCP server behind us, jobs are the same.
+#[tokio::test]
+async fn jobs_are_there_on_the_proxy_too() {
+    let stage = stage("0.153.4", makes_a_file()).await;
+    let mut client = stage.client(&["--backend", "mcp-server"]).await;
+    let mut arguments = here(&stage, "make it");
+    arguments["expose_stream"] = json!(true);
+    arguments["task_name"] = json!("a name");
+    let job = submit(&mut client, arguments).await;
+    let done = ended(&mut client, &job).await;
+    assert_eq!(done["response"], "One.", "{done:#}");
+    assert_eq!(done["task_name"], "a name");
+    let events = done["metadata"]["stream_events"].as_array().unwrap();
+    assert_eq!(events[0]["type"], "thread.started");
+    let id = client.request_tool("call_status", json!({ "job_id": "nonsense" }));
+    assert_eq!(client.error(&id).await["code"], -32602);
+    assert!(client.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+/// Two jobs that wait for each other are done by two workers that run one each.
+#[tokio::test]
+async fn jobs_of_one_server_are_shared_by_two_workers() {
+    let meet = |mine: &str, other: &str| {
+        let script = format!("touch {mine}; until [ -e {other} ]; do sleep 0.05; done");
+        [Reply::shell(script), Reply::say("Met.")]
+    };
+    let script = Script::new()
+        .on("go on", [Reply::say("Gone on.")])
+        .on("the first", meet("a.txt", "b.txt"))
+        .on("the second", meet("b.txt", "a.txt"));
+    let stage = stage(testkit::codex::newest(), script).await;
+    let server = Postgres::start(Durability::Unsynced);
+    let store = server.database("jobs");
+    let codex = testkit::codex::native_binary(&stage.release);
+    let workers =
+        [(); 2].map(|()| Worker::start(&stage.home, &store, &codex, &["--concurrency", "1"]));
+    for worker in &workers {
+        worker.says("takes jobs from").await;
+    }
+
+    let args = ["--store", store.as_str()];
+    let mut client = stage.client(&args).await;
+    let first = submit(&mut client, here(&stage, "the first")).await;
+    let second = submit(&mut client, here(&stage, "the second")).await;
+    assert!(client.finish().await.success());
+
+    let mut other = stage.client(&args).await;
+    let first = ended(&mut other, &first).await;
+    let second = ended(&mut other, &second).await;
+    assert_eq!(first["response"], "Met.", "{first:#}");
+    assert_eq!(second["response"], "Met.", "{second:#}");
+    assert_ne!(first["worker"], second["worker"]);
+
+    let mut arguments = here(&stage, "go on");
+    arguments["resume_session_id"] = first["session_id"].clone();
+    let third = submit(&mut other, arguments).await;
+    let third = ended(&mut other, &third).await;
+    assert_eq!(third["response"], "Gone on.", "{third:#}");
+    assert_eq!(third["session_id"], first["session_id"]);
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.user_messages().contains(&"the first"));
+    assert!(other.finish().await.success());
+    for worker in workers {
+        worker.finish().await;
+    }
+    assert_eq!(stage.home.processes(), []);
+}
+
+#[tokio::test]
+async fn a_client_that_is_killed_loses_nothing() {
+    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+    let mut jobs = Vec::new();
+    for number in 0..3 {
+        let mut client = stage.client(&[]).await;
+        let id = client.request_tool("call_codex", here(&stage, &format!("job {number}")));
+        let queued = client.result(&id).await;
+        client.signal(Signal::SIGKILL);
+        jobs.push(structured(&queued)["job_id"].as_str().unwrap().to_owned());
+        client.exited().await;
+    }
+    all_are_done(&stage, &jobs).await;
+}
+
+/// As a script does that is piped into a server.
+#[tokio::test]
+async fn a_client_that_has_gone_before_its_answer_has_its_job_done() {
+    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+    let mut jobs = Vec::new();
+    for number in 0..4 {
+        let mut client = stage.client(&[]).await;
+        let id = client.request_tool("call_codex", here(&stage, &format!("job {number}")));
+        client.close_stdin();
+        let queued = client.result(&id).await;
+        jobs.push(structured(&queued)["job_id"].as_str().unwrap().to_owned());
+        assert!(client.exited().await.success());
+    }
+    all_are_done(&stage, &jobs).await;
+}
+
+/// The store's URL may hold a password.
+#[tokio::test]
+async fn codex_is_not_told_where_jobs_are_kept() {
+    let looks = "env | grep -c '^CODEX_MCP_STORE=' > seen.txt; true";
+    let script = Script::new().otherwise([Reply::shell(looks), Reply::say("Looked.")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let mut client = stage.client(&[]).await;
+    let job = submit(&mut client, here(&stage, "look")).await;
+    assert_eq!(ended(&mut client, &job).await["response"], "Looked.");
+    assert_eq!(
+        fs::read_to_string(stage.file("seen.txt")).unwrap().trim(),
+        "0"
+    );
+    assert!(client.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
+    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+    let mut client = stage.client(&[]).await;
+    let work = stage.home.work();
+    let session = "01a200a4-327e-7ce2-b260-3fbdb333d5ff";
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    for (tool, arguments, why) in [
+        (
+            "call_codex",
+            json!({ "prompt": "", "cwd": work }),
+            "prompt must not be empty",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": "" }),
+            "cwd must not be empty",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x" }),
+            "missing field `cwd`",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": "/not/there" }),
+            "there is no folder",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": work, "resume_session_id": session,
+                "continue_latest": true }),
+            "can't be used together",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": work, "continue_latest": true }),
+            "there is no job of",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": work, "timeout_ms": 0 }),
+            "timeout_ms",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": work, "sandbox": "none" }),
+            "sandbox",
+        ),
+        (
+            "call_codex",
+            json!({ "prompt": "x", "cwd": work, "made_up": 1 }),
+            "made_up",
+        ),
+        (
+            "call_status",
+            json!({ "job_id": unknown }),
+            "Job not found: 00000000",
+        ),
+        ("call_status", json!({ "job_id": "../x" }), "is not an id"),
+        (
+            "call_status",
+            json!({ "job_id": unknown, "tail": 101 }),
+            "at most 100",
+        ),
+        ("call_jobs", json!({ "limit": 0 }), "from 1 to 100"),
+        ("call_jobs", json!({ "limit": 101 }), "from 1 to 100"),
+        (
+            "call_jobs",
+            json!({ "status_filter": "x' OR 1=1" }),
+            "status_filter",
+        ),
+        (
+            "call_cancel",
+            json!({ "job_id": unknown }),
+            "Job not found: 00000000",
+        ),
+    ] {
+        let id = client.request_tool(tool, arguments.clone());
+        let error = client.error(&id).await;
+        assert_eq!(error["code"], -32602, "{arguments}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(why), "{message}");
+        assert_eq!(error["data"]["details"], error["message"]);
+    }
+    // An error of the job, and not of the call.
+    let mut arguments = here(&stage, "go on");
+    arguments["resume_session_id"] = json!(session);
+    let job = submit(&mut client, arguments).await;
+    let failed = ended(&mut client, &job).await;
+    assert_eq!(failed["status"], "failed", "{failed:#}");
+    assert_eq!(failed["metadata"]["failure"]["class"], "unknown_session");
+    let arguments = json!({ "job_id": job });
+    let refused = client.call_tool("call_cancel", arguments).await;
+    assert!(text(&refused, 0).contains("Cannot cancel job in 'failed' status"));
+    assert!(client.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+#[tokio::test]
+async fn what_is_handed_over_is_in_the_audit_first() {
+    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+    let mut client = stage.client(&["--identity", "arch"]).await;
+    let job = submit(
+        &mut client,
+        here(&stage, "make it with sk-proj-0123456789abcdefghij"),
+    )
+    .await;
+    ended(&mut client, &job).await;
+    let kept = stage
+        .home
+        .atm_home()
+        .join(".config/atm/codex-sessions/arch/audit.jsonl");
+    let lines = fs::read_to_string(kept).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| line.parse().unwrap()).collect();
+    let [line, end] = lines.as_slice() else {
+        panic!("{lines:#?}");
+    };
+    assert_eq!(end["outcome"], "done");
+    assert_eq!(end["id"], job);
+    assert_eq!(line["event"], "call_codex");
+    assert_eq!(line["outcome"], "begun");
+    assert_eq!(line["id"], job);
+    assert_eq!(line["identity"], "arch");
+    let summary = line["summary"].as_str().unwrap();
+    assert!(
+        summary.starts_with("make it with") && !summary.contains("0123456789"),
+        "{summary}"
+    );
+    assert!(client.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_used_is_told_with_what_to_do() {
+    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+    fs::write(
+        stage.file("text"),
+        "no database, but long enough to be read as one",
+    )
+    .unwrap();
+    let store = stage.file("text");
+    let args = ["--store", store.to_str().unwrap()];
+    let mut client = McpClient::start(&stage.launch(&args));
+    client.initialize(VERSION, json!({})).await;
+    let refused = client.call_tool("call_codex", here(&stage, "x")).await;
+    assert_eq!(refused["isError"], true);
+    assert_eq!(
+        structured(&refused)["error"]["code"],
+        "JOB_STORE",
+        "{refused:#}"
+    );
+    assert!(text(&refused, 0).contains("is no job store"), "{refused:#}");
+    stage.finish(client).await;
+}

@@ -1,0 +1,138 @@
+//! Jobs in the hands of a worker, with the real Codex.
+
+use std::time::Duration;
+
+use codex_mcp::jobs::store::{JobStore, NewJob, Request};
+use codex_mcp_core::exec::{ChangeKind, SeenBy};
+use codex_mcp_core::job::{JobId, JobState};
+use scripted_model::{Patch, Reply, Script, Shell};
+
+use super::{Stage, on_each_release};
+use crate::jobs::{Worker, report, wait_until};
+
+on_each_release!(
+    a_cancelled_job_leaves_nothing,
+    a_job_is_done_and_told,
+    a_job_is_resumed_with_its_context,
+);
+
+/// The store in the home of a stage, and a worker for it.
+struct Jobs<'a> {
+    stage: &'a Stage,
+    store: JobStore,
+    worker: Worker,
+}
+
+impl<'a> Jobs<'a> {
+    async fn of(stage: &'a Stage) -> Self {
+        let path = stage.home.state_home().join("jobs.db");
+        let location = path.to_str().unwrap();
+        let codex = testkit::codex::native_binary(&stage.release);
+        Self {
+            stage,
+            store: JobStore::open(&location.parse().unwrap()).await.unwrap(),
+            worker: Worker::start(&stage.home, location, &codex, &[]),
+        }
+    }
+
+    fn request(&self, prompt: &str, sandbox: &str) -> Request {
+        Request {
+            timeout_ms: 120_000,
+            sandbox: Some(sandbox.to_owned()),
+            ..Request::new(prompt, self.stage.home.work().to_str().unwrap())
+        }
+    }
+
+    async fn submit(&self, request: Request) -> JobId {
+        self.store.submit(&NewJob::new(request)).await.unwrap()
+    }
+
+    async fn finish(self) {
+        self.worker.finish().await;
+        assert_eq!(self.stage.home.processes(), []);
+    }
+}
+
+async fn a_job_is_done_and_told(release: &str) {
+    let script = Script::new().otherwise([
+        Reply::shell("echo said; echo more >> README.md"),
+        Reply::patch(Patch::new().add("patched.txt", "hello\n")),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let jobs = Jobs::of(&stage).await;
+    let mut request = jobs.request("work", "workspace-write");
+    request.expose_stream = true;
+    let id = jobs.submit(request).await;
+    let job = wait_until(&jobs.store, &id, JobState::Completed).await;
+    let report = report(&job);
+    assert_eq!(report.response.as_deref(), Some("Done."));
+    assert_eq!(report.usage.unwrap().input_tokens, 300);
+    assert_eq!(report.evidence.commands, 1);
+    assert_eq!(report.commands[0].exit_code, Some(0));
+    let files: Vec<_> = report
+        .changed_files
+        .iter()
+        .map(|file| (file.path.as_str(), file.kind, file.seen_by))
+        .collect();
+    assert_eq!(
+        files,
+        [
+            ("README.md", ChangeKind::Modified, SeenBy::Git),
+            ("patched.txt", ChangeKind::Added, SeenBy::Both),
+        ]
+    );
+    let events = jobs.store.events(&id, 0, 1000).await.unwrap();
+    assert_eq!(events[0].kind, "thread.started");
+    assert_eq!(events.last().unwrap().kind, "turn.completed");
+    let session = job.summary.session_id.unwrap();
+    assert!(events[0].data.contains(&session), "{events:#?}");
+    assert_eq!(report.stream_events.unwrap().len(), events.len());
+    jobs.finish().await;
+}
+
+/// A command that leaves one behind in a session of its own, which ignores SIGTERM
+/// as it does itself.
+const STUBBORN: &str =
+    "trap '' TERM HUP INT; setsid sleep 1000 & touch runs; sleep 1000; sleep 1000";
+
+async fn a_cancelled_job_leaves_nothing(release: &str) {
+    let script = Script::new().otherwise([
+        Reply::shell(Shell::new(STUBBORN).waiting(Duration::from_secs(30))),
+        Reply::say("never"),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let jobs = Jobs::of(&stage).await;
+    let request = jobs.request("work", "danger-full-access");
+    let id = jobs.submit(request).await;
+    while !stage.file("runs").exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    jobs.store.request_cancel(&id).await.unwrap();
+    let job = wait_until(&jobs.store, &id, JobState::Cancelled).await;
+    assert!(job.summary.session_id.is_some());
+    // But for the worker itself.
+    assert_eq!(stage.home.processes().len(), 1);
+    jobs.finish().await;
+}
+
+async fn a_job_is_resumed_with_its_context(release: &str) {
+    let script = Script::new()
+        .on("go on", [Reply::say("Two.")])
+        .otherwise([Reply::say("One.")]);
+    let stage = Stage::new(release, script).await;
+    let jobs = Jobs::of(&stage).await;
+    let request = jobs.request("the number is 7", "read-only");
+    let id = jobs.submit(request).await;
+    let first = wait_until(&jobs.store, &id, JobState::Completed).await;
+    let mut request = jobs.request("go on", "read-only");
+    request.resume_session_id = first.summary.session_id.clone();
+    let id = jobs.submit(request).await;
+    let second = wait_until(&jobs.store, &id, JobState::Completed).await;
+    assert_eq!(report(&second).response.as_deref(), Some("Two."));
+    assert_eq!(second.summary.session_id, first.summary.session_id);
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.user_messages().contains(&"the number is 7"));
+    assert!(asked.assistant_messages().contains(&"One."));
+    jobs.finish().await;
+}

@@ -1,0 +1,72 @@
+//! Jobs at a shell, with the real Codex and a worker that is started on demand.
+
+use std::process::{Output, Stdio};
+
+use scripted_model::{Reply, Script};
+use tokio::process::Command;
+
+use super::{Stage, on_each_release};
+
+on_each_release!(a_job_is_handed_over_waited_for_shown_and_resumed);
+
+impl Stage {
+    /// What a shell is told. Each is a process of its own.
+    async fn jobs(&self, args: &[&str]) -> String {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .arg("jobs")
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(&self.release),
+            )
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(0), "{args:?}: {stderr}");
+        String::from_utf8(stdout).unwrap()
+    }
+}
+
+async fn a_job_is_handed_over_waited_for_shown_and_resumed(release: &str) {
+    let script = Script::new()
+        .on("go on", [Reply::say("Two.")])
+        .otherwise([Reply::shell("echo more >> README.md"), Reply::say("One.")]);
+    let stage = Stage::new(release, script).await;
+    let submit = ["submit", "--sandbox", "workspace-write", "the number is 7"];
+    let id = stage.jobs(&submit).await;
+    let id = id.trim_end();
+    assert_eq!(stage.jobs(&["wait", id]).await, "One.\n");
+    let page = stage.jobs(&["show", &id[..8]]).await;
+    for words in [
+        "State     completed",
+        "Final message\n  One.\n",
+        "Changed files\n  modified README.md\n",
+        "exit 0   $ echo more >> README.md",
+    ] {
+        assert!(page.contains(words), "{words:?} is missing: {page}");
+    }
+    let log = stage.jobs(&["logs", "--follow", id]).await;
+    for words in [
+        "  session ",
+        "  $ echo more",
+        "  exit code 0: echo",
+        "  One.\n",
+    ] {
+        assert!(log.contains(words), "{words:?} is missing: {log}");
+    }
+    let resume = ["resume", id, "--wait", "go on"];
+    assert_eq!(stage.jobs(&resume).await, "Two.\n");
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.user_messages().contains(&"the number is 7"));
+    assert!(asked.assistant_messages().contains(&"One."));
+    assert!(stage.jobs(&["list"]).await.ends_with("\n2 of 2\n"));
+}

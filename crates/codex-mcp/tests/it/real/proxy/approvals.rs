@@ -1,0 +1,122 @@
+//! What Codex asks, with clients that can be asked and with others.
+
+use scripted_model::{Reply, Script, Shell};
+use serde_json::{Value, json};
+
+use super::super::{Stage, assert_error, structured, text, thread_of};
+use super::{client, on_releases_with_mcp_server, reply};
+
+on_releases_with_mcp_server!(
+    a_plain_answer_is_taken_as_it_is_meant,
+    an_answer_that_ends_the_turn_ends_the_call,
+    a_client_that_cannot_be_asked_is_told_and_the_turn_goes_on,
+    a_question_nobody_answers_is_declined,
+);
+
+/// Says what became of its command.
+fn script() -> Script {
+    Script::new()
+        .on(
+            "touch",
+            [
+                Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+                Reply::with(|request| {
+                    let output = request.tool_outputs().last().map(|it| it.text.clone());
+                    Reply::say(format!("Codex said: {}", output.unwrap_or_default()))
+                }),
+            ],
+        )
+        .otherwise([Reply::with(|request| {
+            Reply::say(format!("after {}", request.assistant_messages().join(",")))
+        })])
+}
+
+fn arguments() -> Value {
+    json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "on-request"})
+}
+
+async fn a_plain_answer_is_taken_as_it_is_meant(release: &str) {
+    let stage = Stage::new(release, script()).await;
+    let mut client = client(&stage, &[], json!({"elicitation": {}})).await;
+    for (answer, made) in [
+        (json!({"action": "decline"}), false),
+        (json!({"action": "accept", "content": {}}), true),
+        (json!({"decision": "approved"}), true),
+    ] {
+        let call = client.request_tool("codex", arguments());
+        let question = client.server_request("elicitation/create").await;
+        assert_eq!(question["params"]["codex_elicitation"], "exec-approval");
+        client.respond(&question["id"], answer.clone());
+        let result = client.result(&call).await;
+        assert!(text(&result, 0).starts_with("Codex said: "), "{result:#}");
+        let file = stage.file("made.txt");
+        assert_eq!(file.exists(), made, "{answer}: {result:#}");
+        let _ = std::fs::remove_file(file);
+    }
+    stage.finish(client).await;
+}
+
+/// Codex itself never answers such a call.
+async fn an_answer_that_ends_the_turn_ends_the_call(release: &str) {
+    let stage = Stage::new(release, script()).await;
+    let mut client = client(&stage, &[], json!({"elicitation": {}})).await;
+    for answer in [json!({"action": "cancel"}), json!({"decision": "abort"})] {
+        let call = client.request_tool("codex", arguments());
+        let question = client.server_request("elicitation/create").await;
+        client.respond(&question["id"], answer);
+        let result = client.result(&call).await;
+        assert_error(&result, "INTERRUPTED");
+        let arguments = reply(&thread_of(&result), "and now?");
+        let again = client.call_tool("codex-reply", arguments).await;
+        assert!(text(&again, 0).starts_with("after"), "{again:#}");
+    }
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+async fn a_client_that_cannot_be_asked_is_told_and_the_turn_goes_on(release: &str) {
+    let stage = Stage::new(release, script()).await;
+    let mut client = client(&stage, &[], json!({})).await;
+    let result = client.call_tool("codex", arguments()).await;
+    assert_eq!(
+        structured(&result)["status"],
+        "waiting_approval",
+        "{result:#}"
+    );
+    let action = &structured(&result)["actions"][0];
+    assert_eq!(action["codex_elicitation"], "exec-approval", "{action:#}");
+    assert_eq!(action["decision"], "decline");
+    let thread = thread_of(&result);
+
+    // Until the turn has ended, the thread is busy.
+    let again = loop {
+        let again = client
+            .call_tool("codex-reply", reply(&thread, "and now?"))
+            .await;
+        match structured(&again)["error"]["code"].as_str() {
+            Some("SESSION_BUSY") => tokio::task::yield_now().await,
+            _ => break again,
+        }
+    };
+    // It was told no.
+    assert!(
+        text(&again, 0).starts_with("after Codex said: "),
+        "{again:#}"
+    );
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+async fn a_question_nobody_answers_is_declined(release: &str) {
+    let stage = Stage::new(release, script()).await;
+    let args = ["--approval-timeout", "1"];
+    let mut client = client(&stage, &args, json!({"elicitation": {}})).await;
+    let call = client.request_tool("codex", arguments());
+    let question = client.server_request("elicitation/create").await;
+    let withdrawn = client.notification("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    let result = client.result(&call).await;
+    assert!(text(&result, 0).starts_with("Codex said: "), "{result:#}");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(client).await;
+}

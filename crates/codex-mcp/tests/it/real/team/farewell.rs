@@ -1,0 +1,311 @@
+//! The end of a server, and going on after it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use scripted_model::{Gate, Reply, Script};
+use serde_json::{Value, json};
+use testkit::process::descendants;
+use testkit::{McpClient, Signal};
+
+use super::super::{Stage, VERSION, text, thread_of};
+use super::{kept, on_both_backends, until};
+
+/// How every request for a summary begins.
+const REQUEST: &str = "The session ends now.";
+
+fn script(summaries: Reply) -> Script {
+    Script::new()
+        .on(REQUEST, [summaries])
+        .otherwise([Reply::say("ok")])
+}
+
+fn sums_up() -> Script {
+    script(Reply::with(|request| {
+        let asked = request.user_messages().join(" ");
+        let which = if asked.contains("second") {
+            "second"
+        } else {
+            "first"
+        };
+        Reply::say(format!("SUMMARY of the {which}"))
+    }))
+}
+
+async fn client(stage: &Stage, args: &[&str]) -> McpClient {
+    let launch = stage.launch(args).env("CODEX_MCP_SUMMARIES", "true");
+    let mut client = McpClient::start(&launch);
+    client.ignore("codex/event");
+    client.ignore("notifications/tools/list_changed");
+    client.initialize(VERSION, json!({})).await;
+    client
+}
+
+async fn begin(client: &mut McpClient, prompt: &str) -> String {
+    let begun = client.call_tool("codex", json!({"prompt": prompt})).await;
+    thread_of(&begun)
+}
+
+fn summary_file(stage: &Stage, thread: &str) -> PathBuf {
+    kept(stage, "arch").join(thread).join("summary.md")
+}
+
+fn status_of(stage: &Stage, thread: &str) -> Value {
+    let file = kept(stage, "arch").join("registry.arch.json");
+    let registry: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let threads = registry["threads"].as_array().unwrap();
+    let entry = threads.iter().find(|entry| entry["thread_id"] == thread);
+    entry.unwrap()["status"].clone()
+}
+
+#[tokio::test]
+async fn each_thread_is_summed_up_and_the_next_server_goes_on_from_there() {
+    on_both_backends(sums_up, async |stage, args| {
+        // The end of the input is as good as a signal.
+        for signal in [Some(Signal::SIGTERM), None] {
+            let mut server = client(stage, args).await;
+            let first = begin(&mut server, "first").await;
+            let second = begin(&mut server, "second").await;
+            match signal {
+                Some(signal) => {
+                    server.signal(signal);
+                    assert!(server.exited().await.success());
+                }
+                None => assert!(server.finish().await.success()),
+            }
+            assert_eq!(stage.home.processes(), []);
+            for (thread, which) in [(&first, "first"), (&second, "second")] {
+                let summary = fs::read_to_string(summary_file(stage, thread)).unwrap();
+                assert_eq!(summary.trim(), format!("SUMMARY of the {which}"));
+                assert_eq!(status_of(stage, thread), "ended");
+            }
+
+            let told = |prompt: &str| -> String {
+                let requests = stage.model.requests();
+                let mut of_prompt = requests.iter().filter(|one| one.prompt() == prompt);
+                of_prompt
+                    .next_back()
+                    .unwrap()
+                    .developer_messages()
+                    .join("\n")
+            };
+            let resume = [args, &["--no-summaries", "--resume"]].concat();
+            let mut server = client(stage, &[&resume[..], &[&first]].concat()).await;
+            let mine = json!({"prompt": "third", "developer-instructions": "MINE"});
+            server.call_tool("codex", mine).await;
+            let said = told("third");
+            let places = ["SUMMARY of the first", "MINE", "Session context"];
+            let places = places.map(|part| said.find(part).unwrap_or_else(|| panic!("{said}")));
+            assert!(places.is_sorted(), "{said}");
+            begin(&mut server, "fourth").await;
+            assert!(!told("fourth").contains("SUMMARY"));
+            server.finish().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_a_thread_named_the_last_one_is_resumed() {
+    on_both_backends(sums_up, async |stage, args| {
+        let mut server = client(stage, args).await;
+        begin(&mut server, "first").await;
+        let second = begin(&mut server, "second").await;
+        begin(&mut server, "another").await;
+        let reply = json!({"prompt": "more", "threadId": second});
+        server.call_tool("codex-reply", reply).await;
+        server.finish().await;
+        let mut server = client(stage, &[args, &["--no-summaries", "--resume"]].concat()).await;
+        // One that comes to nothing takes nothing with it.
+        let nowhere = json!({"prompt": "x", "sandbox": "made-up"});
+        let refused = server.call_tool("codex", nowhere).await;
+        assert_eq!(refused["isError"], true, "{refused:#}");
+        begin(&mut server, "third").await;
+        let requests = stage.model.requests();
+        let said = requests.last().unwrap().developer_messages().join("\n");
+        assert!(said.contains("SUMMARY of the second"), "{said}");
+        server.finish().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_leaves_no_summary_and_is_resumed_without() {
+    on_both_backends(sums_up, async |stage, args| {
+        let mut server = client(stage, args).await;
+        let thread = begin(&mut server, "first").await;
+        server.signal(Signal::SIGKILL);
+        server.exited().await;
+        drop(server);
+        until(|| stage.home.processes().is_empty()).await;
+        assert!(!summary_file(stage, &thread).exists());
+        let mut server = client(stage, &[args, &["--resume"]].concat()).await;
+        until(|| status_of(stage, &thread) == "interrupted").await;
+        let begun = server.call_tool("codex", json!({"prompt": "again"})).await;
+        assert_eq!(text(&begun, 0), "ok");
+        let warned = format!("{thread} has no summary");
+        assert!(server.stderr().contains(&warned), "{}", server.stderr());
+        server.signal(Signal::SIGTERM);
+        server.exited().await;
+
+        let unknown = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+        let launch = stage.launch(&[args, &["--resume", unknown]].concat());
+        let mut server = McpClient::start(&launch);
+        assert!(!server.exited().await.success());
+        let told = server.stderr();
+        assert!(
+            told.contains("there is no thread") && told.contains("codex-mcp threads"),
+            "{told}"
+        );
+    })
+    .await;
+}
+
+/// All are asked at the same time: three that hang are asked before any is given up.
+#[tokio::test]
+async fn threads_that_hang_take_no_others_time() {
+    let gate = Gate::new();
+    on_both_backends(
+        || script(Reply::say("too late").behind(&gate)),
+        async |stage, args| {
+            let mut server = client(stage, args).await;
+            for prompt in ["one", "two", "three"] {
+                begin(&mut server, prompt).await;
+            }
+            let before = gate.arrivals();
+            server.signal(Signal::SIGTERM);
+            gate.reached(before + 3).await;
+            assert!(server.exited().await.success());
+            assert_eq!(stage.home.processes(), []);
+        },
+    )
+    .await;
+}
+
+/// What was said before the thread was worked on again is not its summary.
+#[tokio::test]
+async fn an_older_summary_is_not_told() {
+    on_both_backends(sums_up, async |stage, args| {
+        let mut server = client(stage, args).await;
+        let thread = begin(&mut server, "first").await;
+        server.finish().await;
+        assert_eq!(status_of(stage, &thread), "ended");
+        // Where a thread can be taken up after a restart.
+        if args.contains(&"app-server") {
+            let mut server = client(stage, args).await;
+            let reply = json!({"prompt": "more", "threadId": thread});
+            server.call_tool("codex-reply", reply).await;
+            server.call_tool("codex_threads", json!({})).await;
+            server.signal(Signal::SIGKILL);
+            server.exited().await;
+            drop(server);
+            until(|| stage.home.processes().is_empty()).await;
+            let mut server = client(stage, &[args, &["--no-summaries", "--resume"]].concat()).await;
+            begin(&mut server, "again").await;
+            let requests = stage.model.requests();
+            let said = requests.last().unwrap().developer_messages().join("\n");
+            assert!(!said.contains("SUMMARY"), "{said}");
+            server.finish().await;
+        }
+    })
+    .await;
+}
+
+/// A Codex that has gone is neither asked nor started for this.
+#[tokio::test]
+async fn a_dead_codex_is_not_asked() {
+    on_both_backends(sums_up, async |stage, args| {
+        let mut server = client(stage, args).await;
+        let thread = begin(&mut server, "first").await;
+        let before = stage.model.requests().len();
+        // The second below us, behind its guard.
+        let codex = descendants(server.pid())[1];
+        let codex = nix::unistd::Pid::from_raw(codex.try_into().unwrap());
+        nix::sys::signal::kill(codex, Signal::SIGKILL).unwrap();
+        let gone = |status: &Value| status["codex"]["state"] != "ready";
+        while !gone(&super::told(&mut server, "codex_status", json!({})).await) {}
+        server.finish().await;
+        assert_eq!(stage.model.requests().len(), before);
+        assert_eq!(status_of(stage, &thread), "interrupted");
+    })
+    .await;
+}
+
+/// What is not there after ten seconds is not waited for.
+#[tokio::test]
+async fn a_thread_that_gives_no_summary_is_interrupted() {
+    let gate = Gate::new();
+    let hangs = Reply::say("too late").behind(&gate);
+    on_both_backends(
+        || {
+            let hangs = hangs.clone();
+            script(Reply::with(move |request| {
+                match request.user_messages().join(" ").contains("second") {
+                    true => hangs.clone(),
+                    false => Reply::say("SUMMARY"),
+                }
+            }))
+        },
+        async |stage, args| {
+            let mut server = client(stage, args).await;
+            let hanging = begin(&mut server, "second").await;
+            let quick = begin(&mut server, "first").await;
+            server.signal(Signal::SIGTERM);
+            assert!(server.exited().await.success());
+            assert_eq!(status_of(stage, &hanging), "interrupted");
+            assert!(!summary_file(stage, &hanging).exists());
+            assert_eq!(status_of(stage, &quick), "ended");
+            assert_eq!(stage.home.processes(), []);
+
+            // Whoever insists is not kept waiting.
+            let mut server = client(stage, args).await;
+            let hanging = begin(&mut server, "second").await;
+            server.signal(Signal::SIGTERM);
+            let asked = || {
+                let requests = stage.model.requests();
+                let asked = requests
+                    .iter()
+                    .filter(|one| one.prompt().starts_with(REQUEST));
+                asked.filter(|one| one.thread_id() == hanging).count()
+            };
+            until(|| asked() > 0).await;
+            server.signal(Signal::SIGTERM);
+            assert!(server.exited().await.success());
+            assert_eq!(status_of(stage, &hanging), "interrupted");
+        },
+    )
+    .await;
+}
+
+/// The turn is ended first; what was asked then would become a part of it.
+#[tokio::test]
+async fn a_thread_in_the_middle_of_a_turn_is_summed_up_too() {
+    let gate = Gate::new();
+    on_both_backends(
+        || {
+            Script::new()
+                .on(REQUEST, [Reply::say("SUMMARY")])
+                .on(
+                    "hang",
+                    [Reply::stream(["So far"]).then(Reply::say("").behind(&gate))],
+                )
+                .otherwise([Reply::say("ok")])
+        },
+        async |stage, args| {
+            let mut server = client(stage, args).await;
+            let thread = begin(&mut server, "first").await;
+            let reached = gate.arrivals();
+            let reply = json!({"prompt": "hang", "threadId": thread});
+            let call = server.request_tool("codex-reply", reply);
+            gate.reached(reached + 1).await;
+            server.signal(Signal::SIGTERM);
+            let answer = server.result(&call).await;
+            assert_eq!(answer["isError"], true);
+            assert!(server.exited().await.success());
+            assert_eq!(status_of(stage, &thread), "ended");
+            let summary = fs::read_to_string(summary_file(stage, &thread)).unwrap();
+            assert_eq!(summary.trim(), "SUMMARY");
+        },
+    )
+    .await;
+}

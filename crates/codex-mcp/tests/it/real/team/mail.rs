@@ -1,0 +1,346 @@
+//! Mail: the tools, and who is in the team.
+
+use std::fs::{self, File};
+
+use serde_json::{Value, json};
+use testkit::Signal;
+
+use super::super::assert_error;
+use super::{
+    client, end, inbox, inbox_file, kept, make_team, members, message, on_both_backends, put_mail,
+    says_ok, team_folder, told, until,
+};
+
+#[tokio::test]
+async fn mail_is_sent_in_the_name_of_the_server_alone() {
+    on_both_backends(says_ok, async |stage, args| {
+        let mut client = client(stage, args).await;
+        let to_lead =
+            json!({"to": "lead", "message": "Done: $(rm -rf) \"x\"\n", "summary": "Done"});
+        let sent = told(&mut client, "atm_send", to_lead).await;
+        assert_eq!(sent["to"], "lead@builders");
+        let mail = inbox(stage, "lead");
+        assert_eq!(mail.len(), 1);
+        assert_eq!(mail[0]["from"], "arch");
+        assert_eq!(mail[0]["text"], "Done: $(rm -rf) \"x\"\n");
+        assert_eq!(mail[0]["summary"], "Done");
+        assert_eq!(mail[0]["read"], false);
+        assert_eq!(mail[0]["message_id"], sent["message_id"]);
+
+        let to_all = json!({"message": "Hello"});
+        let sent = told(&mut client, "atm_broadcast", to_all).await;
+        let reached: Vec<&Value> = sent["sent"].as_array().unwrap().iter().collect();
+        assert_eq!(reached.len(), 2, "{sent}");
+        assert_eq!(inbox(stage, "lead").len(), 2);
+        assert_eq!(inbox(stage, "rust-1").len(), 1);
+        assert_eq!(inbox(stage, "arch").len(), 0);
+
+        // Nothing that is said changes the sender or leads out of the teams' folder.
+        for more in [json!({"from": "lead"}), json!({"identity": "lead"})] {
+            let mut arguments = json!({"to": "lead", "message": "x"});
+            arguments
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            let refused = client.call_tool("atm_send", arguments).await;
+            assert_error(&refused, "INVALID_ARGUMENT");
+        }
+        let long = "x".repeat(300);
+        for hostile in [
+            "../x", "a/b", "a\0b", &long, "😀", "x@../y", "@", "", "lead@a/b",
+        ] {
+            let arguments = json!({"to": hostile, "message": "x"});
+            let refused = client.call_tool("atm_send", arguments).await;
+            assert_error(&refused, "INVALID_ARGUMENT");
+        }
+        for unknown in ["con", "nobody", "lead@elsewhere"] {
+            let arguments = json!({"to": unknown, "message": "x"});
+            let refused = client.call_tool("atm_send", arguments).await;
+            assert_error(&refused, "UNKNOWN_RECIPIENT");
+        }
+        let folders = fs::read_dir(team_folder(stage).join("..")).unwrap();
+        assert_eq!(folders.count(), 1);
+        assert_eq!(inbox(stage, "lead").len(), 2);
+        end(stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mail_is_read_in_an_envelope_and_marked_once_it_has_arrived() {
+    on_both_backends(says_ok, async |stage, args| {
+        let long = "ä".repeat(5000);
+        let mail = [
+            message(
+                "lead",
+                "first",
+                Some("6a2f41a3-c54c-4e3f-8c6f-5b1f3e0f6d01"),
+            ),
+            message("lead", "no name", None),
+            message(
+                "rust-1",
+                &long,
+                Some("6a2f41a3-c54c-4e3f-8c6f-5b1f3e0f6d02"),
+            ),
+        ];
+        put_mail(stage, "arch", &mail);
+        let mut client = client(stage, args).await;
+        let pending = told(&mut client, "atm_pending_count", json!({})).await;
+        let senders = json!([{"from": "lead", "count": 2}, {"from": "rust-1", "count": 1}]);
+        assert_eq!(pending, json!({"count": 3, "senders": senders}));
+        let status = told(&mut client, "codex_status", json!({})).await;
+        assert_eq!(status["pendingMail"], 3);
+        assert_eq!(inbox(stage, "arch"), mail, "looking marks nothing");
+
+        let asked = json!({"max_messages": 2, "mark_as_read": false});
+        let peeked = told(&mut client, "atm_read", asked).await;
+        assert_eq!(peeked["remaining"], 1);
+        assert_eq!(peeked["messages"][0]["from"], "lead");
+        assert_eq!(peeked["messages"][0]["message"], "first");
+        assert_eq!(peeked["messages"][0]["timestamp"], "2026-02-18T10:00:00Z");
+        assert_eq!(peeked["messages"][1]["message"], "no name");
+        assert_eq!(inbox(stage, "arch"), mail);
+
+        let read = told(&mut client, "atm_read", json!({})).await;
+        assert_eq!(read["remaining"], 0);
+        let cut = read["messages"][2]["message"].as_str().unwrap();
+        assert!(cut.starts_with("ää") && cut.chars().count() < 4300, "{cut}");
+        assert!(cut.contains("5000"), "it tells how long it was");
+        until(|| inbox(stage, "arch").iter().all(|one| one["read"] == true)).await;
+        for (before, after) in mail.iter().zip(inbox(stage, "arch")) {
+            assert_eq!(after["color"], before["color"]);
+            assert_eq!(after["text"], before["text"]);
+        }
+        let nothing = told(&mut client, "atm_read", json!({})).await;
+        assert_eq!(nothing, json!({"messages": [], "remaining": 0}));
+        for wrong in [
+            json!({"max_messages": 0}),
+            json!({"max_message_length": -1}),
+        ] {
+            let refused = client.call_tool("atm_read", wrong).await;
+            assert_error(&refused, "INVALID_ARGUMENT");
+        }
+        end(stage, client).await;
+    })
+    .await;
+}
+
+/// Whoever reads a long answer slowly has not got it yet; and between its arrival and
+/// the mark there is a moment, which the lock makes as long as it takes.
+#[tokio::test]
+async fn mail_comes_again_where_it_was_delivered_and_not_marked() {
+    on_both_backends(says_ok, async |stage, args| {
+        let mail = [message("lead", "important", None)];
+        put_mail(stage, "arch", &mail);
+        let lock = File::create(inbox_file(stage, "arch").with_extension("lock")).unwrap();
+        lock.lock().unwrap();
+        for _ in 0..2 {
+            let mut client = client(stage, args).await;
+            let read = told(&mut client, "atm_read", json!({})).await;
+            assert_eq!(read["messages"][0]["message"], "important");
+            client.signal(Signal::SIGKILL);
+            client.exited().await;
+            drop(client);
+            until(|| stage.home.processes().is_empty()).await;
+            assert_eq!(inbox(stage, "arch"), mail);
+        }
+        drop(lock);
+        let mut client = client(stage, args).await;
+        let read = told(&mut client, "atm_read", json!({})).await;
+        assert_eq!(read["messages"][0]["message"], "important");
+        until(|| inbox(stage, "arch")[0]["read"] == true).await;
+        end(stage, client).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_marks_nothing() {
+    on_both_backends(says_ok, async |stage, args| {
+        // Longer than what a pipe holds.
+        let text = "x".repeat(90_000);
+        let mail: Vec<Value> = (0..20).map(|_| message("lead", &text, None)).collect();
+        put_mail(stage, "arch", &mail);
+        let mut client = client(stage, args).await;
+        client.stop_reading().await;
+        let asked = json!({"max_messages": 20, "max_message_length": 100_000});
+        client.request_tool("atm_read", asked);
+        // The audit tells that it was read; the answer is under way then.
+        let audit = kept(stage, "arch").join("audit.jsonl");
+        let lines = || fs::read_to_string(&audit).unwrap_or_default();
+        until(|| lines().matches("\"atm_read\"").count() == 2).await;
+        client.signal(Signal::SIGKILL);
+        client.exited().await;
+        drop(client);
+        until(|| stage.home.processes().is_empty()).await;
+        assert_eq!(inbox(stage, "arch"), mail);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_team_knows_who_is_there() {
+    on_both_backends(says_ok, async |stage, args| {
+        let names = || -> Vec<String> {
+            let members = members(stage).into_iter();
+            members
+                .map(|one| one["name"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let mut first = client(stage, args).await;
+        told(&mut first, "atm_read", json!({})).await;
+        assert_eq!(names(), ["lead", "rust-1", "arch"]);
+        assert_eq!(members(stage)[2]["isActive"], true);
+        assert_eq!(members(stage)[0]["made_up"], json!([1.50]));
+        let mut second = client(stage, args).await;
+        told(&mut second, "atm_read", json!({})).await;
+        assert_eq!(names(), ["lead", "rust-1", "arch", "arch-2"]);
+        assert!(first.finish().await.success());
+        end(stage, second).await;
+        assert_eq!(names(), ["lead", "rust-1"]);
+
+        // One that was there already is as it was; also where it was not said before.
+        make_team(stage, &["lead", "arch"]);
+        let mut config: Value = serde_json::from_str(
+            &fs::read_to_string(team_folder(stage).join("config.json")).unwrap(),
+        )
+        .unwrap();
+        config["members"][1]["isActive"] = false.into();
+        fs::write(team_folder(stage).join("config.json"), config.to_string()).unwrap();
+        let mut killed = client(stage, args).await;
+        told(&mut killed, "atm_read", json!({})).await;
+        assert_eq!(members(stage)[1]["isActive"], true);
+        killed.signal(Signal::SIGKILL);
+        killed.exited().await;
+        drop(killed);
+        until(|| stage.home.processes().is_empty()).await;
+        assert_eq!(members(stage)[1]["isActive"], true);
+        let mut next = client(stage, args).await;
+        told(&mut next, "atm_read", json!({})).await;
+        end(stage, next).await;
+        assert_eq!(members(stage)[1]["isActive"], false);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_subscriber_hears_of_new_mail() {
+    let stage = super::Stage::new(testkit::codex::newest(), says_ok()).await;
+    make_team(&stage, &["lead", "arch"]);
+    let mut client = client(&stage, &["--identity", "arch", "--team", "builders"]).await;
+    let uri = json!({"uri": "codex-mcp:///mail"});
+    client.call("resources/subscribe", uri.clone()).await;
+    put_mail(&stage, "arch", &[message("lead", "new", None)]);
+    let news = client.notification("notifications/resources/updated").await;
+    assert_eq!(news["params"]["uri"], uri["uri"]);
+    let read = client.call("resources/read", uri.clone()).await;
+    let text = read["contents"][0]["text"].as_str().unwrap();
+    let shown: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(shown["count"], 1);
+    client.call("resources/unsubscribe", uri.clone()).await;
+    // An inbox that can't be read for a while ends nothing.
+    fs::write(inbox_file(&stage, "arch"), "garbage").unwrap();
+    client.call("resources/subscribe", uri.clone()).await;
+    put_mail(&stage, "arch", &[message("lead", "newer", None)]);
+    client.notification("notifications/resources/updated").await;
+    client.call("resources/unsubscribe", uri).await;
+    end(&stage, client).await;
+}
+
+/// A server that can't start has joined nobody, and one that somebody has taken out
+/// of the team is in it again before it writes.
+#[tokio::test]
+async fn who_writes_is_in_the_team_and_who_does_not_serve_is_not() {
+    on_both_backends(says_ok, async |stage, args| {
+        let before = fs::read_to_string(team_folder(stage).join("config.json")).unwrap();
+        let unknown = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+        let launch = stage.launch(&[args, &["--resume", unknown]].concat());
+        let mut failed = testkit::McpClient::start(&launch);
+        assert!(!failed.exited().await.success());
+        let after = fs::read_to_string(team_folder(stage).join("config.json")).unwrap();
+        assert_eq!(after, before);
+
+        let mut client = client(stage, args).await;
+        told(&mut client, "atm_pending_count", json!({})).await;
+        fs::write(team_folder(stage).join("config.json"), &before).unwrap();
+        let letter = json!({"to": "lead", "message": "x"});
+        told(&mut client, "atm_send", letter).await;
+        assert!(members(stage).iter().any(|one| one["name"] == "arch"));
+        end(stage, client).await;
+        assert!(members(stage).iter().all(|one| one["name"] != "arch"));
+    })
+    .await;
+}
+
+/// Several servers of a name that were killed leave nobody in the team.
+#[tokio::test]
+async fn the_dead_are_put_away_by_whoever_comes() {
+    on_both_backends(says_ok, async |stage, args| {
+        let mut servers = Vec::new();
+        for _ in 0..2 {
+            let mut server = client(stage, args).await;
+            told(&mut server, "atm_read", json!({})).await;
+            servers.push(server);
+        }
+        for mut server in servers {
+            server.signal(Signal::SIGKILL);
+            server.exited().await;
+        }
+        until(|| stage.home.processes().is_empty()).await;
+        assert_eq!(members(stage).len(), 4);
+        // Also one that is in no team.
+        let alone: Vec<&str> = args[..4].to_vec();
+        let mut server = client(stage, &alone).await;
+        told(&mut server, "codex_threads", json!({})).await;
+        assert_eq!(members(stage).len(), 2);
+        end(stage, server).await;
+    })
+    .await;
+}
+
+/// Whatever lock somebody holds, calls that don't need it are answered, and so is the
+/// wish to end.
+#[tokio::test]
+async fn a_lock_that_somebody_holds_keeps_nobody_waiting() {
+    on_both_backends(says_ok, async |stage, args| {
+        let mut client = client(stage, args).await;
+        told(&mut client, "atm_pending_count", json!({})).await;
+        let folder = kept(stage, "arch");
+        let locks = [
+            inbox_file(stage, "lead").with_extension("lock"),
+            folder.join("audit.lock"),
+            folder.join("registry.arch.lock"),
+        ];
+        let held = locks.map(|path| {
+            let file = File::create(path).unwrap();
+            file.lock().unwrap();
+            file
+        });
+        for _ in 0..6 {
+            let stuck = client.request_tool("atm_send", json!({"to": "lead", "message": "x"}));
+            client.abandon(&stuck);
+        }
+        told(&mut client, "codex", json!({"prompt": "x"})).await;
+        told(&mut client, "atm_pending_count", json!({})).await;
+        told(&mut client, "codex_status", json!({})).await;
+        let sent = inbox(stage, "lead").len();
+        client.signal(Signal::SIGTERM);
+        client.exited().await;
+        assert_eq!(sent, 0, "the locks were held all the time");
+        drop(held);
+    })
+    .await;
+}
+
+/// Without a team there is no mail, and nothing of it in anybody's context.
+#[tokio::test]
+async fn without_a_team_there_is_no_mail() {
+    let stage = super::Stage::new(testkit::codex::newest(), says_ok()).await;
+    let mut client = client(&stage, &[]).await;
+    let tools = client.call("tools/list", json!({})).await.to_string();
+    assert!(!tools.contains("atm_"), "{tools}");
+    told(&mut client, "codex", json!({"prompt": "x"})).await;
+    let offered = stage.model.requests()[0].tool_names().join(" ");
+    assert!(!offered.contains("atm_"), "{offered}");
+    stage.finish(client).await;
+}

@@ -1,0 +1,143 @@
+//! A member of a team on the real Codex, on both backends.
+
+mod farewell;
+mod mail;
+mod records;
+mod threads;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::McpClient;
+
+use super::{Stage, VERSION, structured};
+
+/// The team's folder.
+fn team_folder(stage: &Stage) -> PathBuf {
+    stage.home.atm_home().join(".claude/teams/builders")
+}
+
+/// The folder in which all is kept of an identity.
+fn kept(stage: &Stage, identity: &str) -> PathBuf {
+    let folder = stage.home.atm_home().join(".config/atm/codex-sessions");
+    folder.join(identity)
+}
+
+/// Makes the team `builders` with these members, as Claude Code does.
+fn make_team(stage: &Stage, members: &[&str]) {
+    let folder = team_folder(stage);
+    fs::create_dir_all(folder.join("inboxes")).unwrap();
+    let members: Vec<Value> = members
+        .iter()
+        .map(|name| {
+            json!({
+                "agentId": format!("{name}@builders"),
+                "name": name,
+                "agentType": "general-purpose",
+                "model": "m",
+                "joinedAt": 1_700_000_000_000_u64,
+                "cwd": "/tmp",
+                "isActive": true,
+                "made_up": [1.50],
+            })
+        })
+        .collect();
+    let config = json!({
+        "name": "builders",
+        "createdAt": 1_700_000_000_000_u64,
+        "leadAgentId": "lead@builders",
+        "leadSessionId": "x",
+        "members": members,
+        "made_up": {"kept": true},
+    });
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+}
+
+fn members(stage: &Stage) -> Vec<Value> {
+    let text = fs::read_to_string(team_folder(stage).join("config.json")).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(config["made_up"], json!({"kept": true}));
+    config["members"].as_array().unwrap().clone()
+}
+
+fn inbox_file(stage: &Stage, agent: &str) -> PathBuf {
+    team_folder(stage).join(format!("inboxes/{agent}.json"))
+}
+
+fn inbox(stage: &Stage, agent: &str) -> Vec<Value> {
+    match fs::read_to_string(inbox_file(stage, agent)) {
+        Ok(text) => serde_json::from_str(&text).unwrap(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn put_mail(stage: &Stage, agent: &str, messages: &[Value]) {
+    fs::write(inbox_file(stage, agent), json!(messages).to_string()).unwrap();
+}
+
+fn message(from: &str, text: &str, id: Option<&str>) -> Value {
+    let mut message = json!({
+        "from": from,
+        "text": text,
+        "timestamp": "2026-02-18T10:00:00Z",
+        "read": false,
+        "color": "blue",
+    });
+    if let Some(id) = id {
+        message["message_id"] = id.into();
+    }
+    message
+}
+
+/// Waits until something is so; a test that hangs is ended from outside.
+async fn until(mut so: impl FnMut() -> bool) {
+    while !so() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The newest Codex on the default backend, and the last one with an MCP server on
+/// the proxy.
+async fn on_both_backends(script: impl Fn() -> Script, check: impl AsyncFn(&Stage, &[&str])) {
+    for (release, backend) in [
+        (testkit::codex::newest(), "app-server"),
+        ("0.153.4", "mcp-server"),
+    ] {
+        let stage = Stage::new(release, script()).await;
+        make_team(&stage, &["lead", "rust-1"]);
+        let args = ["--backend", backend, "--identity", "arch", "--team"];
+        check(&stage, &[args.as_slice(), &["builders"]].concat()).await;
+    }
+}
+
+fn says_ok() -> Script {
+    Script::new().otherwise([Reply::say("ok")])
+}
+
+/// A client of a server whose Codex is up.
+async fn client(stage: &Stage, args: &[&str]) -> McpClient {
+    let mut client = McpClient::start(&stage.launch(args));
+    client.ignore("codex/event");
+    client.ignore("notifications/tools/list_changed");
+    client.initialize(VERSION, json!({})).await;
+    client
+}
+
+/// Ends a client. A Codex that was still starting is gone a moment later.
+async fn end(stage: &Stage, client: McpClient) {
+    assert!(client.finish().await.success());
+    until(|| stage.home.processes().is_empty()).await;
+}
+
+/// What a tool of the team answers.
+async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+    let result = client.call_tool(tool, arguments).await;
+    assert!(
+        result.get("isError").is_none_or(|it| it == false),
+        "{result:#}"
+    );
+    structured(&result).clone()
+}

@@ -1,0 +1,163 @@
+//! What is written down: the registry of threads and the audit.
+
+use std::fs;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::Signal;
+
+use super::super::{Stage, assert_completed, thread_of};
+use super::{client, kept, on_both_backends, says_ok, told, until};
+
+fn registry(stage: &Stage) -> Value {
+    let file = kept(stage, "arch").join("registry.arch.json");
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+fn audit(stage: &Stage) -> Vec<Value> {
+    let text = fs::read_to_string(kept(stage, "arch").join("audit.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+#[tokio::test]
+async fn a_thread_is_in_the_registry_with_all_about_it() {
+    on_both_backends(says_ok, async |stage, args| {
+        let mut server = client(stage, args).await;
+        let arguments = json!({"prompt": "x", "sandbox": "read-only", "tag": "the first"});
+        let begun = server.call_tool("codex", arguments).await;
+        let thread = thread_of(&begun);
+        let listed = told(&mut server, "codex_threads", json!({})).await;
+        assert_eq!(listed["identity"], "arch");
+        assert_eq!(listed["total"], 1);
+        let work = stage.home.work();
+        let entry = &registry(stage)["threads"][0];
+        assert_eq!(entry["thread_id"], thread);
+        assert_eq!(entry["identity"], "arch");
+        assert_eq!(entry["team"], "builders");
+        assert_eq!(entry["repo_root"], work.display().to_string());
+        assert_eq!(entry["repo_name"], "work");
+        assert_eq!(entry["branch"], "main");
+        assert_eq!(entry["cwd"], work.display().to_string());
+        assert_eq!(entry["status"], "active");
+        assert_eq!(entry["tag"], "the first");
+        assert_eq!(entry["sandbox"], "read-only");
+        assert_eq!(entry["turns"], 1);
+        let shown = &listed["threads"][0];
+        for key in ["thread_id", "status", "tag", "cwd", "branch", "last_active"] {
+            assert_eq!(shown[key], entry[key], "{key}");
+        }
+        let reply = json!({"prompt": "y", "threadId": thread});
+        server.call_tool("codex-reply", reply).await;
+        told(&mut server, "codex_threads", json!({})).await;
+        let entry = &registry(stage)["threads"][0];
+        assert_eq!(entry["turns"], 2);
+        assert!(entry["last_active"].as_str() >= entry["started_at"].as_str());
+
+        // A server that is killed leaves it to the next one of the name.
+        server.signal(Signal::SIGKILL);
+        server.exited().await;
+        drop(server);
+        until(|| stage.home.processes().is_empty()).await;
+        assert_eq!(registry(stage)["threads"][0]["status"], "active");
+        let mut server = client(stage, args).await;
+        let listed = told(&mut server, "codex_threads", json!({})).await;
+        assert_eq!(listed["threads"][0]["thread_id"], thread);
+        assert_eq!(listed["threads"][0]["status"], "interrupted");
+        stage.finish(server).await;
+    })
+    .await;
+}
+
+/// What a thread was begun with is set again after a restart of the server, which
+/// older releases would forget.
+#[tokio::test]
+async fn a_thread_keeps_its_settings_over_a_restart() {
+    for release in ["0.104.0", "0.153.4", testkit::codex::newest()] {
+        let script = Script::new()
+            .on(
+                "write",
+                [Reply::shell("echo x > made.txt"), Reply::say("done")],
+            )
+            .otherwise([Reply::say("ok")]);
+        let config = "sandbox_mode = \"danger-full-access\"\napproval_policy = \"never\"\n";
+        let stage = Stage::with_config(release, script, "").await;
+        let file = stage.home.codex_home().join("config.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{config}{text}")).unwrap();
+        let folder = stage.file("below");
+        fs::create_dir(&folder).unwrap();
+        let mut server = client(&stage, &["--identity", "arch"]).await;
+        let arguments = json!({"prompt": "x", "sandbox": "read-only", "cwd": folder});
+        let thread = thread_of(&server.call_tool("codex", arguments).await);
+        stage.finish(server).await;
+        let mut server = client(&stage, &["--identity", "arch"]).await;
+        let reply = json!({"prompt": "write", "threadId": thread});
+        let done = server.call_tool("codex-reply", reply).await;
+        assert_completed(&done, "done");
+        assert!(!folder.join("made.txt").exists(), "{release}");
+        stage.finish(server).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_done_is_in_the_audit_before_and_after() {
+    on_both_backends(says_ok, async |stage, args| {
+        let mut server = client(stage, args).await;
+        let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD";
+        let prompt = format!("use {secret} and {}", "long ".repeat(100));
+        let begun = server.call_tool("codex", json!({"prompt": prompt})).await;
+        let thread = thread_of(&begun);
+        let reply = json!({"prompt": "go on", "threadId": thread});
+        server.call_tool("codex-reply", reply).await;
+        let letter = json!({"to": "lead", "message": "token=hunter2hunter2hunter2"});
+        told(&mut server, "atm_send", letter).await;
+        let nobody = json!({"to": "nobody", "message": "x"});
+        server.call_tool("atm_send", nobody).await;
+        told(&mut server, "atm_read", json!({})).await;
+        let spoofed = json!({"to": "lead", "message": "x", "from": "lead"});
+        server.call_tool("atm_send", spoofed).await;
+        stage.finish(server).await;
+
+        let lines = audit(stage);
+        let begun: Vec<&Value> = lines
+            .iter()
+            .filter(|line| line["outcome"] == "begun")
+            .collect();
+        let events: Vec<&Value> = begun.iter().map(|line| &line["event"]).collect();
+        assert_eq!(
+            events,
+            ["codex", "codex_reply", "atm_send", "atm_send", "atm_read"]
+        );
+        for line in &begun {
+            let of_call = lines.iter().filter(|other| other["id"] == line["id"]);
+            assert_eq!(of_call.count(), 2, "{line}");
+            assert_eq!(line["identity"], "arch");
+            assert_eq!(line["team"], "builders");
+            assert!(line["ts"].as_str().unwrap().ends_with('Z'));
+        }
+        assert_eq!(begun[1]["thread_id"], thread);
+        assert_eq!(begun[2]["recipient"], "lead@builders");
+        let refused: Vec<&Value> = lines
+            .iter()
+            .filter(|line| line["outcome"] == "refused")
+            .collect();
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0]["event"], "atm_send");
+        let failed: Vec<&Value> = lines
+            .iter()
+            .filter(|line| line["outcome"] == "failed")
+            .collect();
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0]["error"].as_str().unwrap().contains("nobody"));
+        let all = json!(lines).to_string();
+        assert!(!all.contains("abcdefghijklmnop"), "{all}");
+        assert!(!all.contains("hunter2"), "{all}");
+        let summary = begun[0]["summary"].as_str().unwrap();
+        assert!(
+            summary.starts_with("use ") && summary.chars().count() <= 201,
+            "{summary}"
+        );
+    })
+    .await;
+}

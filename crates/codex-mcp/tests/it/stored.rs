@@ -1,0 +1,340 @@
+//! What servers have written down, as the verbs show it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use codex_mcp::team::Claim;
+use codex_mcp::team::registry::{Mode, Registry};
+use codex_mcp::team::summary::Summaries;
+use codex_mcp_core::team::registry::{Change, Entry};
+use serde_json::{Value, json};
+use testkit::Home;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Runs the program in the home, and nowhere else.
+fn run(home: &Home, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+struct Said {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn say(home: &Home, args: &[&str]) -> Said {
+    let output = run(home, args);
+    Said {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The names of the threads in what `threads --json` says.
+fn threads(home: &Home, args: &[&str]) -> Vec<String> {
+    let said = say(home, &[&["threads", "--json"], args].concat());
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let all: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let name = |thread: &Value| thread["thread_id"].as_str().unwrap().to_owned();
+    all.iter().map(name).collect()
+}
+
+/// Writes a thread down, with a summary.
+fn keep(home: &Home, identity: &str, thread: &str, days: u32, status: &str) {
+    let at = SystemTime::now() - DAY * days;
+    let at = humantime(at);
+    let entry: Entry = serde_json::from_value(json!({
+        "thread_id": thread, "identity": identity, "status": status, "repo_name": "repo",
+        "started_at": at, "last_active": at, "turns": 3, "tag": format!("tag of {thread}"),
+    }))
+    .unwrap();
+    let identity = identity.parse().unwrap();
+    let mut registry = Registry::open(&home.atm_home(), &identity, Mode::Document).unwrap();
+    let entry = Box::new(entry);
+    registry.apply(&Change::Begin { entry }).unwrap();
+    let summaries = Summaries::of(&home.atm_home(), &identity);
+    let text = format!("What {thread} was about.\n");
+    summaries.write(&thread.parse().unwrap(), &text).unwrap();
+}
+
+fn humantime(at: SystemTime) -> String {
+    codex_mcp_core::clock::timestamp(at)
+}
+
+fn folder(home: &Home, identity: &str) -> PathBuf {
+    let sessions = home.atm_home().join(".config/atm/codex-sessions");
+    sessions.join(identity)
+}
+
+#[test]
+fn without_threads_there_is_a_word_of_how_to_get_some() {
+    let home = Home::new("");
+    let said = say(&home, &["threads"]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    assert!(said.stdout.contains("no threads yet"), "{}", said.stdout);
+    assert_eq!(threads(&home, &[]), [""; 0]);
+    let said = say(&home, &["threads", "--repo", "x"]);
+    assert!(said.stdout.contains("no such threads"), "{}", said.stdout);
+    assert!(!folder(&home, "").exists());
+}
+
+#[test]
+fn threads_of_all_identities_are_listed_and_can_be_chosen() {
+    let home = Home::new("");
+    keep(&home, "codex", "one", 3, "ended");
+    keep(&home, "codex", "two", 1, "active");
+    keep(&home, "arch", "three", 2, "interrupted");
+    assert_eq!(threads(&home, &[]), ["two", "three", "one"]);
+    assert_eq!(threads(&home, &["--identity", "arch"]), ["three"]);
+    assert_eq!(threads(&home, &["--identity", "nobody"]), [""; 0]);
+    assert_eq!(threads(&home, &["--repo", "other"]), [""; 0]);
+    // No server has it.
+    assert_eq!(threads(&home, &["--status", "active"]), [""; 0]);
+    assert_eq!(
+        threads(&home, &["--status", "interrupted"]),
+        ["two", "three"]
+    );
+    let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap()).unwrap();
+    assert_eq!(threads(&home, &["--status", "active"]), ["two"]);
+    drop(claim);
+    let said = say(&home, &["threads"]);
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    assert!(
+        lines[0].starts_with("THREAD  IDENTITY  STATUS "),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].starts_with("two     codex     interrupted  1d ago "));
+    assert!(lines[1].ends_with("tag of two"), "{}", lines[1]);
+    assert!(!said.stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn old_threads_are_removed_and_said() {
+    let home = Home::new("");
+    keep(&home, "codex", "new", 29, "ended");
+    keep(&home, "codex", "old", 31, "ended");
+    keep(&home, "codex", "older", 90, "active");
+    keep(&home, "arch", "other", 40, "interrupted");
+    keep(&home, "arch", "strange", 99, "frozen");
+    let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap()).unwrap();
+    let said = say(&home, &["threads", "--prune", "--dry-run"]);
+    assert!(
+        said.stdout.starts_with("Would remove 2 threads:"),
+        "{}",
+        said.stdout
+    );
+    assert_eq!(threads(&home, &["--prune"]), ["old", "other"]);
+    assert_eq!(threads(&home, &[]), ["new", "older", "strange"]);
+    assert!(folder(&home, "codex").join("new/summary.md").exists());
+    assert!(!folder(&home, "codex").join("old").exists());
+    drop(claim);
+    let said = say(&home, &["threads", "--prune", "--older-than", "2months"]);
+    assert!(
+        said.stdout.starts_with("Removing 1 thread:\n\nTHREAD "),
+        "{}",
+        said.stdout
+    );
+    assert!(said.stdout.contains("older "), "{}", said.stdout);
+    assert_eq!(threads(&home, &[]), ["new", "strange"]);
+    let said = say(&home, &["threads", "--prune"]);
+    assert_eq!(said.stdout, "There is nothing to remove.\n");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_listed() {
+    let home = Home::new("");
+    keep(&home, "codex", "one", 3, "ended");
+    let broken = folder(&home, "broken");
+    fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("registry.broken.json"), "{").unwrap();
+    let said = say(&home, &["threads"]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.stderr.contains("registry.broken.json: it is not"),
+        "{}",
+        said.stderr
+    );
+    assert!(said.stdout.contains("\none "), "{}", said.stdout);
+}
+
+#[test]
+fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
+    let home = Home::new("");
+    keep(&home, "codex", "one", 3, "ended");
+    let said = say(&home, &["summary", "one"]);
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (0, "What one was about.\n")
+    );
+    fs::remove_file(folder(&home, "codex").join("one/summary.md")).unwrap();
+    for (thread, code, words) in [
+        ("one", 1, "codex-reply goes on in the thread itself"),
+        ("two", 1, "`codex-mcp threads` lists those that are"),
+        ("../codex/one", 2, "is not a name"),
+    ] {
+        let said = say(&home, &["summary", thread]);
+        assert_eq!((said.code, said.stdout.as_str()), (code, ""));
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_wrong_command_line_says_what_is_right() {
+    let home = Home::new("");
+    for (args, words) in [
+        (&["threads", "--older-than", "1d"][..], "--prune"),
+        (
+            &["threads", "--prune", "--older-than", "x"],
+            "say 12h, 7d or 2months",
+        ),
+        (&["threads", "--status", "x"], "active, ended, interrupted"),
+        (&["threads", "--identity", "a/b"], "is not a name"),
+        (&["summary"], "THREAD_ID"),
+        (&["completions", "cmd"], "bash"),
+    ] {
+        let said = say(&home, args);
+        assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn without_a_home_folder_that_is_said() {
+    let home = Home::new("");
+    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .arg("threads")
+        .env_clear()
+        .current_dir(home.work())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr.contains("neither ATM_HOME nor HOME is set"),
+        "{stderr}"
+    );
+}
+
+/// In bash itself, what is offered after a verb and after a flag.
+#[test]
+fn bash_completes_what_comes_after_a_verb() {
+    let home = Home::new("");
+    let script = home.home().join("codex-mcp.bash");
+    fs::write(&script, say(&home, &["completions", "bash"]).stdout).unwrap();
+    for (words, offered) in [
+        (&["codex-mcp", "ser"][..], "serve"),
+        (&["codex-mcp", "serve", "--ap"], "--api"),
+        (&["codex-mcp", "serve", "--api", ""], "sessions"),
+        (&["codex-mcp", "threads", "--pr"], "--prune"),
+        (&["codex-mcp", "jobs", "sub"], "submit"),
+        (&["codex-mcp", "jobs", "submit", "--sa"], "--sandbox"),
+        (&["codex-mcp", "jobs", "list", "--status", "fa"], "failed"),
+    ] {
+        let [.., before, last] = words else {
+            unreachable!()
+        };
+        let line = format!(
+            "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; _codex__mcp codex-mcp '{last}' '{before}'; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            words
+                .iter()
+                .map(|word| format!("'{word}' "))
+                .collect::<String>(),
+            words.len() - 1,
+        );
+        let said = Command::new("bash").args(["-c", &line]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert!(
+            said.lines().any(|word| word == offered),
+            "{words:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn completions_and_manuals_know_each_verb_but_the_hidden_one() {
+    let home = Home::new("");
+    let mut lengths = BTreeSet::new();
+    for args in [
+        &["completions", "bash"][..],
+        &["completions", "zsh"],
+        &["completions", "fish"],
+        &["completions", "elvish"],
+        &["completions", "powershell"],
+        &["man"],
+    ] {
+        let said = say(&home, args);
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{args:?}");
+        for verb in [
+            "serve", "demo", "doctor", "config", "jobs", "threads", "summary", "man",
+        ] {
+            assert!(said.stdout.contains(verb), "{args:?} {verb}");
+        }
+        assert!(!said.stdout.contains("guard"), "{args:?}");
+        lengths.insert(said.stdout.len());
+    }
+    assert_eq!(lengths.len(), 6);
+    let page = say(&home, &["man", "threads"]);
+    assert!(
+        page.stdout.contains(".TH codex-mcp-threads 1"),
+        "{}",
+        page.stdout
+    );
+    assert!(page.stdout.contains("older"), "{}", page.stdout);
+    let page = say(&home, &["man", "jobs", "submit"]);
+    let title = ".TH codex-mcp-jobs-submit 1";
+    assert!(page.stdout.contains(title), "{}", page.stdout);
+    assert!(page.stdout.contains("sandbox"), "{}", page.stdout);
+    for hidden in [&["guard"][..], &["x"], &["jobs", "x"], &["jobs", "help"]] {
+        let said = say(&home, &[&["man"], hidden].concat());
+        assert_eq!(said.code, 1);
+        assert!(said.stderr.contains("there is no verb"), "{}", said.stderr);
+    }
+}
+
+/// More than a pipe holds, to a reader that is gone.
+#[test]
+fn a_reader_that_has_read_enough_is_no_failure() {
+    let home = Home::new("");
+    for number in 0..200 {
+        keep(&home, "codex", &format!("thread-{number}"), 1, "ended");
+    }
+    for args in [
+        &["threads", "--json"][..],
+        &["completions", "zsh"],
+        &["man"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(args)
+            .env_clear()
+            .envs(home.env())
+            .current_dir(home.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), stderr.as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}

@@ -1,0 +1,376 @@
+//! The events of a run, folded into what matters of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::AddAssign;
+
+use codex_mcp_protocol::codex::exec::{
+    ExecChangeKind, ExecEvent, ExecItem, ExecUsage, reconnecting,
+};
+use codex_mcp_protocol::codex::{StepStatus, ThreadId};
+use serde::{Deserialize, Serialize};
+
+use crate::text::BoundedText;
+
+/// How much is kept of a message of Codex's, in bytes.
+pub const MESSAGE_LIMIT: usize = 1024 * 1024;
+
+/// How much is kept of an error or a warning, in bytes.
+pub const ERROR_LIMIT: usize = 4 * 1024;
+
+/// How many commands are kept; all are counted.
+pub const COMMANDS_LIMIT: usize = 200;
+
+/// How much is kept of a command line, in bytes.
+pub const COMMAND_LIMIT: usize = 2 * 1024;
+
+/// How much is kept of what a command wrote, in bytes.
+pub const OUTPUT_LIMIT: usize = 2 * 1024;
+
+/// How many files are kept that Codex says it changed.
+pub const FILES_LIMIT: usize = 1000;
+
+/// How many warnings are kept.
+pub const WARNINGS_LIMIT: usize = 20;
+
+/// How many steps under way are told apart. Codex has a handful at a time.
+const OPEN_LIMIT: usize = 256;
+
+/// The longest path that is kept, in bytes (Linux's `PATH_MAX`).
+const PATH_LIMIT: usize = 4096;
+
+/// What has come of a run so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Digest {
+    /// Codex's name for the conversation.
+    pub session: Option<ThreadId>,
+    /// How far the turn has come.
+    pub turn: Turn,
+    /// The last that Codex said; the answer, once the turn is completed.
+    pub message: Option<String>,
+    /// What the conversation has used up, over all its turns.
+    pub usage: Option<ExecUsage>,
+    /// The first commands that Codex ran, see [`COMMANDS_LIMIT`].
+    pub commands: Vec<Command>,
+    /// The files that Codex says it changed, by their absolute paths.
+    pub files: BTreeMap<String, ExecChangeKind>,
+    /// What Codex really did.
+    pub evidence: Evidence,
+    /// The first that Codex warned of.
+    pub warnings: Vec<String>,
+    /// What went wrong last, whether or not Codex got over it.
+    pub last_error: Option<String>,
+    /// Steps that have begun and not ended.
+    open: BTreeSet<String>,
+    /// Where those commands are in `commands`.
+    places: BTreeMap<String, usize>,
+}
+
+/// How far the turn has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Turn {
+    /// It has not begun.
+    #[default]
+    Awaited,
+    /// It is under way.
+    Running,
+    /// It did its work.
+    Completed,
+    /// It failed, in Codex's words.
+    Failed(String),
+}
+
+/// A command that Codex ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The command line.
+    pub command: String,
+    /// How it began what it wrote to stdout and stderr.
+    pub output: String,
+    /// Its exit code; `None` if it never ended, or was not allowed.
+    pub exit_code: Option<i32>,
+    /// How far it came.
+    pub status: StepStatus,
+}
+
+/// How often Codex really did something, whatever it says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Commands that were begun.
+    pub commands: u64,
+    /// Steps that were not allowed: commands, changes or calls.
+    pub declined: u64,
+    /// Changes of files by Codex's own tool, each of one or more files.
+    pub file_changes: u64,
+    /// Calls of tools of MCP servers.
+    pub tool_calls: u64,
+    /// Searches of the web.
+    pub searches: u64,
+}
+
+impl Evidence {
+    /// How many steps were allowed, whatever came of them.
+    #[must_use]
+    pub fn executed(&self) -> u64 {
+        let begun = self.commands + self.file_changes + self.tool_calls + self.searches;
+        begun.saturating_sub(self.declined)
+    }
+}
+
+impl AddAssign for Evidence {
+    fn add_assign(&mut self, more: Self) {
+        self.commands += more.commands;
+        self.declined += more.declined;
+        self.file_changes += more.file_changes;
+        self.tool_calls += more.tool_calls;
+        self.searches += more.searches;
+    }
+}
+
+impl Digest {
+    /// Takes in the next event.
+    pub fn take(&mut self, event: &ExecEvent) {
+        match event {
+            ExecEvent::ThreadStarted { thread_id } => self.session = Some(thread_id.clone()),
+            ExecEvent::TurnStarted => self.turn = Turn::Running,
+            ExecEvent::ItemStarted { item } => self.begun(item),
+            ExecEvent::ItemCompleted { item } => self.done(item),
+            ExecEvent::TurnCompleted { usage } => {
+                self.turn = Turn::Completed;
+                self.usage = Some(*usage);
+            }
+            ExecEvent::TurnFailed { error } => {
+                let why = bounded(&error.message, ERROR_LIMIT);
+                self.last_error = Some(why.clone());
+                self.turn = Turn::Failed(why);
+            }
+            ExecEvent::Error { message } => {
+                let what = reconnecting(message).unwrap_or(message);
+                self.last_error = Some(bounded(what, ERROR_LIMIT));
+            }
+            ExecEvent::ItemUpdated { .. } | ExecEvent::Other => {}
+        }
+    }
+
+    fn begun(&mut self, item: &ExecItem) {
+        let Some(id) = counted(item) else { return };
+        if self.open.len() >= OPEN_LIMIT || !self.open.insert(id.to_owned()) {
+            return;
+        }
+        self.count(item);
+        if let Some(command) = as_command(item)
+            && self.commands.len() < COMMANDS_LIMIT
+        {
+            self.places.insert(id.to_owned(), self.commands.len());
+            self.commands.push(command);
+        }
+    }
+
+    fn done(&mut self, item: &ExecItem) {
+        match item {
+            ExecItem::AgentMessage { text } => self.message = Some(bounded(text, MESSAGE_LIMIT)),
+            ExecItem::Error { message } if self.warnings.len() < WARNINGS_LIMIT => {
+                self.warnings.push(bounded(message, ERROR_LIMIT));
+            }
+            ExecItem::FileChange {
+                changes,
+                status: StepStatus::Completed,
+                ..
+            } => {
+                for change in changes {
+                    let path = bounded(&change.path, PATH_LIMIT);
+                    if self.files.len() < FILES_LIMIT || self.files.contains_key(&path) {
+                        self.files.insert(path, change.kind);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let Some(id) = counted(item) else { return };
+        if !self.open.remove(id) {
+            self.count(item);
+        }
+        self.keep_command(id, item);
+        if status(item) == Some(StepStatus::Declined) {
+            self.evidence.declined += 1;
+        }
+    }
+
+    fn keep_command(&mut self, id: &str, item: &ExecItem) {
+        let Some(command) = as_command(item) else {
+            return;
+        };
+        let place = self.places.remove(id);
+        let has_room = self.commands.len() < COMMANDS_LIMIT;
+        match place.and_then(|place| self.commands.get_mut(place)) {
+            Some(kept) => *kept = command,
+            None if has_room => self.commands.push(command),
+            None => {}
+        }
+    }
+
+    fn count(&mut self, item: &ExecItem) {
+        let counter = match item {
+            ExecItem::CommandExecution { .. } => &mut self.evidence.commands,
+            ExecItem::FileChange { .. } => &mut self.evidence.file_changes,
+            ExecItem::McpToolCall { .. } => &mut self.evidence.tool_calls,
+            ExecItem::WebSearch { .. } => &mut self.evidence.searches,
+            _ => return,
+        };
+        *counter += 1;
+    }
+}
+
+/// The name of a step that is evidence of work.
+fn counted(item: &ExecItem) -> Option<&str> {
+    match item {
+        ExecItem::CommandExecution { id, .. }
+        | ExecItem::FileChange { id, .. }
+        | ExecItem::McpToolCall { id, .. }
+        | ExecItem::WebSearch { id, .. } => Some(id),
+        _ => None,
+    }
+}
+
+fn status(item: &ExecItem) -> Option<StepStatus> {
+    match item {
+        ExecItem::CommandExecution { status, .. }
+        | ExecItem::FileChange { status, .. }
+        | ExecItem::McpToolCall { status, .. } => Some(*status),
+        _ => None,
+    }
+}
+
+fn as_command(item: &ExecItem) -> Option<Command> {
+    let ExecItem::CommandExecution {
+        command,
+        aggregated_output,
+        exit_code,
+        status,
+        ..
+    } = item
+    else {
+        return None;
+    };
+    Some(Command {
+        command: bounded(command, COMMAND_LIMIT),
+        output: bounded(aggregated_output, OUTPUT_LIMIT),
+        exit_code: *exit_code,
+        status: *status,
+    })
+}
+
+/// At most `limit` bytes of `text`, and a mark if that isn't all.
+pub(super) fn bounded(text: &str, limit: usize) -> String {
+    let mut kept = BoundedText::default();
+    kept.push(text, limit);
+    kept.as_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn digest(events: impl IntoIterator<Item = Value>) -> Digest {
+        let mut digest = Digest::default();
+        for event in events {
+            digest.take(&serde_json::from_value(event).unwrap());
+        }
+        digest
+    }
+
+    fn command(state: &str, id: &str, output: &str, exit_code: Option<i32>) -> Value {
+        json!({"type": format!("item.{state}"), "item": {
+            "id": id, "type": "command_execution", "command": "make",
+            "aggregated_output": output, "exit_code": exit_code, "status": state,
+        }})
+    }
+
+    fn says(text: &str) -> Value {
+        json!({"type": "item.completed", "item": {"type": "agent_message", "text": text}})
+    }
+
+    #[test]
+    fn the_last_message_is_the_answer() {
+        let digest = digest([
+            json!({"type": "thread.started", "thread_id": "t"}),
+            json!({"type": "turn.started"}),
+            says("I will."),
+            says("Done."),
+            json!({"type": "turn.completed", "usage": {"input_tokens": 7}}),
+        ]);
+        assert_eq!(digest.message.as_deref(), Some("Done."));
+        assert_eq!(digest.turn, Turn::Completed);
+        assert_eq!(digest.usage.unwrap().input_tokens, 7);
+        assert_eq!(digest.session.unwrap().as_str(), "t");
+        assert_eq!(digest.evidence, Evidence::default());
+    }
+
+    #[test]
+    fn a_command_is_counted_once_and_kept_as_it_ended() {
+        let digest = digest([
+            command("started", "1", "", None),
+            command("started", "2", "", None),
+            command("completed", "2", "two", Some(2)),
+            command("completed", "3", "three", Some(3)),
+        ]);
+        assert_eq!(digest.evidence.commands, 3);
+        let codes: Vec<Option<i32>> = digest.commands.iter().map(|kept| kept.exit_code).collect();
+        assert_eq!(codes, [None, Some(2), Some(3)]);
+        assert_eq!(digest.commands[1].output, "two");
+    }
+
+    #[test]
+    fn files_are_those_of_changes_that_were_made() {
+        let change = |path: &str, status: &str| {
+            json!({"type": "item.completed", "item": {"id": path, "type": "file_change",
+                "changes": [{"path": path, "kind": "add"}], "status": status}})
+        };
+        let digest = digest([
+            change("/a", "completed"),
+            change("/b", "failed"),
+            change("/c", "declined"),
+        ]);
+        assert_eq!(digest.files.keys().collect::<Vec<_>>(), ["/a"]);
+        assert_eq!(digest.evidence.file_changes, 3);
+        assert_eq!(digest.evidence.declined, 1);
+    }
+
+    #[test]
+    fn an_error_that_codex_tries_to_get_over_is_told_without_the_trying() {
+        let error = |message: &str| json!({"type": "error", "message": message});
+        let digest = digest([error("Reconnecting... 1/5 (no network)")]);
+        assert_eq!(digest.last_error.as_deref(), Some("no network"));
+        assert_eq!(digest.turn, Turn::Awaited);
+    }
+
+    #[test]
+    fn nothing_grows_without_bound() {
+        let long = "ß".repeat(MESSAGE_LIMIT);
+        let started = (0..2000).map(|number| command("started", &number.to_string(), "", None));
+        let completed =
+            (0..2000).map(|number| command("completed", "x", &number.to_string(), Some(0)));
+        let warned = (0..2000).map(|_| {
+            json!({"type": "item.completed", "item": {"type": "error", "message": long[..20000]}})
+        });
+        let changed = (0..2000).map(|number| {
+            json!({"type": "item.completed", "item": {"type": "file_change", "status": "completed",
+                "changes": [{"path": number.to_string()}]}})
+        });
+        let digest = digest(
+            started
+                .chain(completed)
+                .chain(warned)
+                .chain(changed)
+                .chain([says(&long), command("completed", "y", &long, None)]),
+        );
+        assert_eq!(digest.commands.len(), COMMANDS_LIMIT);
+        assert_eq!(digest.warnings.len(), WARNINGS_LIMIT);
+        assert_eq!(digest.files.len(), FILES_LIMIT);
+        assert!(digest.open.len() <= OPEN_LIMIT);
+        let message = digest.message.unwrap();
+        assert!(message.len() < MESSAGE_LIMIT + 100);
+        assert!(message.ends_with("cut here]"));
+    }
+}

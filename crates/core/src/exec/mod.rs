@@ -1,0 +1,13 @@
+//! What comes of one run of `codex exec`.
+//!
+//! - [`digest`]: the events of a run, folded into what matters of them.
+//! - [`failure`]: whether a run failed, what kind of failure it was, and what to do.
+//! - [`changes`]: which files a run changed.
+
+pub mod changes;
+pub mod digest;
+pub mod failure;
+
+pub use changes::{ChangeKind, ChangedFile, Changes, GitState, Look, SeenBy};
+pub use digest::{Command, Digest, Evidence, Turn};
+pub use failure::{Ending, Failure, FailureClass, asks_to_log_in, judge};

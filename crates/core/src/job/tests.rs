@@ -1,0 +1,174 @@
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn attempt(number: u32, retry: u32, wanted: Wanted) -> Event {
+    Event::LoseWorker(Attempt {
+        number,
+        retry,
+        wanted,
+    })
+}
+
+#[test]
+fn every_state_and_event() {
+    let events = [
+        ("claim", Event::Claim),
+        ("finish completed", Event::Finish(Ending::Completed)),
+        ("finish failed", Event::Finish(Ending::Failed)),
+        ("finish cancelled", Event::Finish(Ending::Cancelled)),
+        ("lost, no retry", attempt(1, 0, Wanted::Yes)),
+        ("lost, one retry left", attempt(1, 1, Wanted::Yes)),
+        ("lost, retries used up", attempt(2, 1, Wanted::Yes)),
+        ("lost, not wanted", attempt(1, 1, Wanted::No)),
+        ("cancel", Event::Cancel),
+    ];
+    let mut table = String::new();
+    for state in JobState::ALL {
+        writeln!(table, "{state}").unwrap();
+        for (name, event) in events {
+            let next = match state.after(event) {
+                None => "-".to_owned(),
+                Some(Next::AskWorker) => "running; the worker is asked".to_owned(),
+                Some(Next::State(next)) => next.to_string(),
+            };
+            writeln!(table, "  {name:<22} {next}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn every_answer_to_a_cancellation() {
+    let mut table = String::new();
+    for state in JobState::ALL {
+        let answer = CancelAnswer::of(state);
+        assert_eq!(answer.previous_status(), state);
+        let (new, message) = (answer.new_status(), answer.message());
+        let running = answer.was_running();
+        writeln!(table, "{state:<10} {new:<10} {running:<6} {message}").unwrap();
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn an_ended_job_stays_as_it_is() {
+    for state in JobState::ALL.into_iter().filter(|state| state.has_ended()) {
+        for event in [Event::Claim, Event::Cancel, attempt(1, 9, Wanted::Yes)] {
+            assert_eq!(state.after(event), None);
+        }
+    }
+}
+
+#[test]
+fn states_and_their_words() {
+    for state in JobState::ALL {
+        assert_eq!(state.as_str().parse(), Ok(state));
+    }
+    let unknown = "Queued".parse::<JobState>().unwrap_err();
+    assert_eq!(unknown, UnknownState("Queued".to_owned()));
+}
+
+#[test]
+fn ids_are_uuids_of_version_4() {
+    for random in [0, u128::MAX, 0x1234_5678_9abc_def0_1234_5678_9abc_def0] {
+        let id = JobId::from_random(random);
+        let parts: Vec<&str> = id.as_str().split('-').collect();
+        assert!(parts[2].starts_with('4'), "{id}");
+        assert!(parts[3].starts_with(['8', '9', 'a', 'b']), "{id}");
+        assert_eq!(id.as_str().parse(), Ok(id.clone()));
+        assert_eq!(id.as_str().to_uppercase().parse(), Ok(id));
+    }
+    assert_eq!(
+        JobId::from_random(0).as_str(),
+        "00000000-0000-4000-8000-000000000000"
+    );
+}
+
+#[test]
+fn what_is_no_id_is_refused() {
+    for text in [
+        "",
+        "1",
+        "00000000-0000-4000-8000-00000000000",
+        "00000000-0000-4000-8000-00000000000g",
+        "00000000_0000_4000_8000_000000000000",
+        "' OR 1=1 --",
+        "00000000-0000-4000-8000-000000000000-",
+        "../../../../etc/passwd/aaaaaaaaaaaaa",
+    ] {
+        assert!(text.parse::<JobId>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_prefix_has_the_form_of_an_id_as_far_as_it_goes() {
+    let id = "0123abcd-0000-4000-8000-00000000000f";
+    for length in 8..=id.len() {
+        let text = &id[..length];
+        let prefix: JobPrefix = text.to_uppercase().parse().unwrap();
+        assert_eq!(prefix.as_str(), text);
+        let whole = (length == id.len()).then(|| id.parse().unwrap());
+        assert_eq!(prefix.whole(), whole);
+    }
+    for text in [
+        "",
+        "0123abc",
+        "0123abcd0",
+        "0123abc%",
+        "0123-abcd",
+        "0123abcdß",
+        "0123abcd-0000-4000-8000-00000000000f0",
+    ] {
+        assert!(text.parse::<JobPrefix>().is_err(), "{text}");
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// When a worker lets a job go whose lease of 30 s it can't renew, if ending it takes
+/// 2 s.
+#[test]
+fn a_job_that_may_run_elsewhere_is_gone_before_its_lease_is() {
+    let start = Instant::now();
+    let mut table = String::new();
+    for (name, number, retry, wanted) in [
+        ("no retry", 1, 0, Wanted::Yes),
+        ("one retry left", 1, 1, Wanted::Yes),
+        ("retries used up", 2, 1, Wanted::Yes),
+        ("not wanted", 1, 1, Wanted::No),
+    ] {
+        let attempt = Attempt {
+            number,
+            retry,
+            wanted,
+        };
+        let lease = Lease::new(attempt, start, 30 * SECOND);
+        let renewed = lease.renewed(start + 10 * SECOND, 30 * SECOND);
+        let after = |lease: Lease| match lease.let_go_at(2 * SECOND) {
+            Some(at) => format!("{:?}", at - start),
+            None => "never".to_owned(),
+        };
+        let (lease, renewed) = (after(lease), after(renewed));
+        writeln!(table, "{name:<16} {lease:<6} renewed after 10s: {renewed}").unwrap();
+    }
+    insta::assert_snapshot!(table, @r"
+    no retry         never  renewed after 10s: never
+    one retry left   28s    renewed after 10s: 38s
+    retries used up  never  renewed after 10s: never
+    not wanted       never  renewed after 10s: never
+    ");
+}
+
+#[test]
+fn a_worker_leaves_when_it_was_idle_for_long() {
+    let start = Instant::now();
+    let mut idle = Idle::new(Some(10 * SECOND), start);
+    assert_eq!(idle.leave_at(0), Some(start + 10 * SECOND));
+    assert_eq!(idle.leave_at(1), None);
+    idle.worked(start + 5 * SECOND);
+    assert_eq!(idle.leave_at(0), Some(start + 15 * SECOND));
+    assert_eq!(Idle::new(None, start).leave_at(0), None);
+    assert_eq!(Idle::new(Some(Duration::MAX), start).leave_at(0), None);
+}

@@ -1,0 +1,386 @@
+//! What comes from the client.
+
+use std::time::Instant;
+
+use codex_mcp_protocol::rpc::{Message, RequestId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::calls::Call;
+use super::deadlines::Due;
+use super::{
+    Answer, Asked, Cancelled, Child, Effect, Elicits, Failure, How, Introduced, Note, OPEN_LIMIT,
+    OWN_ID, Room, Router, splice,
+};
+
+/// The versions of MCP that begin with `initialize`, oldest first.
+const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// The version that is spoken where the client asks for none of these.
+const LATEST: &str = "2025-11-25";
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CallArguments {
+    thread_id: Option<String>,
+    conversation_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Prompted {
+    prompt: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Initialize {
+    protocol_version: String,
+    capabilities: Value,
+}
+
+/// A request of the client's, and the bytes that it was read from.
+struct Request<'a> {
+    bytes: &'a [u8],
+    id: &'a RequestId,
+    method: &'a str,
+    params: Option<&'a RawValue>,
+    room: Room,
+}
+
+impl Request<'_> {
+    fn answer(&self, answer: Answer) -> Vec<Effect> {
+        vec![Effect::Answer {
+            id: self.id.clone(),
+            answer,
+        }]
+    }
+}
+
+impl Router {
+    /// Takes a message of the client's. `bytes` is what `message` was read from.
+    pub fn from_client(
+        &mut self,
+        bytes: &[u8],
+        message: &Message<'_>,
+        room: Room,
+        now: Instant,
+    ) -> Vec<Effect> {
+        self.from_client += 1;
+        let mut effects = Vec::new();
+        if self.introduced == Introduced::No
+            && let Message::Request { id, method, .. } = message
+        {
+            match &**method {
+                // MCP allows a ping before, and who the client is, is not known yet.
+                "initialize" => {}
+                "ping" => {
+                    let id = id.clone();
+                    let answer = Answer::Result(json!({}));
+                    return vec![Effect::Answer { id, answer }];
+                }
+                // The first question of clients that can do without `initialize`: the
+                // child can't.
+                "server/discover" => {
+                    let method = "server/discover".to_owned();
+                    let answer = Answer::UnknownMethod { method };
+                    let id = id.clone();
+                    return vec![Effect::Answer { id, answer }];
+                }
+                _ => effects.extend(self.introduce_ourselves()),
+            }
+        }
+        match message {
+            Message::Request { id, method, params } => {
+                let request = Request {
+                    bytes,
+                    id,
+                    method,
+                    params: *params,
+                    room,
+                };
+                effects.extend(self.request(&request, now));
+            }
+            Message::Notification { method, params } => {
+                effects.extend(self.notification(bytes, method, *params, room, now));
+            }
+            Message::Response { id, outcome } => {
+                let result = outcome.as_ref().ok().copied();
+                effects.extend(self.response(bytes, id, result, room));
+            }
+        }
+        effects
+    }
+
+    fn request(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
+        if self.calls.is_left(request.id) {
+            return request.answer(Answer::IdSpent);
+        }
+        if self.is_in_use(request.id) {
+            return request.answer(Answer::IdInUse);
+        }
+        if self.asked.len() + self.calls.unfinished() + self.own.len() >= OPEN_LIMIT {
+            return request.answer(Answer::TooMany);
+        }
+        match (request.method, &self.child) {
+            ("initialize", _) => self.initialize(request),
+            ("tools/call", _) => self.tools_call(request, now),
+            ("tools/list", Child::Starting | Child::Gone(_)) => {
+                let list = self.known_list();
+                request.answer(list)
+            }
+            ("ping", Child::Gone(_)) => request.answer(Answer::Result(json!({}))),
+            (method, Child::Gone(how)) => request.answer(Answer::Error {
+                method: method.to_owned(),
+                why: Failure::Gone(how.clone()),
+            }),
+            (method, _) if request.room == Room::None => request.answer(Answer::Error {
+                method: method.to_owned(),
+                why: Failure::NotReading,
+            }),
+            (_, Child::Starting | Child::Ready { .. }) => self.ask(request, now),
+        }
+    }
+
+    fn is_in_use(&self, id: &RequestId) -> bool {
+        self.calls.is_known(id)
+            || self.asked.contains_key(id)
+            || self.own.contains(id)
+            || matches!(id, RequestId::Text(text) if text.starts_with(OWN_ID))
+    }
+
+    /// Passes a request on. The child doesn't answer some methods at all, and
+    /// answers others in order, so a ping behind the request tells.
+    fn ask(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
+        let mut effects = vec![Effect::ToChild(request.bytes.to_vec())];
+        let ping = match request.method {
+            "ping" | "tools/list" => None,
+            _ => Some(self.own_id("ping")),
+        };
+        if let Some(ping) = &ping {
+            effects.push(own_request(ping, "ping", "{}"));
+            self.pings.insert(ping.clone(), request.id.clone());
+        }
+        let deadline = now + self.setup.limits.request;
+        self.deadlines
+            .set(deadline, Due::Request(request.id.clone()));
+        let asked = Asked {
+            method: request.method.to_owned(),
+            deadline,
+            ping,
+        };
+        self.asked.insert(request.id.clone(), asked);
+        effects
+    }
+
+    /// The answer is ours, since it must not wait for the child; the child gets
+    /// the client's words under an id of ours.
+    fn initialize(&mut self, request: &Request<'_>) -> Vec<Effect> {
+        let params = request.params.map_or("{}", RawValue::get);
+        let Initialize {
+            protocol_version: wanted,
+            capabilities,
+        } = serde_json::from_str(params).unwrap_or_default();
+        self.elicits = elicits(&capabilities);
+        let version = VERSIONS.into_iter().find(|version| *version == wanted);
+        let result = json!({
+            "protocolVersion": version.unwrap_or(LATEST),
+            "capabilities": { "tools": { "listChanged": true } },
+            "serverInfo": self.setup.server_info,
+        });
+        let mut effects = request.answer(Answer::Result(result));
+        if self.introduced == Introduced::No {
+            effects.push(self.introduce(params));
+        }
+        effects
+    }
+
+    /// `params` is JSON.
+    fn introduce(&mut self, params: &str) -> Effect {
+        self.introduced = Introduced::Yes;
+        own_request(&super::introduction(), "initialize", params)
+    }
+
+    /// For a client that doesn't begin as clients do; the child insists.
+    fn introduce_ourselves(&mut self) -> [Effect; 2] {
+        let params = json!({
+            "protocolVersion": LATEST,
+            "capabilities": {},
+            "clientInfo": { "name": "codex-mcp", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let initialized = super::notification("notifications/initialized", &json!({}));
+        let introduction = self.introduce(&params.to_string());
+        [introduction, Effect::ToChild(initialized)]
+    }
+
+    fn tools_call(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
+        let params = request.params.map_or("null", RawValue::get);
+        let call: Option<ToolCall<'_>> = serde_json::from_str(params).ok();
+        let name = call.as_ref().map_or("", |call| call.name.as_str());
+        let arguments = call.as_ref().and_then(|call| call.arguments);
+        if self.setup.own_tools.iter().any(|(own, _)| own == name) {
+            self.own.insert(request.id.clone());
+            let arguments = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
+            return vec![Effect::Own {
+                id: request.id.clone(),
+                name: name.to_owned(),
+                arguments: arguments.unwrap_or_default(),
+            }];
+        }
+        // What is no call at all, the child says.
+        self.forward(request, name, arguments, now)
+    }
+
+    /// Passes a call of one of Codex's tools on.
+    fn forward(
+        &mut self,
+        request: &Request<'_>,
+        tool: &str,
+        arguments: Option<&RawValue>,
+        now: Instant,
+    ) -> Vec<Effect> {
+        let thread = match tool {
+            "codex-reply" => thread_of(arguments),
+            _ => None,
+        };
+        let busy = thread.as_deref().is_some_and(|it| self.calls.is_busy(it));
+        let out_of_step = thread
+            .as_ref()
+            .is_some_and(|it| self.out_of_step.contains(it));
+        let why = match &self.child {
+            Child::Gone(how) => Some(Failure::Gone(how.clone())),
+            _ if request.room == Room::None => Some(Failure::NotReading),
+            _ if out_of_step => Some(Failure::OutOfStep),
+            _ => busy.then_some(Failure::Busy),
+        };
+        if let Some(why) = why {
+            let call = Call {
+                thread,
+                partial: String::new(),
+            };
+            return request.answer(Answer::Failed { call, why });
+        }
+        let id = request.id.clone();
+        let deadline = now + self.setup.limits.call;
+        self.deadlines.set(deadline, Due::Call(id.clone()));
+        self.notes.push(Note::Forwarded {
+            call: id.clone(),
+            tool: tool.to_owned(),
+            thread: thread.clone(),
+            prompt: prompt_of(arguments),
+        });
+        self.calls.begin(id, thread, deadline);
+        vec![Effect::ToChild(request.bytes.to_vec())]
+    }
+
+    fn notification(
+        &mut self,
+        bytes: &[u8],
+        method: &str,
+        params: Option<&RawValue>,
+        room: Room,
+        now: Instant,
+    ) -> Vec<Effect> {
+        if matches!(self.child, Child::Gone(_)) {
+            return Vec::new();
+        }
+        let cancelled = match method {
+            "notifications/cancelled" => {
+                params.and_then(|params| serde_json::from_str::<Cancelled>(params.get()).ok())
+            }
+            _ => None,
+        };
+        if let Some(Cancelled { request_id }) = cancelled {
+            return self.cancelled(bytes, &request_id, room, now);
+        }
+        match room {
+            Room::Some => vec![Effect::ToChild(bytes.to_vec())],
+            Room::None => Vec::new(),
+        }
+    }
+
+    /// No answer must follow; what the child still says is another's.
+    fn cancelled(&mut self, bytes: &[u8], id: &RequestId, room: Room, now: Instant) -> Vec<Effect> {
+        if self.own.remove(id) {
+            return Vec::new();
+        }
+        let is_call = self.calls.deadline(id).is_some();
+        self.lift_deadline(id);
+        if let Some(call) = self.calls.end(id) {
+            self.note_over(id, call.thread, How::Left);
+        }
+        self.await_turn(id, now);
+        let asked = self.take_asked(id);
+        let mut effects = Vec::new();
+        // The child has to hear of each request that it may know, once.
+        if room == Room::Some || is_call || asked.is_some() {
+            effects.push(Effect::ToChild(bytes.to_vec()));
+        }
+        effects.extend(self.drop_questions(id));
+        effects
+    }
+
+    fn response(
+        &mut self,
+        bytes: &[u8],
+        id: &RequestId,
+        result: Option<&RawValue>,
+        room: Room,
+    ) -> Vec<Effect> {
+        if matches!(self.child, Child::Gone(_)) {
+            return Vec::new();
+        }
+        let as_it_came = || vec![Effect::ToChild(bytes.to_vec())];
+        let Some(question) = self.take_question(id) else {
+            // To a request of the child's that is none of our business, or to a
+            // question that was declined in the meantime, which the child skips.
+            return match room {
+                Room::Some => as_it_came(),
+                Room::None => Vec::new(),
+            };
+        };
+        let Some(result) = result else {
+            // A client that can't ask after all: the child would wait for ever.
+            return self.decline_unasked(id, question.call, question.params);
+        };
+        match splice::with_decision(bytes, result, self.refusal()) {
+            Some(bytes) => vec![Effect::ToChild(bytes)],
+            None => as_it_came(),
+        }
+    }
+}
+
+/// Whether the client can put a form to its user. One that names no kind of
+/// elicitation means forms (MCP 2025-11-25).
+fn elicits(capabilities: &Value) -> Elicits {
+    match capabilities.get("elicitation") {
+        Some(Value::Null) | None => Elicits::No,
+        Some(kinds) if kinds.get("form").is_some() || kinds.get("url").is_none() => Elicits::Yes,
+        _ => Elicits::No,
+    }
+}
+
+fn thread_of(arguments: Option<&RawValue>) -> Option<String> {
+    let given: CallArguments = serde_json::from_str(arguments?.get()).ok()?;
+    given.thread_id.or(given.conversation_id)
+}
+
+fn prompt_of(arguments: Option<&RawValue>) -> String {
+    let given = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    given.map_or_else(String::new, |Prompted { prompt }| prompt)
+}
+
+/// `params` is JSON, and stays as it is.
+fn own_request(id: &RequestId, method: &str, params: &str) -> Effect {
+    let id = splice::written(id);
+    let request =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}");
+    Effect::ToChild(request.into_bytes())
+}

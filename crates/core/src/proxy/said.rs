@@ -1,0 +1,47 @@
+//! What Codex says in a call.
+
+use crate::text::BoundedText;
+
+/// The most that is kept of what Codex says in a call, in bytes, for the case
+/// that its time is up.
+const PARTIAL_LIMIT: usize = 1024 * 1024;
+
+/// What Codex says in a call.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    messages: BoundedText,
+    /// The message being written, and its item.
+    writing: Option<(String, BoundedText)>,
+}
+
+impl Said {
+    pub(super) fn wrote(&mut self, item: &str, delta: &str) {
+        match &mut self.writing {
+            Some((writing, text)) if writing == item => text.push(delta, PARTIAL_LIMIT),
+            other => {
+                let mut text = BoundedText::default();
+                text.push(delta, PARTIAL_LIMIT);
+                *other = Some((item.to_owned(), text));
+            }
+        }
+    }
+
+    pub(super) fn said(&mut self, message: &str) {
+        self.writing = None;
+        self.append(message);
+    }
+
+    fn append(&mut self, paragraph: &str) {
+        if !self.messages.is_empty() {
+            self.messages.push("\n\n", PARTIAL_LIMIT);
+        }
+        self.messages.push(paragraph, PARTIAL_LIMIT);
+    }
+
+    pub(super) fn into_text(mut self) -> String {
+        if let Some((_, text)) = self.writing.take() {
+            self.append(text.as_str());
+        }
+        self.messages.as_str().to_owned()
+    }
+}

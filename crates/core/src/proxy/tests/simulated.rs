@@ -1,0 +1,204 @@
+//! A thread of a child that behaves as the real one does, against the router: each
+//! call gets the answer of its own turn, or none.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What the child has been told to do, in order.
+#[derive(Debug)]
+enum Op {
+    Turn(i64),
+    Interrupt,
+}
+
+/// What the child has yet to say after what it has said.
+#[derive(Debug)]
+struct Answer {
+    under: i64,
+    turn: i64,
+}
+
+/// One thread. Its listeners share what is told of it.
+#[derive(Default)]
+struct Thread {
+    ops: VecDeque<Op>,
+    running: Option<i64>,
+    listeners: Vec<i64>,
+    answers: VecDeque<Answer>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Reply,
+    Cancel,
+    /// The child does what it was told next.
+    Proceed(usize),
+    /// The turn that runs completes.
+    Complete(usize),
+    Answer,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let listener = 0..4_usize;
+    prop_oneof![
+        3 => Just(Step::Reply),
+        2 => Just(Step::Cancel),
+        4 => listener.clone().prop_map(Step::Proceed),
+        4 => listener.prop_map(Step::Complete),
+        4 => Just(Step::Answer),
+    ]
+}
+
+struct World {
+    table: Table,
+    thread: Thread,
+    last: i64,
+    /// Calls that the client waits for.
+    open: BTreeSet<i64>,
+    answered: Vec<(i64, String)>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            table: Table::begun("0.153.4", &no_capabilities()),
+            thread: Thread::default(),
+            last: 0,
+            open: BTreeSet::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Reply => {
+                self.last += 1;
+                self.open.insert(self.last);
+                let effects = self.table.reply(self.last, "t");
+                self.perform(effects);
+            }
+            Step::Cancel => {
+                if let Some(id) = self.open.pop_first() {
+                    let effects = self.table.client(&cancelled(id));
+                    self.perform(effects);
+                }
+            }
+            Step::Proceed(listener) => self.proceed(*listener),
+            Step::Complete(listener) => self.complete(*listener),
+            Step::Answer => self.answer(),
+        }
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::ToChild(bytes) => self.heard(&parsed(&bytes)),
+                Effect::ToClient(bytes) => {
+                    let message = parsed(&bytes);
+                    if message.get("method").is_none() {
+                        let content = &message["result"]["structuredContent"]["content"];
+                        let content = content.as_str().unwrap().to_owned();
+                        self.answered
+                            .push((message["id"].as_i64().unwrap(), content));
+                        self.open.remove(&message["id"].as_i64().unwrap());
+                    }
+                }
+                // Busy.
+                Effect::Answer { id, .. } => {
+                    self.open.remove(&json!(id).as_i64().unwrap());
+                }
+                Effect::Own { .. } => panic!("not asked for"),
+            }
+        }
+    }
+
+    /// The child takes in a message. It knows a call from when its turn begins.
+    fn heard(&mut self, message: &Value) {
+        if message["method"] == "tools/call" {
+            let id = message["id"].as_i64().unwrap();
+            self.thread.listeners.push(id);
+            self.thread.ops.push_back(Op::Turn(id));
+            return;
+        }
+        let cancelled = message["params"]["requestId"].as_i64().unwrap();
+        let waits = |op: &Op| matches!(op, Op::Turn(id) if *id == cancelled);
+        if !self.thread.ops.iter().any(waits) {
+            self.thread.ops.push_back(Op::Interrupt);
+        }
+    }
+
+    fn listener(&self, number: usize) -> i64 {
+        let all = &self.thread.listeners;
+        all[number % all.len()]
+    }
+
+    fn proceed(&mut self, listener: usize) {
+        match self.thread.ops.front() {
+            Some(Op::Turn(id)) if self.thread.running.is_none() => {
+                self.thread.running = Some(*id);
+                self.thread.ops.pop_front();
+                self.tell("task_started", self.listener(listener));
+            }
+            Some(Op::Interrupt) => {
+                self.thread.ops.pop_front();
+                if self.thread.running.take().is_some() {
+                    self.tell("turn_aborted", self.listener(listener));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn complete(&mut self, listener: usize) {
+        if let Some(turn) = self.thread.running.take() {
+            let under = self.listener(listener);
+            self.thread.listeners.retain(|one| *one != under);
+            self.thread.answers.push_back(Answer { under, turn });
+            self.tell("task_complete", under);
+        }
+    }
+
+    fn tell(&mut self, kind: &str, under: i64) {
+        let effects = self
+            .table
+            .child(&event(under, "t", &json!({ "type": kind })));
+        self.perform(effects);
+    }
+
+    fn answer(&mut self) {
+        if let Some(Answer { under, turn }) = self.thread.answers.pop_front() {
+            let mut message = answered(under, "t");
+            message["result"]["structuredContent"]["content"] = format!("turn {turn}").into();
+            let effects = self.table.child(&message);
+            self.perform(effects);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_call_gets_the_answer_of_its_own_turn(
+        steps in proptest::collection::vec(step(), 1..80),
+    ) {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+        }
+        // The child comes to an end with all that it was told.
+        while !(world.thread.ops.is_empty() && world.thread.running.is_none()) {
+            world.take(&Step::Complete(0));
+            world.take(&Step::Answer);
+            world.take(&Step::Proceed(0));
+        }
+        while !world.thread.answers.is_empty() {
+            world.take(&Step::Answer);
+        }
+        for (id, content) in &world.answered {
+            prop_assert_eq!(content, &format!("turn {id}"));
+        }
+        prop_assert!(world.open.is_empty(), "without an answer: {:?}", world.open);
+    }
+}

@@ -1,0 +1,342 @@
+use std::time::{Duration, SystemTime};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn inbox(text: &str) -> Inbox<'_> {
+    Inbox::parse(text.as_bytes()).unwrap()
+}
+
+fn new(text: &str) -> NewMessage {
+    let id = format!("id-{text}");
+    let from = "codex".parse().unwrap();
+    NewMessage::new(from, text.to_owned(), SystemTime::UNIX_EPOCH, id)
+}
+
+fn all() -> Reading {
+    Reading {
+        max_messages: usize::MAX,
+        max_length: usize::MAX,
+    }
+}
+
+fn texts(taken: &Taken) -> Vec<&str> {
+    let messages = taken.messages.iter();
+    messages.map(|envelope| envelope.message.as_str()).collect()
+}
+
+fn mark_all(text: &str, taken: &Taken) -> Marked {
+    inbox(text).mark(taken.marks.iter().map(|(_, mark)| mark))
+}
+
+#[test]
+fn a_message_has_the_form_that_the_peers_write() {
+    let text = inbox("").append(&new("hi").summary(Some("greeting".into())));
+    assert_eq!(
+        text,
+        "[\n  {\"from\":\"codex\",\"text\":\"hi\",\"timestamp\":\
+         \"1970-01-01T00:00:00.000000000+00:00\",\"read\":false,\
+         \"summary\":\"greeting\",\"message_id\":\"id-hi\"}\n]"
+    );
+    let team = Some("others".parse().unwrap());
+    let text = inbox("[ ]").append(&new("hi").source_team(team));
+    let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read[0]["source_team"], "others");
+    assert!(inbox(&text).contains(&new("hi")));
+    assert!(!inbox(&text).contains(&new("ho")));
+}
+
+#[test]
+fn an_empty_file_is_an_empty_inbox_and_anything_but_an_array_is_none() {
+    for text in ["", " \n", "[]", "[ ]"] {
+        assert_eq!(take(&[inbox(text)], all()).messages, []);
+    }
+    for bad in ["{}", "null", "[", "[1,]", "[] []", "\u{feff}[]", "0"] {
+        assert!(Inbox::parse(bad.as_bytes()).is_err(), "{bad}");
+    }
+    assert!(Inbox::parse(b"[\"\xff\"]").is_err());
+}
+
+/// Claude's own mail, newer files, other programs' members, and what is no message.
+const MIXED: &str = r#"[ 7, {"from":"lead","text":"{\"a\":1}","timestamp":"2026-02-18T12:00:00.000Z","read":false,"color":"blue"},
+ {"content":"new form","from":"b","x":[1,{"read":false}], "text":null},"text",
+ {"from":"c","text":"seen","read":true}, {"from":1,"text":"odd"},{"from":"d"},null,
+ {"read" : null,"from":"e\u00e9","text":"\ud800half","message_id":"9"} ]"#;
+
+#[test]
+fn what_is_understood_is_read_and_the_rest_stays_as_it_is() {
+    let taken = take(&[inbox(MIXED)], all());
+    assert_eq!(
+        texts(&taken),
+        ["{\"a\":1}", "new form", "\u{fffd}\u{fffd}\u{fffd}half"]
+    );
+    assert_eq!(taken.messages[2].from, "eé");
+    assert_eq!(
+        taken.messages[0].timestamp.as_deref(),
+        Some("2026-02-18T12:00:00.000Z")
+    );
+
+    let marked = mark_all(MIXED, &taken);
+    assert_eq!(marked.count, 3);
+    let expected = MIXED
+        .replace(r#""read":false,"color""#, r#""read":true,"color""#)
+        .replace(r#""text":null}"#, "\"text\":null,\n\"read\": true\n}")
+        .replace(r#""read" : null"#, r#""read" : true"#);
+    let text = marked.text.unwrap();
+    assert_eq!(text, expected);
+    assert_eq!(take(&[inbox(&text)], all()).messages, []);
+    assert_eq!(mark_all(&text, &taken).text, None);
+    assert_eq!(
+        inbox(&text)
+            .append(&new("more"))
+            .split("\n  {\"from\":\"codex\"")
+            .next()
+            .unwrap(),
+        format!("{},", expected.strip_suffix(" ]").unwrap())
+    );
+}
+
+#[test]
+fn messages_are_cut_between_characters_and_the_whole_length_is_told() {
+    let text = json!([{"from": "a", "text": "äöü😀xyz"}]).to_string();
+    let cut = |max_length| {
+        let reading = Reading {
+            max_length,
+            ..all()
+        };
+        take(&[inbox(&text)], reading).messages.remove(0)
+    };
+    assert_eq!(cut(4).message, "äöü😀\n[… cut here: 4 of 7 characters]");
+    assert_eq!(cut(4).truncated_from, Some(7));
+    assert_eq!(cut(0).message, "\n[… cut here: 0 of 7 characters]");
+    assert_eq!(cut(7).message, "äöü😀xyz");
+    assert_eq!(cut(7).truncated_from, None);
+}
+
+#[test]
+fn the_oldest_come_first_and_the_rest_is_counted() {
+    let text = json!([
+        {"from": "a", "text": "1"}, {"from": "b", "text": "2"}, {"from": "a", "text": "3"},
+    ]);
+    let text = text.to_string();
+    let reading = Reading {
+        max_messages: 2,
+        ..all()
+    };
+    let taken = take(&[inbox(&text)], reading);
+    assert_eq!(texts(&taken), ["1", "2"]);
+    assert_eq!(taken.remaining, 1);
+    let pending = pending(&[inbox(&text)]);
+    assert_eq!(pending.count, 3);
+    assert_eq!(pending.senders, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
+}
+
+#[test]
+fn several_inboxes_are_ordered_by_time_not_by_text() {
+    let own = json!([
+        {"from": "a", "text": "2", "timestamp": "2026-02-18T12:00:00+00:00"},
+        {"from": "a", "text": "3", "timestamp": "not a time"},
+        {"from": "a", "text": "5", "timestamp": "2026-02-18T12:00:02Z"},
+        // Its clock was wrong; it was written after the one before it.
+        {"from": "a", "text": "6", "timestamp": "2026-02-18T11:00:00Z"},
+    ])
+    .to_string();
+    let other = json!([
+        {"from": "b", "text": "1", "timestamp": "2026-02-18T13:59:59.9+02:00"},
+        {"from": "b", "text": "4", "timestamp": "2026-02-18T12:00:01Z"},
+    ])
+    .to_string();
+    let taken = take(&[inbox(&own), inbox(&other)], all());
+    assert_eq!(texts(&taken), ["1", "2", "3", "4", "5", "6"]);
+}
+
+#[test]
+fn a_message_that_came_twice_is_given_once_and_marked_twice() {
+    let one = json!({"from": "a", "text": "t", "message_id": "1"});
+    let false_friend = json!({"from": "b", "text": "t", "message_id": "1"});
+    let own = json!([one, false_friend]).to_string();
+    let other = json!([one]).to_string();
+    let taken = take(&[inbox(&own), inbox(&other)], all());
+    assert_eq!(taken.messages.len(), 2);
+    assert_eq!(taken.marks.len(), 3);
+    assert_eq!(pending(&[inbox(&own), inbox(&other)]).count, 2);
+}
+
+#[test]
+fn a_mark_finds_its_message_where_it_has_gone() {
+    let twin = json!({"from": "a", "text": "same", "timestamp": "t"});
+    let other = json!({"from": "b", "text": "other", "timestamp": "t"});
+    let before = json!([other, twin, twin]).to_string();
+    let reading = Reading {
+        max_messages: 2,
+        ..all()
+    };
+    let taken = take(&[inbox(&before)], reading);
+
+    // Rewritten by a program with another order of members, and the first removed.
+    let after = r#"[{"timestamp":"t","text":"same","from":"a"},{"timestamp":"t","text":"same","from":"a"}]"#;
+    let marked = mark_all(after, &taken);
+    assert_eq!(marked.count, 1);
+
+    // Somebody else has marked the one that was given: its twin wasn't given.
+    let read = json!({"from": "a", "text": "same", "timestamp": "t", "read": true});
+    let seen = json!([other, read, twin]).to_string();
+    assert_eq!(mark_all(&seen, &taken).count, 1);
+}
+
+#[test]
+fn what_came_in_between_is_kept() {
+    let before = inbox("[]");
+    let ours = before.append(&new("ours"));
+    let theirs = before.append(&new("theirs"));
+    let merged = merge(&before, &inbox(&ours), &inbox(&theirs));
+    assert_eq!(texts(&take(&[inbox(&merged)], all())), ["theirs", "ours"]);
+    // They had read ours and written on.
+    let on_top = inbox(&ours).append(&new("theirs"));
+    let merged = merge(&before, &inbox(&ours), &inbox(&on_top));
+    assert_eq!(merged, on_top);
+    // What they have removed stays removed.
+    let full = inbox(&ours);
+    let ours = full.append(&new("more"));
+    let merged = merge(&full, &inbox(&ours), &inbox("[]"));
+    assert_eq!(texts(&take(&[inbox(&merged)], all())), ["more"]);
+}
+
+/// What happens to an inbox.
+#[derive(Debug, Clone)]
+enum Step {
+    /// Somebody writes a message.
+    Append(u8),
+    /// An element of another program's, perhaps no message, perhaps the same as
+    /// another.
+    Foreign(u8, u8),
+    /// So many are read, and marked at once.
+    Read(usize),
+    /// Somebody writes, and somebody else in spite of the locks.
+    Collide(u8, u8),
+    /// Another program writes all of it again in its own form.
+    Rewrite,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => any::<u8>().prop_map(Step::Append),
+        3 => (0..8_u8, 0..3_u8).prop_map(|(kind, number)| Step::Foreign(kind, number)),
+        2 => (0..5_usize).prop_map(Step::Read),
+        2 => any::<(u8, u8)>().prop_map(|(ours, theirs)| Step::Collide(ours, theirs)),
+        1 => Just(Step::Rewrite),
+    ]
+}
+
+fn foreign(kind: u8, number: u8) -> String {
+    match kind {
+        0 => format!("{number}"),
+        1 => format!("[ {number}, \"from\" ]"),
+        2 => format!("{{\"from\" : {number}}}"),
+        3 => format!("{{ \"content\":\"c{number}\",\"from\":\"f\" }}"),
+        4 => format!("{{\"from\":\"f\",\"text\":\"r{number}\",\"read\":true}}"),
+        5 => format!("{{\"z\":{{\"read\":false}},\"from\":\"f\",\"text\":\"\\u0061{number}\"}}"),
+        _ => format!("{{\"text\":\"t{number}\",\"from\":\"f\",\"read\":false,\"k\":[1.0]}}"),
+    }
+}
+
+/// An inbox as somebody would write it who has time: each element, and what of it is
+/// still to be read.
+#[derive(Debug, Default)]
+struct Model {
+    elements: Vec<(String, Option<String>)>,
+    number: u32,
+}
+
+impl Model {
+    fn message(&mut self, salt: u8) -> NewMessage {
+        self.number += 1;
+        let text = format!("{salt} {}", self.number);
+        let written = SystemTime::UNIX_EPOCH + Duration::from_secs(salt.into());
+        let from = "codex".parse().unwrap();
+        NewMessage::new(from, text.clone(), written, format!("id {}", self.number))
+    }
+
+    fn add(&mut self, element: String) {
+        let value: Value = serde_json::from_str(&element).unwrap();
+        let body = value.get("text").or(value.get("content"));
+        let open = value.get("from").is_some_and(Value::is_string)
+            && value.get("read") != Some(&json!(true));
+        let body = body.and_then(Value::as_str).filter(|_| open);
+        self.elements.push((element, body.map(str::to_owned)));
+    }
+
+    fn perform(&mut self, text: &str, step: &Step) -> String {
+        match step {
+            Step::Append(salt) => {
+                let message = self.message(*salt);
+                self.add(serde_json::to_string(&message).unwrap());
+                inbox(text).append(&message)
+            }
+            Step::Foreign(kind, number) => {
+                let element = foreign(*kind, *number);
+                self.add(element.clone());
+                with_last(inbox(text).text, &element, "").unwrap()
+            }
+            Step::Read(count) => {
+                let reading = Reading {
+                    max_messages: *count,
+                    ..all()
+                };
+                let taken = take(&[inbox(text)], reading);
+                let mut open = self.elements.iter_mut().filter(|(_, open)| open.is_some());
+                for envelope in &taken.messages {
+                    let (_, open) = open.next().unwrap();
+                    assert_eq!(open.take().unwrap(), envelope.message);
+                }
+                let marked = mark_all(text, &taken);
+                assert_eq!(marked.count, taken.messages.len());
+                marked.text.unwrap_or_else(|| text.to_owned())
+            }
+            Step::Collide(ours, theirs) => {
+                let (mine, other) = (self.message(*ours), self.message(*theirs));
+                for message in [&other, &mine] {
+                    self.add(serde_json::to_string(message).unwrap());
+                }
+                let before = inbox(text);
+                let (mine, other) = (before.append(&mine), before.append(&other));
+                merge(&before, &inbox(&mine), &inbox(&other))
+            }
+            Step::Rewrite => {
+                let value: Value = serde_json::from_str(inbox(text).text).unwrap();
+                serde_json::to_string_pretty(&value).unwrap()
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_doubled_or_changed(steps in prop::collection::vec(step(), 0..40)) {
+        let mut model = Model::default();
+        let mut text = String::new();
+        for step in &steps {
+            text = model.perform(&text, step);
+        }
+        let stored = inbox(&text);
+        prop_assert_eq!(stored.elements.len(), model.elements.len());
+        let rewritten = steps.iter().any(|step| matches!(step, Step::Rewrite));
+        for (element, (written, open)) in stored.elements.iter().zip(&model.elements) {
+            let mut value: Value = serde_json::from_str(element.get()).unwrap();
+            let mut expected: Value = serde_json::from_str(written).unwrap();
+            if !rewritten && (open.is_some() || value == expected) {
+                prop_assert_eq!(element.get(), written);
+            }
+            // All but the mark.
+            for value in [&mut value, &mut expected] {
+                value.as_object_mut().map(|members| members.remove("read"));
+            }
+            prop_assert_eq!(value, expected);
+        }
+        let left: Vec<&str> = model.elements.iter().filter_map(|(_, open)| open.as_deref()).collect();
+        let taken = take(&[inbox(&text)], all());
+        prop_assert_eq!(texts(&taken), left);
+    }
+}

@@ -1,0 +1,12 @@
+//! Teams of agents: who is who, what they write each other, and what each has been
+//! working on.
+
+pub mod inbox;
+mod layout;
+mod name;
+pub mod registry;
+pub mod roster;
+pub mod secrets;
+mod time;
+
+pub use name::{Address, AgentName, BadName, RoleName, TeamName, ThreadName};

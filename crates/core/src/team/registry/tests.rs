@@ -1,0 +1,305 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn name(thread: &str) -> ThreadName {
+    thread.parse().unwrap()
+}
+
+fn entry(thread: &str, seconds: u64) -> Entry {
+    Entry {
+        thread_id: name(thread),
+        identity: "codex".parse().unwrap(),
+        team: None,
+        repo_root: None,
+        repo_name: None,
+        branch: None,
+        cwd: Some("/r".to_owned()),
+        started_at: at(seconds),
+        last_active: at(seconds),
+        status: Status::Active,
+        tag: None,
+        role: None,
+        backend: None,
+        turns: 1,
+        settings: Settings::default(),
+        rest: Map::new(),
+    }
+}
+
+fn begin(thread: &str, seconds: u64) -> Change {
+    Change::Begin {
+        entry: Box::new(entry(thread, seconds)),
+    }
+}
+
+fn again(document: &Document) -> Document {
+    Document::parse(&document.to_json().unwrap()).unwrap()
+}
+
+#[test]
+fn an_entry_is_written_as_the_requirements_name_it() {
+    let mut document = Document::default();
+    document.apply(&begin("t", 0));
+    let json: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
+    assert_eq!(
+        json,
+        json!({"version": 1, "threads": [{
+            "thread_id": "t", "identity": "codex", "team": null, "repo_root": null,
+            "repo_name": null, "branch": null, "cwd": "/r",
+            "started_at": "1970-01-01T00:00:00.000Z", "last_active": "1970-01-01T00:00:00.000Z",
+            "status": "active", "tag": null, "role": null, "backend": null, "turns": 1,
+            "model": null, "sandbox": null, "approval_policy": null, "reasoning_effort": null,
+            "profile": null,
+        }]})
+    );
+}
+
+#[test]
+fn what_nobody_knows_is_kept() {
+    let text = r#"{"later": [1.0, 2], "version": 7, "threads": [
+        {"thread_id": "t", "identity": "codex", "started_at": "2026-01-01T00:00:00Z",
+         "last_active": "2026-01-01T00:00:00Z", "status": "frozen", "colour": {"a": 1}},
+        {"thread_id": "../x", "more": 1.50},
+        5]}"#;
+    let mut document = Document::parse(text).unwrap();
+    assert_eq!(document.entries().count(), 1);
+    assert_eq!(document.apply(&begin("u", 9)), Outcome::Changed);
+    let written = again(&again(&document)).to_json().unwrap();
+    for part in [
+        r#""later":[1.0, 2]"#,
+        r#""version":8"#,
+        r#""status":"frozen""#,
+        r#""colour":{"a":1}"#,
+        r#"{"thread_id": "../x", "more": 1.50}"#,
+        ",\n5",
+    ] {
+        assert!(written.contains(part), "{part} in {written}");
+    }
+}
+
+#[test]
+fn a_thread_that_is_taken_up_goes_on() {
+    let mut document = Document::default();
+    document.apply(&begin("t", 5));
+    let news = News {
+        turns: 2,
+        tag: Some("the tag".to_owned()),
+        ..News::default()
+    };
+    document.apply(&Change::Touch {
+        thread_id: name("t"),
+        at: at(6),
+        news: Box::new(news),
+    });
+    document.apply(&Change::InterruptActive);
+    document.apply(&begin("t", 9));
+    let found = document.find(&name("t")).unwrap();
+    let told = (found.started_at, found.last_active, found.turns);
+    assert_eq!(told, (at(5), at(9), 4));
+    assert_eq!(found.tag.as_deref(), Some("the tag"));
+    assert_eq!(found.status, Status::Active);
+    assert_eq!(document.entries().count(), 1);
+}
+
+#[test]
+fn what_is_not_there_is_not_changed() {
+    let mut document = Document::default();
+    for change in [
+        Change::Touch {
+            thread_id: name("t"),
+            at: at(0),
+            news: Box::default(),
+        },
+        Change::Remove {
+            thread_id: name("t"),
+            idle_since: None,
+        },
+        Change::InterruptActive,
+    ] {
+        assert_eq!(document.apply(&change), Outcome::Nothing);
+    }
+    assert_eq!(document.version, 0);
+}
+
+#[test]
+fn a_thread_that_was_worked_on_meanwhile_is_not_removed() {
+    let mut document = Document::default();
+    document.apply(&begin("t", 5));
+    for (since, expected) in [(4, Outcome::Nothing), (5, Outcome::Changed)] {
+        let change = Change::Remove {
+            thread_id: name("t"),
+            idle_since: Some(at(since)),
+        };
+        let json = serde_json::to_string(&change).unwrap();
+        assert_eq!(serde_json::from_str::<Change>(&json).unwrap(), change);
+        assert_eq!(document.apply(&change), expected);
+    }
+}
+
+#[test]
+fn the_oldest_that_is_not_active_gives_way() {
+    let mut document = Document::default();
+    for number in 0..MOST_THREADS {
+        let entry = entry(&format!("t{number}"), number as u64);
+        document.threads.push(Item::Entry(Box::new(entry)));
+    }
+    for thread in ["t7", "t5"] {
+        document.apply(&Change::SetStatus {
+            thread_id: name(thread),
+            status: Status::Ended,
+        });
+    }
+    document.apply(&begin("one", 1));
+    document.apply(&begin("two", 1));
+    document.apply(&begin("three", 99_999));
+    assert_eq!(document.entries().count(), MOST_THREADS);
+    for (thread, is_there) in [("t5", false), ("t7", false), ("t0", false), ("t1", true)] {
+        assert_eq!(document.find(&name(thread)).is_some(), is_there, "{thread}");
+    }
+}
+
+#[test]
+fn texts_are_cut_between_characters() {
+    let mut long = entry("t", 0);
+    long.tag = Some("ß".repeat(LONGEST_TEXT));
+    long.cwd = Some(format!("x{}", "ß".repeat(LONGEST_PATH)));
+    let mut document = Document::default();
+    document.apply(&Change::Begin {
+        entry: Box::new(long),
+    });
+    let found = document.find(&name("t")).unwrap();
+    assert_eq!(found.tag.as_ref().unwrap().len(), LONGEST_TEXT);
+    assert_eq!(found.cwd.as_ref().unwrap().len(), LONGEST_PATH - 1);
+}
+
+#[test]
+fn another_text_is_no_registry() {
+    for text in [
+        "",
+        "{",
+        "[]",
+        "{\"version\": 1}",
+        "{\"version\": -1, \"threads\": []}",
+    ] {
+        assert!(Document::parse(text).is_err(), "{text}");
+    }
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let thread = || prop_oneof!["[a-d]", "[a-z]{2}"].prop_map(|text: String| name(&text));
+    let seconds = 0..1_000_000_u64;
+    let text = || proptest::option::of("\\PC{0,9}");
+    let status = prop_oneof![
+        Just(Status::Ended),
+        Just(Status::Interrupted),
+        Just(Status::Other("frozen".to_owned()))
+    ];
+    prop_oneof![
+        3 => (thread(), seconds.clone(), text()).prop_map(|(thread, seconds, tag)| {
+            let mut entry = entry(thread.as_str(), seconds);
+            entry.tag = tag;
+            Change::Begin { entry: Box::new(entry) }
+        }),
+        4 => (thread(), seconds, text(), text(), 0..3_u64).prop_map(
+            |(thread_id, seconds, branch, model, turns)| {
+                let settings = Settings { model, ..Settings::default() };
+                let news = News { turns, branch, settings, ..News::default() };
+                Change::Touch { thread_id, at: at(seconds), news: Box::new(news) }
+            }
+        ),
+        2 => (thread(), status).prop_map(|(thread_id, status)| Change::SetStatus { thread_id, status }),
+        1 => (thread(), proptest::option::of(0..1_000_000_u64)).prop_map(|(thread_id, since)| {
+            Change::Remove { thread_id, idle_since: since.map(at) }
+        }),
+        1 => Just(Change::InterruptActive),
+    ]
+}
+
+/// How a change is made.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// The document is written anew.
+    Document,
+    /// A line is added to the journal.
+    Journal,
+    /// The same, and then the journal becomes a part of the document.
+    Compacted,
+    /// The same, and the journal is left behind by a process that dies.
+    HalfCompacted,
+}
+
+/// The files.
+#[derive(Default)]
+struct Files {
+    document: Document,
+    journal: Vec<String>,
+}
+
+impl Files {
+    fn read(&self) -> Document {
+        let mut document = again(&self.document);
+        for line in &self.journal {
+            document.fold(&serde_json::from_str(line).unwrap());
+        }
+        document
+    }
+
+    fn make(&mut self, change: &Change, way: Way) {
+        let mut now = self.read();
+        if now.apply(change) == Outcome::Nothing {
+            return;
+        }
+        let line = Line {
+            version: now.version,
+            change: change.clone(),
+        };
+        match way {
+            Way::Document => {
+                *self = Self {
+                    document: now,
+                    ..Self::default()
+                }
+            }
+            Way::Journal => self.journal.push(serde_json::to_string(&line).unwrap()),
+            Way::Compacted => {
+                self.make(change, Way::Journal);
+                *self = Self {
+                    document: self.read(),
+                    ..Self::default()
+                };
+            }
+            Way::HalfCompacted => {
+                self.make(change, Way::Journal);
+                self.document = self.read();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changes_come_to_the_same_whichever_way_they_are_written(
+        changes in proptest::collection::vec((change(), 0..4_usize), 0..40)
+    ) {
+        let ways = [Way::Document, Way::Journal, Way::Compacted, Way::HalfCompacted];
+        let mut plain = Document::default();
+        let mut files = Files::default();
+        for (change, way) in &changes {
+            plain.apply(change);
+            files.make(change, ways[*way]);
+            prop_assert_eq!(files.read().to_json().unwrap(), plain.to_json().unwrap());
+        }
+        let turns: u64 = plain.entries().map(|entry| entry.turns).sum();
+        prop_assert!(turns <= changes.len() as u64 * 3);
+    }
+}

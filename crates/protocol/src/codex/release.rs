@@ -1,0 +1,111 @@
+//! Codex's releases, and what they have.
+
+use std::fmt;
+
+/// A release of Codex, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    major: u32,
+    minor: u32,
+    patch: u32,
+}
+
+impl Release {
+    /// The oldest whose app-server is understood: before it, `thread/start` takes
+    /// other names for the sandboxes (0.66.0).
+    pub const FIRST_APP_SERVER: Self = Self::new(0, 72, 0);
+
+    /// The first without `codex mcp-server`; 0.153.4 is the last that has it.
+    pub const FIRST_WITHOUT_MCP_SERVER: Self = Self::new(0, 154, 0);
+
+    /// The first that wants to read reasons in refusals, see
+    /// [`LegacyRefusal`](super::LegacyRefusal).
+    pub(super) const FIRST_REASONED_REFUSAL: Self = Self::new(0, 145, 0);
+
+    /// The release of this number.
+    #[must_use]
+    pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
+        Self {
+            major,
+            minor,
+            patch,
+        }
+    }
+
+    /// Reads `0.153.4`, also with something behind it: `0.153.4-linux-x64` as in
+    /// npm's packages, `0.146.0-alpha.3`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = text.split(['-', '+']).next()?;
+        let mut parts = number.split('.').map(str::parse);
+        let mut next = || parts.next()?.ok();
+        let release = Self::new(next()?, next()?, next()?);
+        parts.next().is_none().then_some(release)
+    }
+
+    /// The version in what `codex --version` says, `codex-cli 0.169.0` for
+    /// example, as it is written there; nothing if that isn't Codex's way to
+    /// answer.
+    #[must_use]
+    pub fn announced(said: &str) -> Option<(&str, Self)> {
+        said.lines().find_map(|line| {
+            let (name, version) = line.trim().split_once(' ')?;
+            let release = Self::parse(version)?;
+            matches!(name, "codex-cli" | "codex").then_some((version, release))
+        })
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_with_what_stands_behind_them() {
+        for (text, release) in [
+            ("0.153.4", Some(Release::new(0, 153, 4))),
+            ("0.153.4-linux-x64", Some(Release::new(0, 153, 4))),
+            ("0.146.0-alpha.3", Some(Release::new(0, 146, 0))),
+            ("1.0.0+build", Some(Release::new(1, 0, 0))),
+            ("0.153", None),
+            ("0.153.4.1", None),
+            ("latest", None),
+            ("", None),
+        ] {
+            assert_eq!(Release::parse(text), release, "{text}");
+        }
+    }
+
+    #[test]
+    fn releases_are_ordered_by_number() {
+        let last_with = Release::new(0, 153, 4);
+        assert!(last_with < Release::FIRST_WITHOUT_MCP_SERVER);
+        assert!(Release::new(0, 9, 0) < Release::FIRST_APP_SERVER);
+        assert!(Release::new(1, 0, 0) > Release::FIRST_WITHOUT_MCP_SERVER);
+    }
+
+    #[test]
+    fn only_codex_announces_codex() {
+        for (said, version) in [
+            ("codex-cli 0.169.0\n", Some("0.169.0")),
+            (
+                "WARNING: x\ncodex-cli 0.170.0-alpha.3\n",
+                Some("0.170.0-alpha.3"),
+            ),
+            ("codex 1.2.3", Some("1.2.3")),
+            ("codex-mcp 0.1.0\n", None),
+            ("git version 2.47.3\n", None),
+            ("codex-cli unknown\n", None),
+            ("", None),
+        ] {
+            let announced = Release::announced(said).map(|(version, _)| version);
+            assert_eq!(announced, version, "{said}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Installed packages, one folder for each version.
+//!
+//! A folder named after a version is complete: it is installed under another name,
+//! checked, and only then it gets its own name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// A package in one version.
+pub(crate) trait Package {
+    /// Its name in its registry.
+    fn name(&self) -> &'static str;
+
+    /// The version that is wanted.
+    fn version(&self) -> &str;
+
+    /// Installs it into an empty folder.
+    ///
+    /// # Errors
+    /// When the registry's own program is missing or fails.
+    fn install(&self, folder: &Path) -> anyhow::Result<()>;
+
+    /// Sees whether an install works. `home` is an empty folder for it.
+    ///
+    /// # Errors
+    /// What does not work.
+    fn check(&self, install: &Path, home: &Path) -> anyhow::Result<()>;
+}
+
+/// What [`Installs::provide`] had to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provided {
+    /// It was there already, and answers.
+    Present,
+    /// It was downloaded now.
+    Installed,
+}
+
+/// The folder with one install for each version, locked against other runs.
+pub(crate) struct Installs {
+    folder: PathBuf,
+    _lock: fs::File,
+}
+
+impl Installs {
+    /// Creates the folder where needed and waits until no other run works on it.
+    ///
+    /// # Errors
+    /// When the folder cannot be created or locked.
+    pub(crate) fn open(folder: PathBuf) -> anyhow::Result<Self> {
+        let name = folder.display().to_string();
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {name}"))?;
+        let lock = fs::File::create(folder.join(".lock"))?;
+        lock.lock().with_context(|| format!("cannot lock {name}"))?;
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
+    }
+
+    /// Sees to it that the package is installed and works.
+    ///
+    /// # Errors
+    /// When the package can't be installed, or does not work.
+    pub(crate) fn provide(&self, package: &impl Package) -> anyhow::Result<Provided> {
+        let version = package.version();
+        let install_in = self.folder.join(version);
+        if install_in.is_dir() {
+            match self.check(package, &install_in) {
+                Ok(()) => return Ok(Provided::Present),
+                Err(error) => println!("{} {version}: installing again: {error:#}", package.name()),
+            }
+        }
+        let draft = self.empty_folder(&format!(".installing-{version}"))?;
+        package.install(&draft)?;
+        self.check(package, &draft)?;
+        remove(&install_in)?;
+        fs::rename(&draft, &install_in)
+            .with_context(|| format!("cannot name {}", install_in.display()))?;
+        Ok(Provided::Installed)
+    }
+
+    fn check(&self, package: &impl Package, install: &Path) -> anyhow::Result<()> {
+        let home = self.empty_folder(".home")?;
+        let checked = package.check(install, &home);
+        remove(&home)?;
+        checked
+    }
+
+    fn empty_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let folder = self.folder.join(name);
+        remove(&folder)?;
+        fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(folder)
+    }
+}
+
+/// Removes a folder, if it is there.
+///
+/// # Errors
+/// When it can't be removed.
+pub(crate) fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
