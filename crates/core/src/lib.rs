@@ -11,6 +11,7 @@
 //! - [`events`]: what a session tells those who look in from time to time.
 //! - [`exec`]: what comes of one run of `codex exec`.
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
+//! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
 #![cfg_attr(
     test,
@@ -30,6 +31,7 @@ pub mod exec;
 pub mod job;
 mod json;
 pub mod proxy;
+pub mod run;
 pub mod session;
 pub mod team;
 mod text;

@@ -1,0 +1,180 @@
+//! The criteria as the object `exit_criteria`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BadCriterion, Criteria, Criterion, TooManyCriteria};
+
+/// Why an object is no criteria.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadObject {
+    #[error("{key}: {why}")]
+    Value {
+        key: &'static str,
+        why: BadCriterion,
+    },
+    #[error(transparent)]
+    TooMany(#[from] TooManyCriteria),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Object {
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    files: Values,
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    commits: Values,
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    branch: Values,
+    #[serde(skip_serializing_if = "Asked::is_not")]
+    pushed: Asked,
+    #[serde(skip_serializing_if = "Asked::is_not")]
+    pr: Asked,
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    issue_comment: Values,
+    #[serde(skip_serializing_if = "Asked::is_not")]
+    clean: Asked,
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    command: Values,
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    diff_within: Values,
+}
+
+/// One value, or several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "write a text or a list of texts; for `commits` a number too"
+)]
+enum Values {
+    One(Value),
+    Several(Vec<Value>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Text(String),
+    Number(u64),
+}
+
+/// Whether a criterion without a value is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+enum Asked {
+    #[default]
+    No,
+    Yes,
+}
+
+impl Asked {
+    fn is_not(&self) -> bool {
+        *self == Self::No
+    }
+}
+
+impl From<bool> for Asked {
+    fn from(asked: bool) -> Self {
+        if asked { Self::Yes } else { Self::No }
+    }
+}
+
+impl From<Asked> for bool {
+    fn from(asked: Asked) -> Self {
+        asked == Asked::Yes
+    }
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
+}
+
+impl Values {
+    fn is_empty(&self) -> bool {
+        self.texts().is_empty()
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let values = match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Several(values) => values,
+        };
+        values.iter().map(Value::text).collect()
+    }
+
+    fn add(&mut self, text: String) {
+        let mut values: Vec<Value> = self.texts().into_iter().map(Value::Text).collect();
+        values.push(Value::Text(text));
+        *self = Self::Several(values);
+    }
+}
+
+impl Value {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+impl TryFrom<Object> for Criteria {
+    type Error = BadObject;
+
+    fn try_from(object: Object) -> Result<Self, BadObject> {
+        let mut criteria = Vec::new();
+        for (key, values) in [
+            ("files", &object.files),
+            ("commits", &object.commits),
+            ("branch", &object.branch),
+            ("issue_comment", &object.issue_comment),
+            ("command", &object.command),
+        ] {
+            for text in values.texts() {
+                let criterion = format!("{key}={text}").parse();
+                criteria.push(criterion.map_err(|why| BadObject::Value { key, why })?);
+            }
+        }
+        let within = object.diff_within.texts();
+        if !within.is_empty() {
+            let key = "diff_within";
+            let criterion = format!("{key}={}", within.join(",")).parse();
+            criteria.push(criterion.map_err(|why| BadObject::Value { key, why })?);
+        }
+        for (asked, criterion) in [
+            (object.pushed, Criterion::Pushed),
+            (object.pr, Criterion::PullRequest),
+            (object.clean, Criterion::Clean),
+        ] {
+            criteria.extend((asked == Asked::Yes).then_some(criterion));
+        }
+        Ok(Self::new(criteria)?)
+    }
+}
+
+impl From<Criteria> for Object {
+    fn from(criteria: Criteria) -> Self {
+        let mut object = Self::default();
+        for criterion in criteria.iter() {
+            let written = criterion.to_string();
+            let value = written.split_once('=').map_or("", |(_, value)| value);
+            match criterion {
+                Criterion::Files(_) => object.files.add(value.to_owned()),
+                Criterion::Commits { .. } => object.commits.add(value.to_owned()),
+                Criterion::Branch(_) => object.branch.add(value.to_owned()),
+                Criterion::Pushed => object.pushed = Asked::Yes,
+                Criterion::PullRequest => object.pr = Asked::Yes,
+                Criterion::IssueComment(_) => object.issue_comment.add(value.to_owned()),
+                Criterion::Clean => object.clean = Asked::Yes,
+                Criterion::Command(_) => object.command.add(value.to_owned()),
+                Criterion::DiffWithin(paths) => {
+                    for path in paths {
+                        object.diff_within.add(path.to_string());
+                    }
+                }
+            }
+        }
+        object
+    }
+}

@@ -1,0 +1,273 @@
+//! Patterns for paths of a repository.
+//!
+//! | written | fits |
+//! | --- | --- |
+//! | `*` | any characters of one name, also none; also the dot of a hidden file |
+//! | `?` | one character of a name |
+//! | `[a-z]`, `[!a-z]` | one character that is, or is not, one of these |
+//! | `{a,b}` | either; can be nested |
+//! | `**` alone between slashes | any folders, also none; at the end all that lies below |
+//! | `\` | takes the meaning from the character that follows |
+//!
+//! Written here rather than taken, as more is wanted than to match: the folder to look
+//! in, the one path of a plain pattern, no `..` behind any brace. `fast-glob` tells none
+//! of it, compares bytes, and negates what begins with `!`; `globset` brings a whole
+//! engine of regular expressions. A match here takes at most as many
+//! steps as the product of both lengths, for each of what braces amount to.
+
+mod reading;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest pattern, in bytes.
+pub const LENGTH_LIMIT: usize = 1024;
+
+/// To how many patterns braces may amount.
+pub const ALTERNATIVES_LIMIT: usize = 64;
+
+/// How deep braces may be nested.
+pub const DEPTH_LIMIT: usize = 8;
+
+/// A pattern for paths from the top of a repository on, separated by `/`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Glob {
+    text: String,
+    /// What braces amount to: at least one.
+    alternatives: Vec<Vec<Part>>,
+}
+
+/// Why a text is not a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadGlob {
+    /// There is nothing.
+    #[error("the path is empty; write one from the top of the repository on, such as src/*.rs")]
+    Empty,
+    /// It is longer than [`LENGTH_LIMIT`].
+    #[error("the path has more than {LENGTH_LIMIT} bytes; write a shorter pattern")]
+    TooLong,
+    /// It has a NUL, a newline or something of that kind.
+    #[error("{0:?} has a control character; write `?` for it")]
+    ControlCharacter(String),
+    /// It begins with a slash.
+    #[error("{0:?} is an absolute path; write it from the top of the repository on")]
+    Absolute(String),
+    /// It leads out of the repository, or says nothing.
+    #[error("{0:?} has `.`, `..` or nothing between slashes; write the path without them")]
+    Dots(String),
+    /// It ends with a slash.
+    #[error("{0:?} is a folder; write {0}** for the files in it")]
+    Folder(String),
+    /// It is about git's own folder.
+    #[error("{0:?} is in git's own folder; name files of the project")]
+    GitFolder(String),
+    /// `**` is a part of a name.
+    #[error("in {0:?}, `**` is not alone between slashes; write **/* for files in any folder")]
+    Folders(String),
+    /// A bracket is not closed, or there is nothing or a slash in it, or its ends
+    /// are the wrong way round.
+    #[error(
+        "in {0:?}, brackets must hold characters or ranges such as [a-z0-9]; write \\[ for a plain bracket"
+    )]
+    Brackets(String),
+    /// Braces don't fit together.
+    #[error(
+        "in {0:?}, braces don't fit together; write {{a,b}} for either, \\{{ for a plain brace"
+    )]
+    Braces(String),
+    /// Braces amount to too much.
+    #[error(
+        "the braces of {0:?} are nested more than {DEPTH_LIMIT} deep or amount to more than {ALTERNATIVES_LIMIT} patterns; write several criteria"
+    )]
+    TooMany(String),
+    /// There is nothing after the last backslash.
+    #[error("{0:?} ends with a backslash; write \\\\ for a plain one")]
+    Backslash(String),
+}
+
+/// What stands between slashes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Part {
+    /// Any folders.
+    Folders,
+    /// This name.
+    Plain(String),
+    /// A name of this form.
+    Form(Vec<Token>),
+}
+
+/// What fits characters of a name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Token {
+    Character(char),
+    Any,
+    Many,
+    Class {
+        sense: Sense,
+        ranges: Vec<(char, char)>,
+    },
+}
+
+/// Whether a class names what fits or what doesn't.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Sense {
+    In,
+    NotIn,
+}
+
+impl Glob {
+    /// Whether it fits a path from the top of the repository on.
+    #[must_use]
+    pub fn fits(&self, path: &str) -> bool {
+        let names: Vec<&str> = path.split('/').collect();
+        self.fits_names(&names)
+    }
+
+    /// Whether it fits a path or a folder in which it lies.
+    #[must_use]
+    pub fn covers(&self, path: &str) -> bool {
+        let names: Vec<&str> = path.split('/').collect();
+        (1..=names.len()).any(|count| self.fits_names(names.get(..count).unwrap_or_default()))
+    }
+
+    /// The one path that it fits, if it is a plain path.
+    #[must_use]
+    pub fn plain(&self) -> Option<String> {
+        let [parts] = self.alternatives.as_slice() else {
+            return None;
+        };
+        let names: Option<Vec<&str>> = parts.iter().map(Part::plain).collect();
+        Some(names?.join("/"))
+    }
+
+    /// The folder in which all lies that it can fit; empty for the top.
+    #[must_use]
+    pub fn folder(&self) -> String {
+        let mut folders = self.alternatives.iter().map(|parts| {
+            let within = parts.split_last().map_or(&[][..], |(_, before)| before);
+            within.iter().map_while(Part::plain).collect::<Vec<_>>()
+        });
+        let mut common = folders.next().unwrap_or_default();
+        for folder in folders {
+            let pairs = common.iter().zip(&folder);
+            let length = pairs.take_while(|(one, other)| one == other).count();
+            common.truncate(length);
+        }
+        common.join("/")
+    }
+
+    /// It as it was written, without a `./` in front.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    fn fits_names(&self, names: &[&str]) -> bool {
+        let is_folders = |part: &Part| matches!(part, Part::Folders);
+        let fit = |parts: &Vec<Part>| fits(parts, names, is_folders, |part, name| part.fits(name));
+        self.alternatives.iter().any(fit)
+    }
+}
+
+impl Part {
+    fn plain(&self) -> Option<&str> {
+        match self {
+            Self::Plain(name) => Some(name),
+            Self::Folders | Self::Form(_) => None,
+        }
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Folders => true,
+            Self::Plain(plain) => plain == name,
+            Self::Form(tokens) => {
+                let characters: Vec<char> = name.chars().collect();
+                let is_many = |token: &Token| matches!(token, Token::Many);
+                fits(tokens, &characters, is_many, |token, character| {
+                    token.fits(*character)
+                })
+            }
+        }
+    }
+}
+
+impl Token {
+    fn fits(&self, character: char) -> bool {
+        match self {
+            Self::Character(wanted) => *wanted == character,
+            Self::Any | Self::Many => true,
+            Self::Class { sense, ranges } => {
+                let mut ranges = ranges.iter();
+                let found = ranges.any(|(low, high)| (*low..=*high).contains(&character));
+                found == (*sense == Sense::In)
+            }
+        }
+    }
+}
+
+/// Whether a pattern fits all of a text, where some of its parts fit any number of
+/// items. Only the last such part ever has to be tried at another place: what an
+/// earlier one could gain by taking more, the last one can take as well.
+fn fits<P, T>(
+    pattern: &[P],
+    text: &[T],
+    takes_many: impl Fn(&P) -> bool,
+    takes: impl Fn(&P, &T) -> bool,
+) -> bool {
+    let (mut part, mut item) = (0, 0);
+    let mut last_many = None;
+    while let Some(next) = text.get(item) {
+        match (pattern.get(part), last_many) {
+            (Some(many), _) if takes_many(many) => {
+                part += 1;
+                last_many = Some((part, item));
+            }
+            (Some(one), _) if takes(one, next) => {
+                part += 1;
+                item += 1;
+            }
+            (_, Some((after, taken))) => {
+                (part, item) = (after, taken + 1);
+                last_many = Some((after, item));
+            }
+            (_, None) => return false,
+        }
+    }
+    let mut rest = pattern.iter().skip(part);
+    rest.all(takes_many)
+}
+
+impl FromStr for Glob {
+    type Err = BadGlob;
+
+    fn from_str(text: &str) -> Result<Self, BadGlob> {
+        reading::read(text)
+    }
+}
+
+impl TryFrom<String> for Glob {
+    type Error = BadGlob;
+
+    fn try_from(text: String) -> Result<Self, BadGlob> {
+        text.parse()
+    }
+}
+
+impl From<Glob> for String {
+    fn from(glob: Glob) -> Self {
+        glob.text
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,438 @@
+//! Which turn comes next, and when a run is over.
+//!
+//! ```text
+//!            start                 time is over, or stop
+//!              │      ┌─────────┐ ──────────────────────► ┌──────────────┐
+//!              └────► │ Working │       interrupt         │ Interrupting │
+//!           prompt    └─────────┘ ◄────────────────────── └──────────────┘
+//!          ┌────────►      │         the turn has ended,          │
+//!          │               │         and another one may be       │
+//!          │               │ the turn has ended                   │ the turn has ended
+//!          │               ▼                                      ▼
+//!          └─────────── decided ────────► Over: satisfied, stalled, max turns,
+//!                                           total time, could not run, cancelled
+//! ```
+//!
+//! A turn runs in Working and Interrupting, and what has come of it is being looked
+//! at. What decides is, in this order: whether it was called off; whether all holds;
+//! whether there is time; whether Codex can run at all; whether anything comes of it;
+//! whether there is another turn. Then the kind of the next prompt: a turn in which
+//! nothing was executed or tried was words, whatever they said.
+//!
+//! Where nothing is missing as far as one can tell, but of something one can't, a
+//! turn with nothing new is in vain even if it was words: more of them don't help.
+//!
+//! All moments are durations since the run began.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::exec::{Evidence, FailureClass};
+
+use super::artifacts::Gain;
+use super::findings::Standing;
+use super::prompts::PromptKind;
+
+/// How many turns a run has, unless told otherwise. Source of this and the next two
+/// numbers: the specification of futon3c's peripheral.
+pub const MAX_TURNS: u32 = 10;
+
+/// How long a turn may take, unless told otherwise (120 s).
+pub const TURN_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a run may take, unless told otherwise (10 min).
+pub const TOTAL_LIMIT: Duration = Duration::from_secs(600);
+
+/// How many turns a run can be given: a record is kept of each.
+pub const MOST_TURNS: u32 = 100;
+
+/// How long a run can be given (24 h).
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// After how many turns running with work and nothing new a run has stalled.
+pub const STALLED_AFTER: u32 = 2;
+
+/// After how many failed turns running, with nothing even tried, Codex counts as
+/// unable to run: each takes an account's requests, and none has got anywhere.
+pub const FAILURES_LIMIT: u32 = 3;
+
+/// How much a run may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    turns: u32,
+    turn: Duration,
+    total: Duration,
+}
+
+/// Why a run can't have such limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadLimits {
+    /// Too few or too many turns.
+    #[error("a run has from 1 to {MOST_TURNS} turns, not {0}")]
+    Turns(u32),
+    /// Too little or too much time.
+    #[error("a turn and a run take more than 0 s and at most 24 h, not {0:?}")]
+    Time(Duration),
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            turns: MAX_TURNS,
+            turn: TURN_LIMIT,
+            total: TOTAL_LIMIT,
+        }
+    }
+}
+
+impl Limits {
+    /// So many turns, so much time for each, and for all together.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLimits`] if there is none, or more than a run can have.
+    pub fn new(turns: u32, turn: Duration, total: Duration) -> Result<Self, BadLimits> {
+        if !(1..=MOST_TURNS).contains(&turns) {
+            return Err(BadLimits::Turns(turns));
+        }
+        let bad = |time: &Duration| time.is_zero() || *time > LONGEST;
+        match [turn, total].into_iter().find(bad) {
+            Some(time) => Err(BadLimits::Time(time)),
+            None => Ok(Self { turns, turn, total }),
+        }
+    }
+
+    /// How many turns there can be.
+    #[must_use]
+    pub fn turns(self) -> u32 {
+        self.turns
+    }
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TurnEnd {
+    /// Codex was done.
+    Completed,
+    /// It failed, and this is how.
+    Failed(FailureClass),
+    /// It took too long and was ended.
+    TimedOut,
+    /// It was interrupted.
+    Interrupted,
+    /// Codex died.
+    Died,
+    /// It never began: Codex doesn't know the conversation any more.
+    StaleSession,
+}
+
+/// What has come of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub end: TurnEnd,
+    /// What Codex did in it.
+    pub evidence: Evidence,
+    /// What Codex tried and was denied, and that is not in `evidence`.
+    pub denied: u64,
+    /// Steps that went wrong: commands that exited with another code than 0 for
+    /// example.
+    pub failed: u64,
+    /// How far the work has come now.
+    pub standing: Standing,
+    /// Whether there is something that was not there before.
+    pub gain: Gain,
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// To give Codex a prompt.
+    Prompt(Prompt),
+    /// To interrupt the turn. If none runs any more, nothing.
+    Interrupt,
+    /// Nothing: the run is over.
+    End(End),
+}
+
+/// A prompt to be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prompt {
+    /// Which.
+    pub kind: PromptKind,
+    /// Where.
+    pub conversation: Conversation,
+    /// The number of the turn that it begins, from 1.
+    pub turn: u32,
+    /// When the turn has to be over.
+    pub until: Duration,
+}
+
+/// In which conversation a turn takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conversation {
+    /// The one that the run is in, or is to take up; a new one if there is none.
+    Same,
+    /// A new one: nothing that was said before is known there.
+    New,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// All holds.
+    Satisfied,
+    /// Codex is at work and nothing comes of it.
+    Stalled,
+    /// There are no more turns.
+    MaxTurns,
+    /// There is no more time.
+    TotalTime,
+    /// Codex can't work, for this reason.
+    CouldNotRun(FailureClass),
+    /// Somebody called it off.
+    Cancelled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Working,
+    Interrupting(Why),
+    Over,
+}
+
+/// Why a turn is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Time,
+    Stop,
+}
+
+/// Whether the run has had to leave its conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Renewed {
+    Never,
+    Once,
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Run {
+    limits: Limits,
+    state: State,
+    turns: u32,
+    until: Duration,
+    renewed: Renewed,
+    /// How many turns running had work and nothing new.
+    fruitless: u32,
+    /// How many turns running failed with nothing tried.
+    failures: u32,
+}
+
+impl Run {
+    /// Begins a run.
+    #[must_use]
+    pub fn start(limits: Limits) -> (Self, Prompt) {
+        let mut run = Self {
+            limits,
+            state: State::Working,
+            turns: 0,
+            until: Duration::ZERO,
+            renewed: Renewed::Never,
+            fruitless: 0,
+            failures: 0,
+        };
+        let prompt = run.prompt(PromptKind::Initial, Conversation::Same, Duration::ZERO);
+        (run, prompt)
+    }
+
+    /// How many turns there have been, the running one among them. One that never
+    /// began, as its conversation was not known any more, is none.
+    #[must_use]
+    pub fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// When the machine wants to be told the time, if at all.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        (self.state == State::Working).then_some(self.until)
+    }
+
+    /// Takes the time; a turn that takes too long is to be interrupted.
+    pub fn tick(&mut self, at: Duration) -> Option<Next> {
+        let late = self.deadline().is_some_and(|deadline| at >= deadline);
+        late.then(|| self.interrupt(Why::Time))
+    }
+
+    /// Somebody doesn't want the run any more. It is over when the turn has ended.
+    pub fn stop(&mut self) -> Option<Next> {
+        match self.state {
+            State::Working => Some(self.interrupt(Why::Stop)),
+            State::Interrupting(_) => {
+                self.state = State::Interrupting(Why::Stop);
+                None
+            }
+            State::Over => None,
+        }
+    }
+
+    /// Takes what has come of the turn; `None` if the run was over before.
+    pub fn step(&mut self, report: &Report, at: Duration) -> Option<Next> {
+        let why = match self.state {
+            State::Working => None,
+            State::Interrupting(why) => Some(why),
+            State::Over => return None,
+        };
+        self.count(report);
+        let next = match self.end(report, why, at) {
+            Some(end) => Next::End(end),
+            None => self.go_on(report, at),
+        };
+        self.state = match next {
+            Next::End(_) => State::Over,
+            Next::Prompt(_) | Next::Interrupt => State::Working,
+        };
+        Some(next)
+    }
+
+    fn interrupt(&mut self, why: Why) -> Next {
+        self.state = State::Interrupting(why);
+        Next::Interrupt
+    }
+
+    fn count(&mut self, report: &Report) {
+        let tried = report.tried();
+        let in_vain = report.gain == Gain::Nothing
+            && (tried == Tried::Something || report.standing == Standing::Unclear);
+        let failed = matches!(report.end, TurnEnd::Failed(_) | TurnEnd::Died);
+        let raised = |count: u32, holds: bool| if holds { count + 1 } else { 0 };
+        self.fruitless = raised(self.fruitless, in_vain);
+        self.failures = raised(self.failures, failed && tried == Tried::Nothing);
+        if report.failure() == Some(FailureClass::UnknownSession) {
+            self.turns = self.turns.saturating_sub(1);
+        }
+    }
+
+    /// Whether this was the last turn.
+    fn end(&self, report: &Report, why: Option<Why>, at: Duration) -> Option<End> {
+        let broken = report.failure();
+        let lost_again = report.has_lost_its_conversation() && self.renewed == Renewed::Once;
+        let is_hopeless = broken.is_some_and(is_hopeless);
+        let end = if why == Some(Why::Stop) {
+            End::Cancelled
+        } else if report.standing == Standing::Satisfied {
+            End::Satisfied
+        } else if at >= self.limits.total {
+            End::TotalTime
+        } else if let Some(class) = broken
+            && (is_hopeless || lost_again || self.failures >= FAILURES_LIMIT)
+        {
+            End::CouldNotRun(class)
+        } else if self.fruitless >= STALLED_AFTER {
+            End::Stalled
+        } else if self.turns >= self.limits.turns {
+            End::MaxTurns
+        } else {
+            return None;
+        };
+        Some(end)
+    }
+
+    fn go_on(&mut self, report: &Report, at: Duration) -> Next {
+        if !report.has_lost_its_conversation() {
+            return Next::Prompt(self.prompt(report.wants(), Conversation::Same, at));
+        }
+        self.renewed = Renewed::Once;
+        let kind = match self.turns {
+            0 => PromptKind::Initial,
+            _ => PromptKind::Continuation,
+        };
+        Next::Prompt(self.prompt(kind, Conversation::New, at))
+    }
+
+    fn prompt(&mut self, kind: PromptKind, conversation: Conversation, at: Duration) -> Prompt {
+        self.turns += 1;
+        self.until = self.limits.total.min(at.saturating_add(self.limits.turn));
+        Prompt {
+            kind,
+            conversation,
+            turn: self.turns,
+            until: self.until,
+        }
+    }
+}
+
+/// Whether Codex has done more than to speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Nothing,
+    Something,
+}
+
+impl Report {
+    /// A denied step is an attempt too.
+    fn tried(&self) -> Tried {
+        match self.evidence.executed() + self.denied() {
+            0 => Tried::Nothing,
+            _ => Tried::Something,
+        }
+    }
+
+    fn denied(&self) -> u64 {
+        self.evidence.declined.saturating_add(self.denied)
+    }
+
+    fn failure(&self) -> Option<FailureClass> {
+        match self.end {
+            TurnEnd::Failed(class) => Some(class),
+            TurnEnd::Died => Some(FailureClass::Signal),
+            TurnEnd::StaleSession => Some(FailureClass::UnknownSession),
+            TurnEnd::Completed | TurnEnd::TimedOut | TurnEnd::Interrupted => None,
+        }
+    }
+
+    /// Whether a turn can only be had in a new conversation.
+    fn has_lost_its_conversation(&self) -> bool {
+        let lost = [FailureClass::UnknownSession, FailureClass::ContextWindow];
+        self.failure().is_some_and(|class| lost.contains(&class))
+    }
+
+    /// The prompt that fits, if there is to be one.
+    fn wants(&self) -> PromptKind {
+        if self.end != TurnEnd::Completed || self.denied() > 0 {
+            return PromptKind::Recovery;
+        }
+        match (self.tried(), self.failed, self.gain) {
+            (Tried::Nothing, ..) => PromptKind::Nudge,
+            (Tried::Something, 1.., Gain::Nothing) => PromptKind::Recovery,
+            (Tried::Something, ..) => PromptKind::Continuation,
+        }
+    }
+}
+
+/// Whether another turn at once would fail as well.
+fn is_hopeless(class: FailureClass) -> bool {
+    match class {
+        FailureClass::Auth
+        | FailureClass::RateLimit
+        | FailureClass::Sandbox
+        | FailureClass::ModelNotFound
+        | FailureClass::SessionBusy
+        | FailureClass::NotStarted => true,
+        FailureClass::ContextWindow
+        | FailureClass::Overloaded
+        | FailureClass::Connection
+        | FailureClass::UnknownSession
+        | FailureClass::Timeout
+        | FailureClass::Cancelled
+        | FailureClass::EmptyOutput
+        | FailureClass::Exit
+        | FailureClass::Signal => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,469 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What Codex did in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    Words,
+    Denied,
+    DeniedUnseen,
+    Failed,
+    Executed,
+}
+
+const DID: [Did; 5] = [
+    Did::Words,
+    Did::Denied,
+    Did::DeniedUnseen,
+    Did::Failed,
+    Did::Executed,
+];
+
+const ENDS: [TurnEnd; 9] = [
+    TurnEnd::Completed,
+    TurnEnd::TimedOut,
+    TurnEnd::Interrupted,
+    TurnEnd::Died,
+    TurnEnd::StaleSession,
+    TurnEnd::Failed(FailureClass::Connection),
+    TurnEnd::Failed(FailureClass::ContextWindow),
+    TurnEnd::Failed(FailureClass::RateLimit),
+    TurnEnd::Failed(FailureClass::UnknownSession),
+];
+
+const STANDINGS: [Standing; 3] = [Standing::Satisfied, Standing::Lacking, Standing::Unclear];
+
+const GAINS: [Gain; 2] = [Gain::Something, Gain::Nothing];
+
+fn report(end: TurnEnd, did: Did, standing: Standing, gain: Gain) -> Report {
+    let mut evidence = Evidence::default();
+    match did {
+        Did::Words | Did::DeniedUnseen => {}
+        Did::Denied => {
+            evidence.commands = 1;
+            evidence.declined = 1;
+        }
+        Did::Failed | Did::Executed => evidence.commands = 1,
+    }
+    Report {
+        end,
+        evidence,
+        denied: u64::from(did == Did::DeniedUnseen),
+        failed: u64::from(did == Did::Failed),
+        standing,
+        gain,
+    }
+}
+
+fn completed(did: Did, gain: Gain) -> Report {
+    report(TurnEnd::Completed, did, Standing::Lacking, gain)
+}
+
+fn told(next: Option<Next>) -> String {
+    match next {
+        None => "-".to_owned(),
+        Some(Next::Interrupt) => "interrupt".to_owned(),
+        Some(Next::End(end)) => format!("end: {end:?}"),
+        Some(Next::Prompt(prompt)) => match prompt.conversation {
+            Conversation::Same => prompt.kind.to_string(),
+            Conversation::New => format!("{}, new conversation", prompt.kind),
+        },
+    }
+}
+
+fn step(run: &mut Run, report: Report) -> String {
+    told(run.step(&report, SECOND))
+}
+
+/// What follows after the first turn, after another such turn, and if there are no
+/// more turns, for everything that can come of it.
+#[test]
+fn every_turn_and_what_follows() {
+    let mut table = String::new();
+    for standing in STANDINGS {
+        for end in ENDS {
+            table += &format!("{standing:?}, {end:?}\n");
+            let mut rows: Vec<(String, String)> = Vec::new();
+            for gain in GAINS {
+                for did in DID {
+                    let name = format!("{gain:?}, {did:?}");
+                    rows.push((name, what_follows(report(end, did, standing, gain))));
+                }
+            }
+            if rows.iter().all(|(_, follows)| *follows == rows[0].1) {
+                rows.truncate(1);
+                rows[0].0 = "whatever it did".to_owned();
+            }
+            for (name, follows) in rows {
+                table += &format!("  {name:<24} {follows}\n");
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+fn what_follows(report: Report) -> String {
+    let (mut run, _) = Run::start(Limits::default());
+    let once = step(&mut run, report);
+    let twice = step(&mut run, report);
+    let last = last_turn(report);
+    format!("{once} | {twice} | {last}")
+}
+
+fn last_turn(report: Report) -> String {
+    let limits = Limits::new(1, TURN_LIMIT, TOTAL_LIMIT).unwrap();
+    let (mut run, _) = Run::start(limits);
+    step(&mut run, report)
+}
+
+/// Each state and what can happen in it, apart from how turns end.
+#[test]
+fn every_state_and_event() {
+    type Way = fn(&mut Run) -> Option<Next>;
+    let ways: [(&str, Way); 4] = [
+        ("working", |_| None),
+        ("interrupting, too late", |run| run.tick(TURN_LIMIT)),
+        ("interrupting, stopped", Run::stop),
+        ("over", |run| {
+            run.step(
+                &report(
+                    TurnEnd::Completed,
+                    Did::Executed,
+                    Standing::Satisfied,
+                    Gain::Something,
+                ),
+                SECOND,
+            )
+        }),
+    ];
+    let lacking = completed(Did::Executed, Gain::Something);
+    let satisfied = Report {
+        standing: Standing::Satisfied,
+        ..lacking
+    };
+    let mut table = String::new();
+    for (state, way) in ways {
+        let in_state = || {
+            let (mut run, _) = Run::start(Limits::default());
+            way(&mut run);
+            run
+        };
+        let events = BTreeMap::from([
+            ("tick, in time", in_state().tick(TURN_LIMIT - SECOND)),
+            ("tick, too late", in_state().tick(TURN_LIMIT)),
+            ("stop", in_state().stop()),
+            ("turn ends, lacking", in_state().step(&lacking, TURN_LIMIT)),
+            (
+                "turn ends, satisfied",
+                in_state().step(&satisfied, TURN_LIMIT),
+            ),
+            (
+                "turn ends at the end of time",
+                in_state().step(&lacking, TOTAL_LIMIT),
+            ),
+            (
+                "turn ends then, satisfied",
+                in_state().step(&satisfied, TOTAL_LIMIT),
+            ),
+        ]);
+        table += &format!("{state}; wants the time: {:?}\n", in_state().deadline());
+        for (event, next) in events {
+            table += &format!("  {event:<30} {}\n", told(next));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn promise_then_work() {
+    let (mut run, first) = Run::start(Limits::default());
+    assert_eq!(
+        (first.kind, first.turn, first.until),
+        (PromptKind::Initial, 1, TURN_LIMIT)
+    );
+    assert_eq!(
+        step(&mut run, completed(Did::Words, Gain::Nothing)),
+        "nudge"
+    );
+    let done = report(
+        TurnEnd::Completed,
+        Did::Executed,
+        Standing::Satisfied,
+        Gain::Something,
+    );
+    assert_eq!(step(&mut run, done), "end: Satisfied");
+    assert_eq!(run.turns(), 2);
+}
+
+#[test]
+fn words_only_are_nudged_up_to_the_last_turn() {
+    let (mut run, _) = Run::start(Limits::default());
+    for _ in 1..MAX_TURNS {
+        assert_eq!(
+            step(&mut run, completed(Did::Words, Gain::Nothing)),
+            "nudge"
+        );
+    }
+    assert_eq!(
+        step(&mut run, completed(Did::Words, Gain::Nothing)),
+        "end: MaxTurns"
+    );
+    assert_eq!(run.turns(), MAX_TURNS);
+}
+
+#[test]
+fn only_turns_running_without_anything_new_are_a_stall() {
+    let (mut run, _) = Run::start(Limits::default());
+    let in_vain = completed(Did::Executed, Gain::Nothing);
+    for between in [
+        completed(Did::Executed, Gain::Something),
+        completed(Did::Words, Gain::Nothing),
+        report(
+            TurnEnd::TimedOut,
+            Did::Words,
+            Standing::Lacking,
+            Gain::Nothing,
+        ),
+    ] {
+        assert_eq!(step(&mut run, in_vain), "continuation");
+        assert_ne!(step(&mut run, between), "end: Stalled");
+    }
+    assert_eq!(step(&mut run, in_vain), "continuation");
+    let denied = completed(Did::DeniedUnseen, Gain::Nothing);
+    assert_eq!(step(&mut run, denied), "end: Stalled");
+}
+
+#[test]
+fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on() {
+    let (mut run, _) = Run::start(Limits::default());
+    assert_eq!(run.tick(TURN_LIMIT - SECOND), None);
+    assert_eq!(run.tick(TURN_LIMIT), Some(Next::Interrupt));
+    assert_eq!(run.tick(TURN_LIMIT + SECOND), None);
+    let hung = report(
+        TurnEnd::Interrupted,
+        Did::Words,
+        Standing::Lacking,
+        Gain::Nothing,
+    );
+    let next = run.step(&hung, TURN_LIMIT + SECOND);
+    assert_eq!(told(next), "recovery");
+    assert_eq!(run.deadline(), Some(TURN_LIMIT * 2 + SECOND));
+}
+
+#[test]
+fn the_last_turn_is_cut_short_by_the_end_of_time() {
+    let limits = Limits::new(10, SECOND * 60, SECOND * 100).unwrap();
+    let (mut run, _) = Run::start(limits);
+    let next = run.step(&completed(Did::Words, Gain::Nothing), SECOND * 50);
+    let Some(Next::Prompt(prompt)) = next else {
+        panic!("{next:?}");
+    };
+    assert_eq!(prompt.until, SECOND * 100);
+    assert_eq!(run.tick(SECOND * 100), Some(Next::Interrupt));
+    let cut = report(
+        TurnEnd::Interrupted,
+        Did::Executed,
+        Standing::Lacking,
+        Gain::Something,
+    );
+    assert_eq!(told(run.step(&cut, SECOND * 101)), "end: TotalTime");
+}
+
+#[test]
+fn a_stale_conversation_is_left_once_and_is_no_turn() {
+    let limits = Limits::new(1, TURN_LIMIT, TOTAL_LIMIT).unwrap();
+    let (mut run, _) = Run::start(limits);
+    let stale = report(
+        TurnEnd::StaleSession,
+        Did::Words,
+        Standing::Lacking,
+        Gain::Nothing,
+    );
+    assert_eq!(step(&mut run, stale), "initial, new conversation");
+    assert_eq!(run.turns(), 1);
+    assert_eq!(step(&mut run, stale), "end: CouldNotRun(UnknownSession)");
+}
+
+#[test]
+fn failing_without_having_tried_anything_is_ended() {
+    let (mut run, _) = Run::start(Limits::default());
+    let died = report(TurnEnd::Died, Did::Words, Standing::Lacking, Gain::Nothing);
+    assert_eq!(step(&mut run, died), "recovery");
+    assert_eq!(step(&mut run, died), "recovery");
+    assert_eq!(step(&mut run, died), "end: CouldNotRun(Signal)");
+}
+
+#[test]
+fn limits_have_limits() {
+    let limits = |turns, turn, total| Limits::new(turns, SECOND * turn, SECOND * total);
+    assert_eq!(limits(MAX_TURNS, 120, 600), Ok(Limits::default()));
+    assert_eq!(limits(0, 1, 1), Err(BadLimits::Turns(0)));
+    assert_eq!(limits(101, 1, 1), Err(BadLimits::Turns(101)));
+    assert_eq!(limits(1, 0, 1), Err(BadLimits::Time(Duration::ZERO)));
+    assert_eq!(limits(1, 1, 86_401), Err(BadLimits::Time(SECOND * 86_401)));
+}
+
+/// What happens to a run, and how long after the last time.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Tick,
+    Stop,
+    Ends(Report),
+}
+
+fn reports() -> impl Strategy<Value = Report> {
+    // Most turns don't end a run, or the later ones would hardly be tried.
+    let standing = prop_oneof![
+        10 => Just(Standing::Lacking),
+        1 => Just(Standing::Unclear),
+        1 => Just(Standing::Satisfied),
+    ];
+    let end = prop_oneof![
+        5 => Just(TurnEnd::Completed),
+        3 => proptest::sample::select(ENDS.to_vec()),
+    ];
+    let did = proptest::sample::select(DID.to_vec());
+    let gain = proptest::sample::select(GAINS.to_vec());
+    (end, did, standing, gain)
+        .prop_map(|(end, did, standing, gain)| report(end, did, standing, gain))
+}
+
+fn events() -> impl Strategy<Value = Vec<(Event, u64)>> {
+    let event = prop_oneof![
+        20 => reports().prop_map(Event::Ends),
+        5 => Just(Event::Tick),
+        1 => Just(Event::Stop),
+    ];
+    proptest::collection::vec((event, 0..90_u64), 0..60)
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (1..12_u32, 1..200_u64, 1..2000_u64).prop_map(|(turns, turn, total)| {
+        Limits::new(
+            turns,
+            SECOND * turn.try_into().unwrap(),
+            SECOND * total.try_into().unwrap(),
+        )
+        .unwrap()
+    })
+}
+
+/// A run and all that it has wanted.
+struct Observed {
+    run: Run,
+    limits: Limits,
+    at: Duration,
+    prompts: u32,
+    stale: u32,
+    renewed: u32,
+    interrupts: u32,
+    stopped: bool,
+    end: Option<End>,
+}
+
+impl Observed {
+    fn apply(&mut self, event: Event) -> Result<(), TestCaseError> {
+        let next = match event {
+            Event::Tick => self.run.tick(self.at),
+            Event::Stop => self.run.stop(),
+            Event::Ends(report) => self.run.step(&report, self.at),
+        };
+        prop_assert!(
+            self.end.is_none() || next.is_none(),
+            "{:?} after the end",
+            next
+        );
+        prop_assert!(!matches!(event, Event::Ends(_)) || self.end.is_some() || next.is_some());
+        match next {
+            None => {}
+            Some(Next::Interrupt) => self.interrupted(event)?,
+            Some(Next::Prompt(prompt)) => self.prompted(prompt, event)?,
+            Some(Next::End(end)) => self.ended(end, event)?,
+        }
+        self.stopped |= matches!(event, Event::Stop) && self.end.is_none();
+        Ok(())
+    }
+
+    /// A turn is interrupted once, and for a reason.
+    fn interrupted(&mut self, event: Event) -> Result<(), TestCaseError> {
+        self.interrupts += 1;
+        prop_assert_eq!(self.interrupts, 1);
+        prop_assert!(!matches!(event, Event::Ends(_)));
+        Ok(())
+    }
+
+    fn prompted(&mut self, prompt: Prompt, event: Event) -> Result<(), TestCaseError> {
+        let Event::Ends(report) = event else {
+            return Err(TestCaseError::fail("a prompt while a turn runs"));
+        };
+        self.interrupts = 0;
+        self.prompts += 1;
+        let unknown = TurnEnd::Failed(FailureClass::UnknownSession);
+        self.stale += u32::from([TurnEnd::StaleSession, unknown].contains(&report.end));
+        self.renewed += u32::from(prompt.conversation == Conversation::New);
+        prop_assert!(!self.stopped);
+        prop_assert!(report.standing != Standing::Satisfied);
+        prop_assert!(self.renewed <= 1 && self.stale <= 1);
+        prop_assert_eq!(prompt.turn, self.prompts - self.stale);
+        prop_assert!(prompt.turn <= self.limits.turns);
+        prop_assert!(self.at < prompt.until && prompt.until <= self.limits.total);
+        prop_assert!(prompt.until <= self.at + self.limits.turn);
+        Ok(())
+    }
+
+    fn ended(&mut self, end: End, event: Event) -> Result<(), TestCaseError> {
+        let Event::Ends(report) = event else {
+            return Err(TestCaseError::fail("an end while a turn runs"));
+        };
+        let holds = report.standing == Standing::Satisfied;
+        prop_assert_eq!(end == End::Satisfied, holds && !self.stopped);
+        prop_assert_eq!(end == End::Cancelled, self.stopped);
+        self.end = Some(end);
+        Ok(())
+    }
+}
+
+proptest! {
+    /// There are never more turns than there can be, nor prompts after the end or
+    /// after the time; a run ends satisfied exactly if all holds; and once it is
+    /// over, it stays so.
+    #[test]
+    fn whatever_happens(limits in limits(), events in events()) {
+        let (run, first) = Run::start(limits);
+        prop_assert_eq!((first.kind, first.turn), (PromptKind::Initial, 1));
+        let mut observed = Observed {
+            run,
+            limits,
+            at: Duration::ZERO,
+            prompts: 1,
+            stale: 0,
+            renewed: 0,
+            interrupts: 0,
+            stopped: false,
+            end: None,
+        };
+        for (event, seconds) in events {
+            observed.at += Duration::from_secs(seconds);
+            observed.apply(event)?;
+        }
+    }
+
+    /// Every run is over after as many turns as there can be, and one that was stale.
+    #[test]
+    fn every_run_ends(limits in limits(), reports in proptest::collection::vec(reports(), 13)) {
+        let (mut run, _) = Run::start(limits);
+        let mut ends = 0;
+        for report in reports {
+            if let Some(Next::End(_)) = run.step(&report, Duration::ZERO) {
+                ends += 1;
+                prop_assert_eq!(run.deadline(), None);
+            }
+        }
+        prop_assert_eq!(ends, 1);
+    }
+}
