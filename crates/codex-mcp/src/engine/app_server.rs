@@ -64,7 +64,8 @@ pub(crate) struct AppServer {
 }
 
 impl AppServer {
-    /// Starts one and introduces us. `gone` is called once when it has ended.
+    /// Starts one and introduces us. `gone` is called once when it has ended, and
+    /// `ending` told then, also if nobody waits for the start any more.
     ///
     /// # Errors
     ///
@@ -74,6 +75,7 @@ impl AppServer {
         line_limit: usize,
         listener: Arc<dyn Listener>,
         gone: impl FnOnce(Exit) + Send + 'static,
+        ending: watch::Sender<Option<Exit>>,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
         let Streams {
@@ -83,7 +85,7 @@ impl AppServer {
         } = streams;
         let complaints = Complaints::listen(stderr);
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
-        let (ending, mut ended) = watch::channel(None);
+        let mut ended = ending.subscribe();
         tokio::spawn(supervise(run, process, ending, gone));
 
         let introduced = Self::introduce(connection, ended.clone()).await;
@@ -169,7 +171,7 @@ fn introduction() -> InitializeParams {
     }
 }
 
-async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
+pub(super) async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
     match ended.wait_for(Option::is_some).await {
         Ok(exit) => (*exit).unwrap_or(Exit::Unknown),
         // The supervising task ends only with the runtime.

@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::app_server::{AppServer, StartError};
+use super::app_server::{AppServer, StartError, exit_of};
 use super::binary::{self, NoCodex, Source};
 use super::connection::Listener;
 use super::exit::Exit;
@@ -85,6 +85,9 @@ pub(crate) struct Backend {
     slot: Mutex<Slot>,
     /// How many starts have been tried.
     starts: AtomicU64,
+    /// How the process that was started last has ended, once it has; also one whose
+    /// start nobody waits for any more.
+    last: watch::Sender<watch::Receiver<Option<Exit>>>,
     /// Cancelled when no app-server is wanted any more.
     ending: CancellationToken,
 }
@@ -95,6 +98,7 @@ impl Backend {
             launch,
             slot: Mutex::default(),
             starts: AtomicU64::new(0),
+            last: watch::Sender::new(watch::channel(None).1),
             ending: CancellationToken::new(),
         }
     }
@@ -171,6 +175,8 @@ impl Backend {
         if let Some((server, _)) = self.slot.lock().await.running.take() {
             server.end().await;
         }
+        let mut last = self.last.borrow().clone();
+        exit_of(&mut last).await;
     }
 
     async fn start<S: Supervisor + 'static>(
@@ -183,7 +189,10 @@ impl Backend {
         program.env = codex.env();
         let listener: Arc<dyn Listener> = supervisor.clone();
         let gone = move |exit| supervisor.gone(generation, exit);
-        let server = AppServer::start(&program, self.launch.line_limit, listener, gone).await?;
+        let (ending, ended) = watch::channel(None);
+        self.last.send_replace(ended);
+        let server =
+            AppServer::start(&program, self.launch.line_limit, listener, gone, ending).await?;
         tracing::info!(
             "Codex {} is ready ({})",
             server.about.codex_version().unwrap_or("of unknown version"),
