@@ -23,10 +23,10 @@ pub(crate) fn line(text: &str) -> String {
 pub(crate) fn item(item: &Item) -> Option<String> {
     let words = match item {
         Item::AgentMessage { .. } => "Codex is writing".to_owned(),
-        Item::CommandExecution { command } => format!("running {command}"),
+        Item::CommandExecution { command, .. } => format!("running {command}"),
         Item::FileChange { changes, .. } => format!("changing {}", paths(changes)),
-        Item::McpToolCall { server, tool } => format!("calling {server}.{tool}"),
-        Item::WebSearch { query } => format!("searching the web for {query}"),
+        Item::McpToolCall { server, tool, .. } => format!("calling {server}.{tool}"),
+        Item::WebSearch { query, .. } => format!("searching the web for {query}"),
         Item::CollabAgentToolCall { .. } => "working with other agents".to_owned(),
         Item::Reasoning => "thinking".to_owned(),
         Item::UserMessage | Item::Other => return None,
@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn a_long_command_becomes_one_short_line() {
         let command = format!("cat <<EOF\n{}\nEOF", "word \n".repeat(10_000));
-        let told = item(&Item::CommandExecution { command }).unwrap();
+        let run = serde_json::json!({ "type": "commandExecution", "command": command });
+        let told = item(&serde_json::from_value(run).unwrap()).unwrap();
         assert!(told.starts_with("running cat <<EOF word word"), "{told}");
         assert!(told.len() <= LIMIT + 4 && told.ends_with(" …"), "{told}");
     }

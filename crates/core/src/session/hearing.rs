@@ -40,8 +40,11 @@ impl Session {
                 let words = describe::item(&item);
                 self.write_news(method, params, words.as_deref(), now);
                 self.step(words);
-                if let (Some(turn), Item::FileChange { id, changes, .. }) = (&mut self.turn, item) {
-                    turn.begins_changing(id, changes);
+                if let Some(turn) = &mut self.turn {
+                    turn.begins(&item);
+                    if let Item::FileChange { id, changes, .. } = item {
+                        turn.begins_changing(id, changes);
+                    }
                 }
             }
             Notification::ItemCompleted(item) => {
@@ -99,6 +102,7 @@ impl Session {
 
     fn item_completed(&mut self, item: Item) {
         let Some(turn) = &mut self.turn else { return };
+        turn.ends(&item);
         match item {
             Item::AgentMessage { id, text } => turn.said(&id, text),
             Item::FileChange {

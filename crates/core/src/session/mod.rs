@@ -25,6 +25,7 @@ mod answering;
 mod ends;
 mod hearing;
 mod shown;
+mod steps;
 mod turn;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use crate::events::{EventData, EventLog, EventType, Poll, Shown};
 
 pub use answering::Asked;
 pub use shown::{IDLE_POLL_INTERVAL, View};
+pub use steps::Steps;
 pub use turn::{ChangedFile, DIFF_LIMIT, Ending, Facts, Form, Outcome, PARTIAL_TEXT_LIMIT};
 
 use turn::{Phase, Running};

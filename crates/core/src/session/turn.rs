@@ -3,11 +3,12 @@
 use std::time::SystemTime;
 
 use codex_mcp_protocol::codex::{
-    Ask, FileChange, FileChangeKind, Plan, TokenUsage, Turn, TurnError, TurnId,
+    Ask, FileChange, FileChangeKind, Item, Plan, TokenUsage, Turn, TurnError, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::steps::{Open, Steps};
 use crate::text::BoundedText;
 
 /// The most that is kept of what Codex says within one turn, in bytes, for the
@@ -70,6 +71,8 @@ pub struct Facts {
     pub changed_files: Vec<ChangedFile>,
     /// How many more changes of files there were than are listed.
     pub unlisted_files: u64,
+    /// What it really did.
+    pub steps: Steps,
 }
 
 /// A file that a turn has changed.
@@ -177,6 +180,7 @@ pub(super) struct Running {
     writing: Option<(String, BoundedText)>,
     /// The last change of files that was begun, and its item.
     changing: Option<(String, Vec<FileChange>)>,
+    open: Open,
 }
 
 impl Running {
@@ -194,7 +198,16 @@ impl Running {
             said: BoundedText::default(),
             writing: None,
             changing: None,
+            open: Open::default(),
         }
+    }
+
+    pub(super) fn begins(&mut self, item: &Item) {
+        self.facts.steps.begun(item, &mut self.open);
+    }
+
+    pub(super) fn ends(&mut self, item: &Item) {
+        self.facts.steps.done(item, &mut self.open);
     }
 
     /// Adds to a question about files what Codex told when it began the step.

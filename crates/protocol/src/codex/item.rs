@@ -15,10 +15,23 @@ pub enum Item {
         text: String,
     },
     /// Codex runs a command.
+    #[serde(rename_all = "camelCase")]
     CommandExecution {
+        /// Its name.
+        #[serde(default)]
+        id: String,
         /// The command line.
         #[serde(default)]
         command: String,
+        /// How far it has come.
+        #[serde(default)]
+        status: StepStatus,
+        /// Its exit code, once it has one.
+        #[serde(default)]
+        exit_code: Option<i32>,
+        /// What it wrote to stdout and stderr, when it has ended.
+        #[serde(default)]
+        aggregated_output: Option<String>,
     },
     /// Codex changes files.
     FileChange {
@@ -34,15 +47,27 @@ pub enum Item {
     },
     /// Codex calls a tool of an MCP server.
     McpToolCall {
+        /// Its name.
+        #[serde(default)]
+        id: String,
         /// The server.
         #[serde(default)]
         server: String,
         /// The tool.
         #[serde(default)]
         tool: String,
+        /// How far it has come.
+        #[serde(default)]
+        status: StepStatus,
+        /// What went wrong.
+        #[serde(default)]
+        error: Option<StepError>,
     },
     /// Codex searches the web.
     WebSearch {
+        /// Its name.
+        #[serde(default)]
+        id: String,
         /// For what.
         #[serde(default)]
         query: String,
@@ -76,6 +101,14 @@ pub enum StepStatus {
     #[default]
     #[serde(other)]
     InProgress,
+}
+
+/// Why a step went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StepError {
+    /// In words.
+    #[serde(default)]
+    pub message: String,
 }
 
 /// A file that Codex changes.

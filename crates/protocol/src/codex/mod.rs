@@ -18,7 +18,7 @@ pub use ask::{
     Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
     LegacyRefusal, McpElicitation, PermissionsApproval, Question, QuestionOption, UserInputRequest,
 };
-pub use item::{FileChange, FileChangeKind, Item, StepStatus};
+pub use item::{FileChange, FileChangeKind, Item, StepError, StepStatus};
 pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,

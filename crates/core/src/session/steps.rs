@@ -1,0 +1,242 @@
+//! What Codex has really done in a turn, whatever it says.
+
+use std::collections::BTreeSet;
+
+use codex_mcp_protocol::codex::{Item, StepError, StepStatus};
+use serde::{Deserialize, Serialize};
+
+use crate::describe::line;
+use crate::exec::Evidence;
+
+/// How many accounts of a kind are kept; all are counted.
+const NOTED: usize = 20;
+
+/// How many steps under way are told apart. Codex has a handful at a time.
+const OPEN_LIMIT: usize = 256;
+
+/// The steps of a turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steps {
+    /// How many there were.
+    pub evidence: Evidence,
+    /// How many went wrong: commands that exited with another code than 0, calls and
+    /// changes that failed.
+    pub failed: u64,
+    /// The first that went wrong, a line each.
+    pub errors: Vec<String>,
+    /// The first that were not allowed, a line each.
+    pub denied: Vec<String>,
+}
+
+/// The steps that have begun and not ended.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Open(BTreeSet<String>);
+
+impl Steps {
+    pub(super) fn begun(&mut self, item: &Item, open: &mut Open) {
+        if let Some((id, count)) = self.counted(item) {
+            *count += 1;
+            open.add(id);
+        }
+    }
+
+    pub(super) fn done(&mut self, item: &Item, open: &mut Open) {
+        let Some((id, count)) = self.counted(item) else {
+            return;
+        };
+        // One that Codex tells only when it has ended.
+        if !open.0.remove(id) {
+            *count += 1;
+        }
+        match ended(item) {
+            Ended::Well => {}
+            Ended::Denied => {
+                self.evidence.declined += 1;
+                note(&mut self.denied, item, None);
+            }
+            Ended::Badly(why) => {
+                self.failed += 1;
+                note(&mut self.errors, item, Some(&why));
+            }
+        }
+    }
+
+    /// The name of a step, and the count that it belongs to.
+    fn counted<'a>(&mut self, item: &'a Item) -> Option<(&'a str, &mut u64)> {
+        let evidence = &mut self.evidence;
+        Some(match item {
+            Item::CommandExecution { id, .. } => (id, &mut evidence.commands),
+            Item::FileChange { id, .. } => (id, &mut evidence.file_changes),
+            Item::McpToolCall { id, .. } => (id, &mut evidence.tool_calls),
+            Item::WebSearch { id, .. } => (id, &mut evidence.searches),
+            _ => return None,
+        })
+    }
+}
+
+impl Open {
+    fn add(&mut self, id: &str) {
+        if self.0.len() < OPEN_LIMIT {
+            self.0.insert(id.to_owned());
+        }
+    }
+}
+
+enum Ended {
+    Well,
+    Denied,
+    Badly(String),
+}
+
+fn ended(item: &Item) -> Ended {
+    match item {
+        Item::CommandExecution {
+            status: StepStatus::Declined,
+            ..
+        }
+        | Item::FileChange {
+            status: StepStatus::Declined,
+            ..
+        }
+        | Item::McpToolCall {
+            status: StepStatus::Declined,
+            ..
+        } => Ended::Denied,
+        Item::CommandExecution {
+            exit_code,
+            aggregated_output,
+            ..
+        } => match exit_code {
+            None | Some(0) => Ended::Well,
+            Some(code) => Ended::Badly(exited(*code, aggregated_output.as_deref())),
+        },
+        Item::FileChange {
+            status: StepStatus::Failed,
+            ..
+        } => Ended::Badly("could not be made".to_owned()),
+        Item::McpToolCall {
+            status: StepStatus::Failed,
+            error,
+            ..
+        } => Ended::Badly(failed(error.as_ref())),
+        _ => Ended::Well,
+    }
+}
+
+/// Tools say last what has gone wrong.
+fn exited(code: i32, output: Option<&str>) -> String {
+    let lines = output.unwrap_or_default().lines();
+    let last = lines.rev().find(|line| !line.trim().is_empty());
+    match last {
+        Some(last) => format!("exited with {code}: {last}"),
+        None => format!("exited with {code}"),
+    }
+}
+
+fn failed(error: Option<&StepError>) -> String {
+    match error {
+        Some(StepError { message }) => format!("failed: {message}"),
+        None => "failed".to_owned(),
+    }
+}
+
+fn note(notes: &mut Vec<String>, item: &Item, why: Option<&str>) {
+    if notes.len() < NOTED {
+        let what = name(item);
+        notes.push(match why {
+            Some(why) => line(&format!("{what} {why}")),
+            None => what,
+        });
+    }
+}
+
+/// A step, in less than a line.
+fn name(item: &Item) -> String {
+    match item {
+        Item::CommandExecution { command, .. } => line(command),
+        Item::FileChange { changes, .. } => {
+            let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
+            line(&format!("the change of {}", paths.join(", ")))
+        }
+        Item::McpToolCall { server, tool, .. } => line(&format!("{server}.{tool}")),
+        _ => "a step".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn item(value: Value) -> Item {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn command(id: &str, more: Value) -> Item {
+        let plain = json!({ "type": "commandExecution", "id": id, "command": "make all" });
+        item(crate::json::merged(plain, more))
+    }
+
+    #[test]
+    fn a_step_counts_once_and_as_it_ended() {
+        let (mut steps, mut open) = (Steps::default(), Open::default());
+        let change = json!({ "type": "fileChange", "id": "f", "changes": [{ "path": "a" }] });
+        for begun in [command("1", json!({})), item(change.clone())] {
+            steps.begun(&begun, &mut open);
+        }
+        let output = "warning\nmake: no rule\n\n";
+        for done in [
+            command(
+                "1",
+                json!({ "status": "failed", "exitCode": 2, "aggregatedOutput": output }),
+            ),
+            command("2", json!({ "status": "completed", "exitCode": 0 })),
+            command("3", json!({ "status": "declined" })),
+            item(crate::json::merged(change, json!({ "status": "failed" }))),
+            item(json!({
+                "type": "mcpToolCall", "id": "t", "server": "s", "tool": "x",
+                "status": "failed", "error": { "message": "no" },
+            })),
+            item(json!({ "type": "webSearch", "id": "w", "query": "q" })),
+            item(json!({ "type": "agentMessage", "id": "m", "text": "I did it" })),
+        ] {
+            steps.done(&done, &mut open);
+        }
+        let expected = Steps {
+            evidence: Evidence {
+                commands: 3,
+                declined: 1,
+                file_changes: 1,
+                tool_calls: 1,
+                searches: 1,
+            },
+            failed: 3,
+            errors: vec![
+                "make all exited with 2: make: no rule".to_owned(),
+                "the change of a could not be made".to_owned(),
+                "s.x failed: no".to_owned(),
+            ],
+            denied: vec!["make all".to_owned()],
+        };
+        assert_eq!(steps, expected);
+        assert_eq!(steps.evidence.executed(), 5);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_all_is_counted() {
+        let (mut steps, mut open) = (Steps::default(), Open::default());
+        for number in 0..1000 {
+            let id = number.to_string();
+            steps.begun(&command(&id, json!({})), &mut open);
+        }
+        assert_eq!(open.0.len(), OPEN_LIMIT);
+        for number in 0..100 {
+            let id = number.to_string();
+            let done = command(&id, json!({ "status": "failed", "exitCode": 1 }));
+            steps.done(&done, &mut open);
+        }
+        assert_eq!((steps.evidence.commands, steps.failed), (1000, 100));
+        assert_eq!(steps.errors.len(), NOTED);
+    }
+}
