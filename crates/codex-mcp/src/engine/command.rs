@@ -238,6 +238,8 @@ pub struct Opened {
     pub session: SessionId,
     /// The thread.
     pub thread: ThreadId,
+    /// How far its commands may reach; `None` if Codex hasn't told.
+    pub sandbox: Option<SandboxMode>,
 }
 
 /// A turn of a session.

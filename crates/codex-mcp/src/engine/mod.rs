@@ -39,6 +39,7 @@ mod threads;
 mod turns;
 mod watching;
 mod witness;
+mod workspace;
 
 pub use app_server::StartError;
 pub use backend::{Launch, LaunchError, Standing};
@@ -47,6 +48,7 @@ pub use exit::Exit;
 pub use mcp_server::{McpServer, Pipes};
 pub use release::release_of;
 pub use witness::{Given, Kind, Nobody, Witness};
+pub use workspace::Grants;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use codex_mcp_core::session::{PromptRefused, State};
 use codex_mcp_protocol::codex::{
     Keeping, Method, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams,
-    ThreadSettings, ThreadStartParams,
+    ThreadSettings, ThreadStartParams, ToldSandbox,
 };
 
 use super::app_server::AppServer;
@@ -31,12 +31,8 @@ impl Engine {
             keeping: start.settings.keeping,
         };
         let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        Ok(opened(&*self.enter(
-            begun.thread.id,
-            Origin::Begun,
-            start,
-            running,
-        )?))
+        let entry = self.enter(begun.thread.id, Origin::Begun, start, running)?;
+        Ok(opened(&entry, begun.sandbox))
     }
 
     /// Takes up a thread: one of ours, or any other that Codex can resume. What
@@ -68,13 +64,9 @@ impl Engine {
         start.patience = start.patience.or(before.patience);
         let settings = self.with_profile(&start.settings)?;
         let running = self.backend.ready(&self.hub).await?;
-        let thread = resume_in(&running.0, &thread, &settings).await?;
-        Ok(opened(&*self.enter(
-            thread,
-            Origin::Before,
-            start,
-            running,
-        )?))
+        let resumed = resume_in(&running.0, &thread, &settings).await?;
+        let entry = self.enter(resumed.thread.id, Origin::Before, start, running)?;
+        Ok(opened(&entry, resumed.sandbox))
     }
 
     /// How a thread from before the program started was set.
@@ -102,7 +94,7 @@ impl Engine {
             entry.look(|machine, _| machine.set_patience(patience));
         }
         entry.change(|machine, _| machine.recovered());
-        Ok(opened(entry))
+        Ok(opened(entry, ToldSandbox::Unknown))
     }
 
     /// Begins a thread that goes on from where a session's thread stands now. The
@@ -131,12 +123,8 @@ impl Engine {
             patience: Some(entry.look(|machine, _| machine.patience())),
             tag: None,
         };
-        Ok(opened(&*self.enter(
-            forked.thread.id,
-            Origin::Before,
-            start,
-            running,
-        )?))
+        let entry = self.enter(forked.thread.id, Origin::Before, start, running)?;
+        Ok(opened(&entry, forked.sandbox))
     }
 
     /// Sees to it that the thread of a session is loaded in the app-server that
@@ -187,7 +175,7 @@ impl Engine {
 
     /// The thread's settings with the profile's below them, and with the MCP servers
     /// that every thread gets.
-    fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
+    pub(super) fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
         let mut thread = settings.thread.clone();
         if let Some(profile) = &settings.profile {
             let mut config = profile::overrides(&self.options.codex_home, profile)?;
@@ -199,10 +187,11 @@ impl Engine {
     }
 }
 
-fn opened(entry: &Entry) -> Opened {
+fn opened(entry: &Entry, sandbox: ToldSandbox) -> Opened {
     Opened {
         session: entry.id.clone(),
         thread: entry.thread.clone(),
+        sandbox: sandbox.mode(),
     }
 }
 
@@ -210,14 +199,12 @@ async fn resume_in(
     server: &AppServer,
     thread: &ThreadId,
     settings: &ThreadSettings,
-) -> Result<ThreadId, EngineError> {
+) -> Result<ThreadResponse, EngineError> {
     let params = ThreadResumeParams {
         thread_id: thread,
         exclude_turns: true,
         settings,
     };
-    let resumed: ThreadResponse = call(server, Method::ThreadResume, &params)
-        .await
-        .map_err(|error| error.about(thread))?;
-    Ok(resumed.thread.id)
+    let resumed = call(server, Method::ThreadResume, &params).await;
+    resumed.map_err(|error: EngineError| error.about(thread))
 }

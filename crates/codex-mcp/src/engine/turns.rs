@@ -1,12 +1,11 @@
 //! Prompting, and adding to a prompt.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use codex_mcp_core::session::{Effect, Form, PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    ConfigReadParams, ConfigReadResponse, Method, SandboxMode, SandboxPolicy, ThreadSettings,
-    TurnOverrides, TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
+    Method, SandboxMode, SandboxPolicy, ThreadSettings, TurnOverrides, TurnResponse,
+    TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };
 use serde_json::Value;
 
@@ -14,7 +13,7 @@ use super::command::{Overrides, Prompt, Purpose, SessionId, TurnRef, manner_over
 use super::hub::{self, perform};
 use super::sessions::Entry;
 use super::witness::{Given, Kind};
-use super::{Engine, EngineError, call};
+use super::{Engine, EngineError, call, workspace};
 use crate::picture::Picture;
 
 impl Engine {
@@ -183,7 +182,9 @@ impl Engine {
         let sandbox_policy = match overrides.sandbox {
             Some(SandboxMode::WorkspaceWrite) => {
                 let cwd = overrides.cwd.as_deref().or(settings.cwd.as_deref());
-                let workspace = workspace_write(entry, settings, cwd).await?;
+                let (server, _) = entry.server();
+                let table = workspace::table(&server, cwd, &settings.config).await?;
+                let workspace = workspace::read(table)?;
                 Some(SandboxPolicy::new(SandboxMode::WorkspaceWrite, workspace))
             }
             Some(mode) => Some(SandboxPolicy::new(mode, WorkspaceWrite::default())),
@@ -220,32 +221,4 @@ fn input(prompt: &Prompt) -> Vec<UserInput<'_>> {
         Picture::Inline(url) => UserInput::Image { url },
     });
     std::iter::once(words).chain(pictures).collect()
-}
-
-/// What `workspace-write` allows besides the working folder: `turn/start` wants
-/// it said, where `thread/start` takes it from the configuration by itself.
-async fn workspace_write(
-    entry: &Entry,
-    settings: &ThreadSettings,
-    cwd: Option<&Path>,
-) -> Result<WorkspaceWrite, EngineError> {
-    const TABLE: &str = "sandbox_workspace_write";
-    let (server, _) = entry.server();
-    let params = ConfigReadParams {
-        cwd,
-        include_layers: false,
-    };
-    let read: ConfigReadResponse = call(&server, Method::ConfigRead, &params).await?;
-    let mut table = read.config.sandbox_workspace_write.unwrap_or_default();
-    for (key, value) in &settings.config {
-        match (key.as_str(), key.split_once('.'), value) {
-            (TABLE, _, Value::Object(over)) => table.extend(over.clone()),
-            (_, Some((TABLE, key)), value) => {
-                table.insert(key.to_owned(), value.clone());
-            }
-            _ => {}
-        }
-    }
-    serde_json::from_value(Value::Object(table))
-        .map_err(|error| EngineError::BadOverride { key: TABLE, error })
 }

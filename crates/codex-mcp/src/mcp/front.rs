@@ -287,7 +287,9 @@ impl Front {
         let mut progress = Progress::new(context);
         let opening = self.unless_gone(context, deadline, &mut progress, opening);
         let opened = opening.await?;
-        let Opened { session, thread } = match opened {
+        let Opened {
+            session, thread, ..
+        } = match opened {
             Ready::Now(opened) => opened,
             Ready::Later(_, error) => return Err(error),
         };

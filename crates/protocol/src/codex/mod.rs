@@ -27,7 +27,7 @@ pub use release::Release;
 pub use thread::{
     ClientInfo, ConfigReadParams, ConfigReadResponse, EffectiveConfig, InitializeCapabilities,
     InitializeParams, InitializeResponse, Keeping, Thread, ThreadForkParams, ThreadResponse,
-    ThreadResumeParams, ThreadSettings, ThreadStartParams, WorkspaceWrite,
+    ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox, WorkspaceWrite,
 };
 pub use turn::{
     Effort, ErrorInfo, ErrorKind, Personality, ReasoningSummary, SandboxPolicy, ThreadParams, Turn,

@@ -188,6 +188,38 @@ pub struct WorkspaceWrite {
 pub struct ThreadResponse {
     /// The thread.
     pub thread: Thread,
+    /// How far its commands may reach.
+    #[serde(default)]
+    pub sandbox: ToldSandbox,
+}
+
+/// A sandbox as Codex tells it (0.104.0 to 0.169.0).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum ToldSandbox {
+    /// Commands may read everything and write nothing.
+    ReadOnly,
+    /// Commands may write in the working folder.
+    WorkspaceWrite,
+    /// No sandbox at all.
+    DangerFullAccess,
+    /// Nothing is told, or a sandbox of a newer Codex.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl ToldSandbox {
+    /// The mode that it comes from, if it is known.
+    #[must_use]
+    pub fn mode(self) -> Option<SandboxMode> {
+        match self {
+            Self::ReadOnly => Some(SandboxMode::ReadOnly),
+            Self::WorkspaceWrite => Some(SandboxMode::WorkspaceWrite),
+            Self::DangerFullAccess => Some(SandboxMode::DangerFullAccess),
+            Self::Unknown => None,
+        }
+    }
 }
 
 /// A Codex conversation.
@@ -207,6 +239,21 @@ mod tests {
             user_agent: "codex-mcp/0.169.0 (Debian 12.0.0; x86_64) unknown".into(),
         };
         assert_eq!(response.codex_version(), Some("0.169.0"));
+    }
+
+    #[test]
+    fn the_sandbox_is_read_whatever_else_it_has() {
+        let sandbox = |told: &str| {
+            let text = format!(
+                r#"{{"thread":{{"id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}}{told}}}"#
+            );
+            serde_json::from_str::<ThreadResponse>(&text).unwrap().sandbox
+        };
+        let read_only = r#","sandbox":{"type":"readOnly","access":{"type":"fullAccess"}}"#;
+        assert_eq!(sandbox(read_only), ToldSandbox::ReadOnly);
+        let newer = r#","sandbox":{"type":"somewhere","roots":[]}"#;
+        assert_eq!(sandbox(newer), ToldSandbox::Unknown);
+        assert_eq!(sandbox(""), ToldSandbox::Unknown);
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(in crate::mcp::tools) async fn call(
     let opened_before = Opened {
         thread: front.engine.get(&session)?.thread,
         session: session.clone(),
+        sandbox: None,
     };
     let prompt = Prompt {
         text: given.prompt.0,

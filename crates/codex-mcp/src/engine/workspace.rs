@@ -1,0 +1,93 @@
+//! What `workspace-write` allows besides the working folder.
+
+use std::path::{Path, PathBuf};
+
+use codex_mcp_protocol::codex::{ConfigReadParams, ConfigReadResponse, Method, WorkspaceWrite};
+use serde_json::{Map, Value, json};
+
+use super::app_server::AppServer;
+use super::command::Settings;
+use super::{Engine, EngineError, call};
+
+/// Where Codex's configuration has it.
+const TABLE: &str = "sandbox_workspace_write";
+
+/// What commands are to be allowed in `workspace-write`, beside what the user's
+/// configuration allows them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// To write in these folders. From 0.130 on, Codex keeps a repository's `.git`
+    /// from being written unless it is named.
+    pub folders: Vec<PathBuf>,
+    /// To use the network.
+    pub network: bool,
+}
+
+impl Engine {
+    /// The settings of a thread that allows this too. They make a difference in
+    /// `workspace-write` alone.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`].
+    pub async fn granting(
+        &self,
+        mut settings: Settings,
+        grants: &Grants,
+    ) -> Result<Settings, EngineError> {
+        if *grants == Grants::default() {
+            return Ok(settings);
+        }
+        let cwd = self.folder(settings.thread.cwd.clone())?;
+        let config = self.with_profile(&settings)?.config;
+        let (server, _) = self.backend.ready(&self.hub).await?;
+        let mut table = table(&server, Some(&cwd), &config).await?;
+        let mut folders = read(table.clone())?.writable_roots;
+        for folder in &grants.folders {
+            if !folders.contains(folder) {
+                folders.push(folder.clone());
+            }
+        }
+        table.insert("writable_roots".to_owned(), json!(folders));
+        if grants.network {
+            table.insert("network_access".to_owned(), true.into());
+        }
+        // It is all in the table now.
+        let set = &mut settings.thread.config;
+        set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
+        set.insert(TABLE.to_owned(), table.into());
+        Ok(settings)
+    }
+}
+
+/// The table, with overrides of `config.toml` laid over what is configured for a
+/// folder.
+pub(super) async fn table(
+    server: &AppServer,
+    cwd: Option<&Path>,
+    overrides: &Map<String, Value>,
+) -> Result<Map<String, Value>, EngineError> {
+    let params = ConfigReadParams {
+        cwd,
+        include_layers: false,
+    };
+    let told: ConfigReadResponse = call(server, Method::ConfigRead, &params).await?;
+    let mut table = told.config.sandbox_workspace_write.unwrap_or_default();
+    for (key, value) in overrides {
+        match (key.as_str(), key.split_once('.'), value) {
+            (TABLE, _, Value::Object(over)) => table.extend(over.clone()),
+            (_, Some((TABLE, key)), value) => {
+                table.insert(key.to_owned(), value.clone());
+            }
+            _ => {}
+        }
+    }
+    Ok(table)
+}
+
+/// The table, understood. `turn/start` wants it said, where `thread/start` takes it
+/// from the configuration by itself.
+pub(super) fn read(table: Map<String, Value>) -> Result<WorkspaceWrite, EngineError> {
+    serde_json::from_value(Value::Object(table))
+        .map_err(|error| EngineError::BadOverride { key: TABLE, error })
+}
