@@ -13,14 +13,17 @@
 //! - [`machine`]: which turn comes next, and when it is over.
 //! - [`promises`]: words by which Codex announces work instead of doing it.
 //! - [`prompts`]: what Codex is told.
-//! - [`outcome`]: what a run answers, and how others are told.
+//! - [`outcome`]: what a run answers, and in which line others are told.
+//! - [`notifier`]: who is told; with [`irc`], how a channel is.
 
 pub mod artifacts;
 pub mod criteria;
 pub mod findings;
 pub mod glob;
+pub mod irc;
 pub mod machine;
 pub mod names;
+pub mod notifier;
 pub mod outcome;
 pub mod promises;
 pub mod prompts;

@@ -127,6 +127,15 @@ impl FromStr for Address {
     }
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.team {
+            Some(team) => write!(f, "{}@{team}", self.agent),
+            None => self.agent.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
