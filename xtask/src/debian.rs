@@ -16,6 +16,8 @@ struct Package {
 enum Program {
     /// In the folders of `PATH`.
     OnPath(&'static str),
+    /// In the folder of servers, which only root has on `PATH`.
+    Server(&'static str),
     /// Below `/usr/lib/postgresql`, where each version has a folder.
     Postgres(&'static str),
 }
@@ -24,6 +26,7 @@ impl Program {
     fn is_there(&self) -> bool {
         match self {
             Self::OnPath(name) => on_path(name),
+            Self::Server(name) => on_path(name) || Path::new("/usr/sbin").join(name).is_file(),
             Self::Postgres(name) => {
                 let versions = std::fs::read_dir("/usr/lib/postgresql");
                 let mut versions = versions.into_iter().flatten().flatten();
@@ -33,8 +36,8 @@ impl Program {
     }
 }
 
-/// `ps` of procps shows the tests which processes are left over. PostgreSQL's own
-/// server is of no use to them: they start theirs.
+/// `ps` of procps shows the tests which processes are left over. The servers that
+/// PostgreSQL and ngircd start by themselves are of no use to them: they start theirs.
 const PACKAGES: &[Package] = &[
     Package {
         name: "git",
@@ -47,6 +50,10 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "postgresql",
         program: Program::Postgres("initdb"),
+    },
+    Package {
+        name: "ngircd",
+        program: Program::Server("ngircd"),
     },
 ];
 

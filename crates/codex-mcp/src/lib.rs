@@ -1,13 +1,14 @@
 //! The program `codex-mcp`, as a library for its own tests and benches.
 //!
 //! - [`cli`]: one module for each verb of the command line.
-//! - [`jobs`]: work that outlives its client.
 //! - [`mcp`]: what MCP clients see.
 //! - [`engine`]: Codex's processes and our sessions in them.
 //! - [`config`]: where settings come from.
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
+//! - `git`: the git program, asked safely.
 //! - [`picture`]: pictures that Codex is to look at.
+//! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: the server as a member of a team.
 //! - [`doctor`]: whether work can be done here, and if not, why.
 #![cfg_attr(
@@ -25,7 +26,9 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod engine;
+mod git;
 pub mod jobs;
 pub mod mcp;
 pub mod picture;
+pub mod run;
 pub mod team;

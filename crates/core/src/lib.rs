@@ -13,6 +13,7 @@
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
+//! - [`text`]: text within bounds.
 #![cfg_attr(
     test,
     expect(
@@ -34,4 +35,4 @@ pub mod proxy;
 pub mod run;
 pub mod session;
 pub mod team;
-mod text;
+pub mod text;

@@ -3,6 +3,33 @@
 /// What stands where text was left out, if nothing else is said.
 const CUT: &str = "\n[… cut here]";
 
+/// What stands at the end of a line that was cut.
+const LINE_CUT: &str = " …";
+
+/// The words of a text in one line of at most `limit` bytes, which shows nothing else
+/// than it says: without control characters, breaks, and what turns its direction.
+#[must_use]
+pub fn one_line(text: &str, limit: usize) -> String {
+    let visible = |one: char| if is_invisible(one) { ' ' } else { one };
+    let text: String = text.chars().map(visible).collect();
+    let mut line = BoundedText::ending_with(LINE_CUT);
+    let limit = limit.saturating_sub(LINE_CUT.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(" ", limit);
+        }
+        line.push(word, limit);
+    }
+    line.as_str().to_owned()
+}
+
+/// Control characters, and what breaks lines or turns the direction of a text round
+/// (Unicode, UAX 9 and UAX 14).
+fn is_invisible(one: char) -> bool {
+    one.is_control()
+        || matches!(one, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A text that grows up to a bound.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundedText {

@@ -9,6 +9,7 @@
 //! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
 //! - [`atm`] finds the real programs that the tests exchange mail with.
 //! - [`postgres`] runs a server of PostgreSQL that nobody else knows.
+//! - [`ngircd`] runs a server of IRC that nobody else knows.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
 //! - [`fake`] is a Codex that misbehaves on demand.
@@ -35,6 +36,7 @@ pub mod codex;
 pub mod fake;
 mod home;
 mod launch;
+pub mod ngircd;
 pub mod postgres;
 pub mod process;
 mod transcript;

@@ -38,6 +38,8 @@ pub struct Program {
     pub args: Vec<OsString>,
     /// Variables set on top of our own environment.
     pub env: Vec<(OsString, OsString)>,
+    /// Variables of our own environment that it doesn't get.
+    pub without: &'static [&'static str],
     /// Its working folder, if not ours.
     pub cwd: Option<PathBuf>,
 }
@@ -52,6 +54,7 @@ impl Program {
                 .map(|arg| arg.as_ref().to_owned())
                 .collect(),
             env: Vec::new(),
+            without: &[],
             cwd: None,
         }
     }
@@ -95,6 +98,11 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    for name in program.without {
+        if !program.env.iter().any(|(set, _)| set == name) {
+            command.env_remove(name);
+        }
+    }
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }

@@ -110,6 +110,15 @@ impl Jobs {
         self.store.get_or_try_init(open).await
     }
 
+    /// A number for a run, by which others know it: none has it but this.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn number_of_a_run(&self) -> Result<u64, StoreError> {
+        self.store().await?.number_of_a_run().await
+    }
+
     /// Hands a job over. From then on it is done, whatever becomes of us.
     ///
     /// # Errors

@@ -133,7 +133,7 @@ impl Defaults {
 
     /// The settings of a call, with what it doesn't say. One that names a profile, or
     /// sets the same in `config`, has said it.
-    pub(super) fn under(&self, given: Settings) -> Settings {
+    pub(crate) fn under(&self, given: Settings) -> Settings {
         let mut settings = given;
         let said = Said {
             profile: settings.profile.is_some(),

@@ -30,6 +30,7 @@ mod waiting;
 pub use defaults::Defaults;
 pub use deliveries::Deliveries;
 pub use front::{Decider, Front, Patience};
+pub(crate) use question::in_words;
 pub use resources::{Stdio, StdioMode};
 pub use team_tools::serve_team_tools;
 pub use tools::Api;

@@ -94,7 +94,7 @@ impl Elicitation {
 }
 
 /// The question in words, for people.
-pub(super) fn in_words(ask: &Ask) -> String {
+pub(crate) fn in_words(ask: &Ask) -> String {
     let (question, reason) = match ask {
         Ask::Command(asked) => {
             let command = asked.command.as_deref().unwrap_or("a command");

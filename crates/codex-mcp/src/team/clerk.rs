@@ -13,13 +13,13 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// Does one task after the other, in the order in which they were given.
 #[derive(Debug, Clone)]
-pub(super) struct Clerk {
+pub(crate) struct Clerk {
     tasks: mpsc::Sender<Task>,
 }
 
 /// The thread has ended, because a task has panicked.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the thread that works with the team's files has ended")]
+#[error("the thread that works with files has ended")]
 pub struct Ended;
 
 impl Clerk {
@@ -28,16 +28,16 @@ impl Clerk {
     /// # Errors
     ///
     /// When the system has no thread to give.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (tasks, given) = mpsc::channel::<Task>();
         thread::Builder::new()
-            .name("team files".to_owned())
+            .name("files".to_owned())
             .spawn(move || given.into_iter().for_each(|task| task()))?;
         Ok(Self { tasks })
     }
 
     /// Gives it a task, and doesn't wait.
-    pub(super) fn give(&self, task: impl FnOnce() + Send + 'static) {
+    pub(crate) fn give(&self, task: impl FnOnce() + Send + 'static) {
         if self.tasks.send(Box::new(task)).is_err() {
             tracing::error!("{Ended}");
         }
@@ -49,7 +49,7 @@ impl Clerk {
     /// # Errors
     ///
     /// [`Ended`].
-    pub(super) async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Ended> {
@@ -62,7 +62,7 @@ impl Clerk {
     }
 
     /// Waits until all that was given before is done.
-    pub(super) async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         if let Err(error) = self.ask(|| ()).await {
             tracing::error!("{error}");
         }

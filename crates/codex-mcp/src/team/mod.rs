@@ -7,7 +7,7 @@
 
 pub mod audit;
 mod claim;
-mod clerk;
+pub(crate) mod clerk;
 mod context;
 mod dead;
 mod desk;
@@ -24,6 +24,7 @@ mod repository;
 pub mod summary;
 
 pub use claim::{Claim, ClaimError};
+pub(crate) use clerk::Clerk;
 pub use clerk::Ended;
 pub use context::{Context, Member};
 pub use desk::{Broadcast, Desk, DeskError, Sent};

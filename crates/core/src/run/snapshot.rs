@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::exec::{ChangeKind, Changes, Evidence, GitState};
 
 use super::names::{BranchName, CommandLine, Issue};
@@ -188,7 +190,8 @@ pub enum Answer {
 }
 
 /// Whether what was there at the start counts as done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Preexisting {
     /// Only what is new counts.
     #[default]

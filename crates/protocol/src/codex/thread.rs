@@ -244,10 +244,11 @@ mod tests {
     #[test]
     fn the_sandbox_is_read_whatever_else_it_has() {
         let sandbox = |told: &str| {
-            let text = format!(
-                r#"{{"thread":{{"id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}}{told}}}"#
-            );
-            serde_json::from_str::<ThreadResponse>(&text).unwrap().sandbox
+            let text =
+                format!(r#"{{"thread":{{"id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}}{told}}}"#);
+            serde_json::from_str::<ThreadResponse>(&text)
+                .unwrap()
+                .sandbox
         };
         let read_only = r#","sandbox":{"type":"readOnly","access":{"type":"fullAccess"}}"#;
         assert_eq!(sandbox(read_only), ToldSandbox::ReadOnly);

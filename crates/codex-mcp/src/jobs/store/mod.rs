@@ -84,6 +84,7 @@ mod error;
 mod events;
 mod lists;
 mod location;
+mod numbers;
 mod pool;
 mod queue;
 mod reading;

@@ -21,6 +21,10 @@ pub(super) const STEPS: &[Step] = &[
         sqlite: include_str!("schema/2-sqlite.sql"),
         postgres: include_str!("schema/2-postgres.sql"),
     },
+    Step {
+        sqlite: include_str!("schema/3-sqlite.sql"),
+        postgres: include_str!("schema/3-postgres.sql"),
+    },
 ];
 
 impl Step {

@@ -12,6 +12,9 @@ use super::Finding;
 /// How many things are named in one line.
 const NAMED: usize = 5;
 
+/// How much is told of what a command wrote last, in bytes.
+const LAST_WORDS: usize = 180;
+
 /// How things stood and stand.
 pub(super) struct Scene<'a> {
     pub(super) start: &'a Snapshot,
@@ -219,7 +222,7 @@ impl Scene<'_> {
             )),
             CommandEnd::Exited { code, tail } => not_yet(format!(
                 "the command {command} exited with code {code}: make it succeed; it wrote: {}",
-                line(tail)
+                last(tail)
             )),
             CommandEnd::Signalled(number) => not_yet(format!(
                 "the command {command} was ended by signal {number}: make it succeed"
@@ -262,6 +265,14 @@ fn named<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }
+}
+
+/// The last words of a text, on one line: there is what has gone wrong.
+fn last(text: &str) -> String {
+    let text = text.trim_end();
+    let from = text.ceil_char_boundary(text.len().saturating_sub(LAST_WORDS));
+    let mark = if from == 0 { "" } else { "… " };
+    line(&format!("{mark}{}", text.get(from..).unwrap_or(text)))
 }
 
 /// A name that somebody else has chosen, on one line and in bounds.

@@ -159,6 +159,14 @@ impl Glob {
         common.join("/")
     }
 
+    /// Whether it can fit something that lies in a folder, at whatever depth.
+    #[must_use]
+    pub fn leads_into(&self, folder: &str) -> bool {
+        let names: Vec<&str> = folder.split('/').collect();
+        let leads = |parts: &Vec<Part>| leads_into(parts, &names);
+        self.alternatives.iter().any(leads)
+    }
+
     /// It as it was written, without a `./` in front.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -191,6 +199,21 @@ impl Part {
                     token.fits(*character)
                 })
             }
+        }
+    }
+}
+
+/// Whether parts are left for what lies in the folder of these names.
+fn leads_into(parts: &[Part], names: &[&str]) -> bool {
+    let mut rest = parts.iter();
+    let mut names = names.iter();
+    loop {
+        match (rest.next(), names.next()) {
+            // What follows may lie at any depth below.
+            (Some(Part::Folders), _) => return true,
+            (next, None) => return next.is_some(),
+            (Some(part), Some(name)) if part.fits(name) => {}
+            (_, Some(_)) => return false,
         }
     }
 }

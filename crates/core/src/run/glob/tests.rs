@@ -194,3 +194,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn folders_are_known_in_which_something_can_fit() {
+    for (pattern, into, not_into) in [
+        ("src/*.rs", &["src"][..], &["srcs", "src/a", "docs"][..]),
+        ("a.txt", &[], &["a", "a.txt", "b"]),
+        ("**/*.rs", &["a", "a/b/c"], &[]),
+        ("a/**/b/c", &["a", "a/x", "a/x/y/z"], &["b", "b/a"]),
+        (
+            "{a,b?}/[xy]/d",
+            &["a", "bc", "a/x", "bc/y"],
+            &["b", "a/z", "a/x/d"],
+        ),
+        ("docs/**", &["docs", "docs/a/b"], &["doc", "src"]),
+    ] {
+        let glob: Glob = pattern.parse().unwrap();
+        for folder in into {
+            assert!(glob.leads_into(folder), "{pattern} {folder}");
+        }
+        for folder in not_into {
+            assert!(!glob.leads_into(folder), "{pattern} {folder}");
+        }
+    }
+}

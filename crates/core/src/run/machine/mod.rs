@@ -26,12 +26,13 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::exec::{Evidence, FailureClass};
 
 use super::artifacts::Gain;
 use super::findings::Standing;
+use super::outcome::milliseconds;
 use super::prompts::PromptKind;
 
 /// How many turns a run has, unless told otherwise. Source of this and the next two
@@ -57,12 +58,52 @@ pub const STALLED_AFTER: u32 = 2;
 /// unable to run: each takes an account's requests, and none has got anywhere.
 pub const FAILURES_LIMIT: u32 = 3;
 
-/// How much a run may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much a run may take. As JSON, the times are milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
 pub struct Limits {
     turns: u32,
     turn: Duration,
     total: Duration,
+}
+
+/// The limits by the names of the specification of futon3c's peripheral; what isn't
+/// said is as usual.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Parts {
+    /// How many turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+    /// How long a turn may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_timeout_ms: Option<u64>,
+    /// How long all of it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_timeout_ms: Option<u64>,
+}
+
+impl TryFrom<Parts> for Limits {
+    type Error = BadLimits;
+
+    fn try_from(parts: Parts) -> Result<Self, BadLimits> {
+        let usual = Self::default();
+        let time = |millis: Option<u64>| millis.map(Duration::from_millis);
+        Self::new(
+            parts.max_turns.unwrap_or(usual.turns),
+            time(parts.turn_timeout_ms).unwrap_or(usual.turn),
+            time(parts.total_timeout_ms).unwrap_or(usual.total),
+        )
+    }
+}
+
+impl From<Limits> for Parts {
+    fn from(limits: Limits) -> Self {
+        Self {
+            max_turns: Some(limits.turns),
+            turn_timeout_ms: Some(milliseconds(limits.turn)),
+            total_timeout_ms: Some(milliseconds(limits.total)),
+        }
+    }
 }
 
 /// Why a run can't have such limits.
@@ -107,6 +148,12 @@ impl Limits {
     #[must_use]
     pub fn turns(self) -> u32 {
         self.turns
+    }
+
+    /// How long all of it may take.
+    #[must_use]
+    pub fn total(self) -> Duration {
+        self.total
     }
 }
 

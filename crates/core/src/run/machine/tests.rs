@@ -308,6 +308,17 @@ fn limits_have_limits() {
     assert_eq!(limits(1, 1, 86_401), Err(BadLimits::Time(SECOND * 86_401)));
 }
 
+#[test]
+fn limits_are_read_by_their_names() {
+    let limits = |text: &str| serde_json::from_str::<Limits>(text);
+    assert_eq!(limits("{}").unwrap(), Limits::default());
+    let told = limits(r#"{"max_turns":3,"turn_timeout_ms":1000}"#).unwrap();
+    assert_eq!(told, Limits::new(3, SECOND, TOTAL_LIMIT).unwrap());
+    let written = serde_json::to_string(&told).unwrap();
+    assert_eq!(limits(&written).unwrap(), told);
+    assert!(limits(r#"{"max_turns":0}"#).is_err());
+}
+
 /// What happens to a run, and how long after the last time.
 #[derive(Debug, Clone, Copy)]
 enum Event {

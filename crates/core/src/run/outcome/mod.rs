@@ -1,7 +1,9 @@
 //! What a run answers, and how others are told of it.
 
+mod letter;
 mod notice;
 
+pub use letter::letter;
 pub use notice::NOTICE_LIMIT;
 
 use std::time::Duration;

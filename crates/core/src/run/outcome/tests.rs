@@ -161,3 +161,35 @@ proptest! {
         }
     }
 }
+
+fn letter_of(outcome: &Outcome) -> String {
+    letter(&outcome.notice(7), &serde_json::to_value(outcome).unwrap())
+}
+
+#[test]
+fn a_letter_lists_what_was_made_and_what_is_missing() {
+    let done = Outcome::new(End::Satisfied, made(), evidence(&[]), 2, None);
+    let mut files = made().split_off(5);
+    files.extend(vec![files.first().unwrap().clone(); ARTIFACTS_LIMIT]);
+    let not = Outcome::new(End::MaxTurns, files, evidence(&["pr"]), 10, None);
+    let nothing = Outcome::new(End::Cancelled, Vec::new(), evidence(&[]), 0, None);
+    let letters = [done, not, nothing].map(|outcome| letter_of(&outcome));
+    insta::assert_snapshot!(letters.join("\n\n===\n\n"));
+}
+
+#[test]
+fn a_letter_is_short_and_takes_any_result() {
+    let long = "ß\n".repeat(10_000);
+    let many = vec![serde_json::json!(long); 1000];
+    let result =
+        serde_json::json!({"missing": many, "partial": many, "artifacts": [1, {"type": "new"}]});
+    let text = letter(&long, &result);
+    assert!(
+        text.len() <= 32 * 1024 && text.contains("- and 960 more"),
+        "{text}"
+    );
+    for odd in ["null", "[]", "1", "{\"missing\":7,\"more_artifacts\":-1}"] {
+        let odd = serde_json::from_str(odd).unwrap();
+        assert_eq!(letter("DONE #7 :: x", &odd), "DONE #7 :: x");
+    }
+}

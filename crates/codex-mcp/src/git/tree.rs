@@ -1,0 +1,192 @@
+//! What differs from the commit that is checked out, and between commits.
+//!
+//! Source: git-status(1) (porcelain format 2), git-diff-tree(1).
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use codex_mcp_core::exec::{ChangeKind, GitState, Look};
+
+use super::{Git, GitError, answered, written};
+use crate::engine::run::Extent;
+
+const STATUS: &[&str] = &[
+    "status",
+    "--porcelain=v2",
+    "--branch",
+    "--no-ahead-behind",
+    "-z",
+    "--untracked-files=all",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+];
+
+const DIFF: &[&str] = &[
+    "diff-tree",
+    "-r",
+    "-z",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--name-status",
+];
+
+const LIST: &[&str] = &["ls-tree", "-r", "-z", "--name-only"];
+
+/// What `git status` has said.
+#[derive(Debug)]
+pub(crate) struct Status {
+    words: Vec<u8>,
+    /// Whether that is all.
+    pub(crate) extent: Extent,
+}
+
+impl Status {
+    /// How the tree below `root` stands. A record that was cut off is left out.
+    /// Blocks: looks at each file.
+    pub(crate) fn read(&self, root: &Path) -> GitState {
+        let mut state = GitState::default();
+        let end = self.words.iter().rposition(|byte| *byte == 0);
+        let whole = self.words.get(..end.unwrap_or(0)).unwrap_or_default();
+        for record in whole.split(|byte| *byte == 0) {
+            if let Some(head) = record.strip_prefix(b"# branch.oid ") {
+                state.head = (head != b"(initial)").then(|| written(head));
+            } else if let Some((what, path)) = parts(record) {
+                let what = written(what);
+                let look = Look {
+                    kind: kind(what.split(' ').nth(1).unwrap_or(&what)),
+                    stamp: format!("{what} {}", stamp(&root.join(OsStr::from_bytes(path)))),
+                };
+                state.dirty.insert(written(path), look);
+            }
+        }
+        state
+    }
+}
+
+impl Git {
+    /// How the working tree stands.
+    pub(crate) async fn status(&self) -> Result<Status, GitError> {
+        let heard = self.hear(STATUS, &[]).await?;
+        answered(&heard)?;
+        Ok(Status {
+            words: heard.stdout,
+            extent: heard.extent,
+        })
+    }
+
+    /// The files that differ between two commits, which may be one. Before the first
+    /// one there is nothing.
+    pub(crate) async fn committed(
+        &self,
+        before: Option<&str>,
+        after: Option<&str>,
+    ) -> Result<BTreeMap<String, ChangeKind>, GitError> {
+        let (Some(new), true) = (after, before != after) else {
+            return Ok(BTreeMap::new());
+        };
+        let Some(old) = before else {
+            let all = self.told(&[LIST, &[new]].concat(), &[]).await?;
+            let names = records(&all);
+            return Ok(names
+                .map(|name| (written(name), ChangeKind::Added))
+                .collect());
+        };
+        let differences = self.told(&[DIFF, &[old, new]].concat(), &[]).await?;
+        let mut parts = records(&differences);
+        let mut files = BTreeMap::new();
+        while let (Some(status), Some(path)) = (parts.next(), parts.next()) {
+            files.insert(written(path), kind(&written(status)));
+        }
+        Ok(files)
+    }
+}
+
+/// What stands before NULs.
+fn records(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == 0)
+        .map(|record| record.strip_suffix(b"\0").unwrap_or(record))
+}
+
+fn kind(status: &str) -> ChangeKind {
+    match status {
+        _ if status.contains('D') => ChangeKind::Deleted,
+        _ if status.contains(['A', '?']) => ChangeKind::Added,
+        _ => ChangeKind::Modified,
+    }
+}
+
+/// What git says of a file, and its path, which may have spaces in it.
+fn parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let fields = match record.first()? {
+        b'?' => 1,
+        b'1' => 8,
+        b'u' => 10,
+        _ => return None,
+    };
+    let mut spaces = (0..).zip(record).filter(|(_, byte)| **byte == b' ');
+    let (end, _) = spaces.nth(fields - 1)?;
+    Some((record.get(..end)?, record.get(end + 1..)?))
+}
+
+/// What differs when a file is written to.
+fn stamp(path: &Path) -> String {
+    let Ok(metadata) = path.symlink_metadata() else {
+        return String::new();
+    };
+    let modified = metadata.modified().ok();
+    let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    format!(
+        "{} {}",
+        metadata.len(),
+        since.unwrap_or_default().as_nanos()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[u8]) -> GitState {
+        let status = Status {
+            words: words.to_owned(),
+            extent: Extent::Whole,
+        };
+        status.read(Path::new("/nowhere"))
+    }
+
+    #[test]
+    fn a_status_is_read() {
+        let state = read(
+            b"# branch.oid abc\0# branch.head main\0\
+            1 .M N... 100644 100644 100644 h1 h2 a file\0\
+            1 .D N... 100644 100644 000000 h1 h2 gone\0\
+            1 A. N... 000000 100644 100644 h1 h2 new\nline\0\
+            u UU N... 100644 100644 100644 100644 h1 h2 h3 both\0\
+            ? un tracked\0\
+            ? no text\xff\0\
+            ? cut o",
+        );
+        assert_eq!(state.head.as_deref(), Some("abc"));
+        let kinds: Vec<(&str, ChangeKind)> = state
+            .dirty
+            .iter()
+            .map(|(path, look)| (path.as_str(), look.kind))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("a file", ChangeKind::Modified),
+                ("both", ChangeKind::Modified),
+                ("gone", ChangeKind::Deleted),
+                ("new\nline", ChangeKind::Added),
+                ("no text\\xff", ChangeKind::Added),
+                ("un tracked", ChangeKind::Added),
+            ]
+        );
+        assert_eq!(read(b"# branch.oid (initial)\0"), GitState::default());
+    }
+}

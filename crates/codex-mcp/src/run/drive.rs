@@ -1,0 +1,356 @@
+//! A run from its beginning to its end: prompts Codex, looks at what has come of it,
+//! and does what the machine decides.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_mcp_core::exec::Evidence;
+use codex_mcp_core::run::artifacts::{self, Shown};
+use codex_mcp_core::run::criteria::{Grant, Judging};
+use codex_mcp_core::run::findings::{Verdict, judge};
+use codex_mcp_core::run::machine::{
+    Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd,
+};
+use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, milliseconds, notes};
+use codex_mcp_core::run::promises::promises;
+use codex_mcp_core::run::prompts::{Inserts, Templates};
+use codex_mcp_core::run::snapshot::{Answer, Snapshot, Work};
+use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
+use serde::Serialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::error::RunError;
+use super::evidence::EvidenceFile;
+use super::look::Looker;
+use super::order::Order;
+use super::turn::{Came, Leash, Turn};
+use super::watcher::{News, Watcher};
+use crate::engine::command::{Prompt, Resume, SessionId, Settings, Start, TurnRef};
+use crate::engine::{Engine, EngineError, Grants};
+
+/// How long one command of a criterion may take (5 min); less where the run has less
+/// time left.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long one may take where the run's time is as good as over: what it would show
+/// is still worth knowing.
+const LEAST_COMMAND_LIMIT: Duration = Duration::from_secs(10);
+
+/// What has come of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Done {
+    /// What was asked for, and what is there.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The conversation with Codex, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<ThreadId>,
+    /// What Codex said last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub response: String,
+    /// Where the evidence is kept, a line of JSON for each turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence_file: Option<PathBuf>,
+}
+
+/// What a run works with.
+pub struct Rig<'a, W> {
+    /// Has Codex.
+    pub engine: &'a Engine,
+    /// Is told.
+    pub watcher: &'a W,
+    /// Cancelled when nobody wants the run any more.
+    pub stop: &'a CancellationToken,
+    /// What Codex is told.
+    pub templates: &'a Templates,
+    /// Where the evidence goes.
+    pub evidence: Option<EvidenceFile>,
+}
+
+/// Drives a run until it is over.
+///
+/// # Errors
+///
+/// [`RunError`] if it could not be begun: Codex has not been asked to do anything then.
+pub async fn drive<W: Watcher>(
+    rig: Rig<'_, W>,
+    order: &Order,
+    mut looker: Looker,
+) -> Result<Done, RunError> {
+    order.check()?;
+    let start = looker.start().await?;
+    let settings = granted(rig.engine, order, &looker).await?;
+    let verdict = judge(
+        &order.criteria,
+        &start,
+        &start,
+        &Work::default(),
+        order.preexisting,
+    );
+    let grants: Vec<Grant> = order.criteria.grants().into_iter().collect();
+    rig.watcher.hears(News::Begins {
+        top: looker.top(),
+        grants: &grants,
+        verdict: &verdict,
+    });
+    let driver = Driver {
+        rig,
+        order,
+        looker,
+        settings,
+        start,
+        began: Instant::now(),
+        shown: Shown::default(),
+        work: Work::default(),
+        verdict,
+        log: Vec::new(),
+        thread: order.thread.clone(),
+        session: None,
+        errors: Vec::new(),
+        failure: None,
+        response: String::new(),
+    };
+    driver.drive().await
+}
+
+/// The settings of the thread, with what it takes for the criteria.
+async fn granted(engine: &Engine, order: &Order, looker: &Looker) -> Result<Settings, EngineError> {
+    let mut settings = order.settings.clone();
+    settings.thread.cwd = Some(order.repo.clone());
+    let grants = order.criteria.grants();
+    let grants = Grants {
+        folders: match grants.contains(&Grant::GitFolder) {
+            true => looker.git_folders(),
+            false => Vec::new(),
+        },
+        network: grants.contains(&Grant::Network),
+    };
+    engine.granting(settings, &grants).await
+}
+
+struct Driver<'a, W> {
+    rig: Rig<'a, W>,
+    order: &'a Order,
+    looker: Looker,
+    settings: Settings,
+    start: Snapshot,
+    began: Instant,
+    shown: Shown,
+    work: Work,
+    verdict: Verdict,
+    log: Vec<TurnRecord>,
+    thread: Option<ThreadId>,
+    session: Option<SessionId>,
+    /// What went wrong in the last turn, a line each.
+    errors: Vec<String>,
+    /// Why the last turn failed.
+    failure: Option<String>,
+    response: String,
+}
+
+impl<W: Watcher> Driver<'_, W> {
+    async fn drive(mut self) -> Result<Done, RunError> {
+        let (mut run, mut wanted) = Run::start(self.order.limits);
+        let (end, now) = loop {
+            self.rig.watcher.hears(News::Turn(&wanted));
+            let began = Instant::now();
+            let came = self.turn(&mut run, &wanted).await?;
+            let took = began.elapsed();
+            self.rig.watcher.hears(News::Looking);
+            let now = self.look(&came).await;
+            let report = self.report(&came, &now);
+            self.record(&wanted, came, &report, took);
+            match run.step(&report, self.began.elapsed()) {
+                Some(Next::Prompt(next)) => wanted = next,
+                Some(Next::End(end)) => break (end, now),
+                // The machine interrupts nothing that has ended.
+                Some(Next::Interrupt) | None => break (End::Cancelled, now),
+            }
+        };
+        Ok(self.done(end, &now, run.turns()))
+    }
+
+    /// Gives Codex a prompt and waits until the turn has ended.
+    async fn turn(&mut self, run: &mut Run, wanted: &Wanted) -> Result<Came, RunError> {
+        let text = self.prompt(wanted);
+        if wanted.conversation == Conversation::New {
+            (self.thread, self.session) = (None, None);
+        }
+        let (began, stop) = (self.began, self.rig.stop);
+        let mut leash = Leash::new(run, began, stop);
+        let begun = tokio::select! {
+            begun = self.begin(text) => begun,
+            why = leash.pull() => return Ok(Came::nothing(why)),
+        };
+        let turn = match begun {
+            Ok(turn) => turn,
+            Err(RunError::Engine(error)) => return Ok(Came::failed(&error)),
+            Err(error) => return Err(error),
+        };
+        let turn = Turn::new(self.rig.engine, self.rig.watcher, turn);
+        let ended = turn.ended(leash).await;
+        Ok(ended.unwrap_or_else(|error| Came::failed(&error)))
+    }
+
+    /// Begins the turn, and the conversation before it if there is none.
+    async fn begin(&mut self, text: String) -> Result<TurnRef, RunError> {
+        let session = match self.session.clone() {
+            Some(session) => session,
+            None => self.open().await?,
+        };
+        let prompt = Prompt::text(text);
+        Ok(self.rig.engine.prompt(&session, prompt).await?)
+    }
+
+    async fn open(&mut self) -> Result<SessionId, RunError> {
+        let start = Start {
+            settings: self.settings.clone(),
+            ..Start::default()
+        };
+        let opened = match self.thread.clone() {
+            Some(thread) => self.rig.engine.resume(Resume { thread, start }).await,
+            None => self.rig.engine.start(start).await,
+        }?;
+        if opened.sandbox == Some(SandboxMode::ReadOnly) && self.has_to_write() {
+            return Err(RunError::ReadOnly);
+        }
+        let watcher = self.rig.watcher;
+        watcher.hears(News::Thread(&opened.thread, opened.sandbox));
+        self.thread = Some(opened.thread);
+        self.session = Some(opened.session.clone());
+        Ok(opened.session)
+    }
+
+    /// Whether a criterion can only be met by something new.
+    fn has_to_write(&self) -> bool {
+        let mut criteria = self.order.criteria.iter();
+        criteria.any(|criterion| criterion.judging() == Judging::BySomethingNew)
+    }
+
+    fn prompt(&self, wanted: &Wanted) -> String {
+        let criteria = self.order.criteria.iter();
+        let criteria: Vec<String> = criteria.map(|criterion| criterion.wanted()).collect();
+        let folder = self.order.repo.display().to_string();
+        let inserts = Inserts {
+            task: &self.order.task,
+            repo: &folder,
+            criteria: &criteria,
+            missing: &self.verdict.missing(),
+            errors: &self.errors,
+            turn: wanted.turn,
+            max_turns: self.order.limits.turns(),
+        };
+        self.rig.templates.get(wanted.kind).fill(&inserts)
+    }
+
+    /// Looks at what is there, and judges it. Commands are run where nothing else is
+    /// missing.
+    async fn look(&mut self, came: &Came) -> Snapshot {
+        self.work.evidence += came.steps.evidence;
+        let has_answered = came.end == TurnEnd::Completed && !came.text.trim().is_empty();
+        self.work.answer = match has_answered {
+            true => Answer::Given,
+            false => Answer::Missing,
+        };
+        let mut now = self.looker.now().await;
+        self.verdict = self.judge(&now);
+        if self.verdict.is_worth_commands() {
+            now.commands = self
+                .looker
+                .commands(self.time_for_commands(), self.rig.stop)
+                .await;
+            self.verdict = self.judge(&now);
+        }
+        now
+    }
+
+    fn judge(&self, now: &Snapshot) -> Verdict {
+        let Order {
+            criteria,
+            preexisting,
+            ..
+        } = self.order;
+        judge(criteria, &self.start, now, &self.work, *preexisting)
+    }
+
+    fn time_for_commands(&self) -> Duration {
+        let left = self
+            .order
+            .limits
+            .total()
+            .saturating_sub(self.began.elapsed());
+        left.clamp(LEAST_COMMAND_LIMIT, COMMAND_LIMIT)
+    }
+
+    fn report(&mut self, came: &Came, now: &Snapshot) -> Report {
+        Report {
+            end: came.end,
+            evidence: came.steps.evidence,
+            denied: came.denied.len().try_into().unwrap_or(u64::MAX),
+            failed: came.steps.failed,
+            standing: self.verdict.standing(),
+            gain: self.shown.take(&self.start, now),
+        }
+    }
+
+    /// Writes down what has come of a turn.
+    fn record(&mut self, wanted: &Wanted, came: Came, report: &Report, took: Duration) {
+        let Came {
+            end,
+            steps,
+            denied,
+            text,
+            failure,
+        } = came;
+        let denied = notes(steps.denied.into_iter().chain(denied));
+        let errors = notes(failure.clone().into_iter().chain(steps.errors));
+        let not_allowed = denied.iter().map(|what| format!("not allowed: {what}"));
+        self.errors = errors.iter().cloned().chain(not_allowed).collect();
+        self.failure = failure;
+        let record = TurnRecord {
+            turn: wanted.turn,
+            prompt: wanted.kind,
+            conversation: wanted.conversation,
+            end: end.name(),
+            duration_ms: milliseconds(took),
+            evidence: steps.evidence,
+            denied,
+            errors,
+            promises: promises(&text),
+            gain: report.gain,
+            criteria: self.verdict.clone(),
+        };
+        if !text.is_empty() {
+            self.response = text;
+        }
+        if let Some(file) = &mut self.rig.evidence {
+            file.write(&record);
+        }
+        self.rig.watcher.hears(News::TurnEnded(&record));
+        self.log.push(record);
+    }
+
+    fn done(self, end: End, now: &Snapshot, turns: u32) -> Done {
+        let made = artifacts::listed(&self.start, now);
+        let total = Evidence {
+            ..self.work.evidence
+        };
+        let evidence = RunEvidence {
+            total,
+            criteria: self.verdict,
+            log: self.log,
+        };
+        let why = match end {
+            End::CouldNotRun(_) => self.failure,
+            _ => None,
+        };
+        let evidence_file = self.rig.evidence.and_then(EvidenceFile::close);
+        Done {
+            outcome: Outcome::new(end, made, evidence, turns, why),
+            thread_id: self.thread,
+            response: self.response,
+            evidence_file,
+        }
+    }
+}

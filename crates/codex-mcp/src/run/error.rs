@@ -1,0 +1,34 @@
+//! Why a run could not be begun.
+
+use std::path::PathBuf;
+
+use super::look::LookError;
+use super::order::BadOrder;
+use crate::engine::EngineError;
+
+/// Why a run could not be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It is not wanted in a way that can be done.
+    #[error(transparent)]
+    Order(#[from] BadOrder),
+    /// The repository can't be looked at.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// Codex can't be had.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Codex may write nothing, and the criteria want something written.
+    #[error(
+        "Codex's sandbox is read-only here, so nothing that was asked for can come to be; allow it to write in the folder with --sandbox workspace-write (sandbox over MCP), or set sandbox_mode in Codex's configuration"
+    )]
+    ReadOnly,
+    /// A prompt of the project's can't be used.
+    #[error("the prompt {}: {why}", .path.display())]
+    Template {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong, and what to write.
+        why: String,
+    },
+}

@@ -1,0 +1,55 @@
+//! What kind of end an error is for a turn.
+
+use codex_mcp_core::exec::FailureClass;
+use codex_mcp_core::run::machine::TurnEnd;
+use codex_mcp_core::session::Ending;
+use codex_mcp_protocol::codex::{ErrorKind, TurnError};
+
+use crate::engine::EngineError;
+
+/// How a turn ended that had begun, and what Codex says of it if it failed.
+pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {
+    match ending {
+        Ending::Completed => (TurnEnd::Completed, None),
+        Ending::Interrupted => (TurnEnd::Interrupted, None),
+        Ending::Failed(error) => (TurnEnd::Failed(class(error)), Some(words(error))),
+        Ending::Lost(how) => (TurnEnd::Died, Some(format!("{how} during the turn"))),
+    }
+}
+
+/// How a turn ended that could not be begun.
+pub(super) fn of_start(error: &EngineError) -> TurnEnd {
+    match error {
+        EngineError::NoThread(_) => TurnEnd::StaleSession,
+        EngineError::Gone(_) => TurnEnd::Died,
+        EngineError::ThreadInUse(_)
+        | EngineError::Busy(_)
+        | EngineError::StillEnding(_)
+        | EngineError::Live { .. } => TurnEnd::Failed(FailureClass::SessionBusy),
+        EngineError::Silent { .. } | EngineError::Unreadable { .. } => {
+            TurnEnd::Failed(FailureClass::Timeout)
+        }
+        EngineError::Refused { .. } => TurnEnd::Failed(FailureClass::Exit),
+        _ => TurnEnd::Failed(FailureClass::NotStarted),
+    }
+}
+
+fn class(error: &TurnError) -> FailureClass {
+    match error.kind() {
+        ErrorKind::ContextWindowExceeded => FailureClass::ContextWindow,
+        ErrorKind::UsageLimitExceeded | ErrorKind::RateLimited => FailureClass::RateLimit,
+        ErrorKind::ServerOverloaded => FailureClass::Overloaded,
+        ErrorKind::Unauthorized => FailureClass::Auth,
+        ErrorKind::ModelNotFound => FailureClass::ModelNotFound,
+        ErrorKind::Sandbox => FailureClass::Sandbox,
+        ErrorKind::Connection => FailureClass::Connection,
+        ErrorKind::Other => FailureClass::Exit,
+    }
+}
+
+fn words(error: &TurnError) -> String {
+    match &error.additional_details {
+        Some(details) => format!("{} ({details})", error.message),
+        None => error.message.clone(),
+    }
+}

@@ -1,0 +1,377 @@
+//! How the repository of a run stands: fills the
+//! [`Snapshot`](codex_mcp_core::run::snapshot::Snapshot) that the run is judged by.
+//!
+//! Only what the criteria ask for is looked at, and the working tree and what is
+//! checked out wherever there is a repository. Git is asked as [`crate::git`] does,
+//! always about the folder and the repository that there were at the start.
+//!
+//! - `needs`: what the criteria ask for.
+//! - `tree`, `refs`, `lines`, `brought`: what git knows.
+//! - `remote`: what the remote says.
+//! - `gh`, `moment`: what GitHub says, through its program.
+//! - `files`, `stamp`: the files themselves.
+//! - `commands`: commands that are to succeed.
+
+mod brought;
+mod commands;
+mod error;
+mod files;
+mod gh;
+mod lines;
+mod moment;
+mod needs;
+mod refs;
+mod remote;
+mod repository;
+mod stamp;
+mod tree;
+
+pub use error::LookError;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::run::names::Issue;
+use codex_mcp_core::run::snapshot::{Comment, Probe, PullRequest, Snapshot};
+use tokio_util::sync::CancellationToken;
+
+use self::commands::{Ends, end_of, given_up};
+use self::files::Files;
+use self::gh::{Gh, GhError, Greeting, Since};
+use self::lines::{Known, Lines};
+use self::needs::Needs;
+use self::refs::Refs;
+use self::remote::Remote;
+use self::repository::Place;
+use crate::git::{Git, GitError};
+use crate::team::clerk::Clerk;
+
+/// With what somebody looks.
+#[derive(Debug, Clone)]
+pub struct Means {
+    /// Variables set on top of our own environment, for all programs.
+    pub env: Vec<(OsString, OsString)>,
+    /// How long each question to git may take, and looking through the files.
+    pub patience: Duration,
+    /// How long each question to the remote or to GitHub may take.
+    pub network_patience: Duration,
+}
+
+impl Default for Means {
+    fn default() -> Self {
+        Self {
+            env: Vec::new(),
+            patience: Duration::from_secs(60),
+            network_patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Looks at one repository for one run.
+#[derive(Debug)]
+pub struct Looker {
+    place: Place,
+    needs: Needs,
+    means: Means,
+    files: Files,
+    clerk: Clerk,
+    begin: Option<Begin>,
+}
+
+/// What is remembered of the start.
+#[derive(Debug)]
+struct Begin {
+    known: Known,
+    greeting: Option<Greeting>,
+    /// All that there were, as later only new ones are asked for.
+    comments: BTreeMap<Issue, Vec<Comment>>,
+}
+
+impl Looker {
+    /// For these criteria, in the repository around `folder`, or in the mere folder if
+    /// there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`LookError`] if what is asked for can never be judged here.
+    pub async fn at(folder: &Path, criteria: &Criteria, means: Means) -> Result<Self, LookError> {
+        let needs = Needs::of(criteria);
+        let place = Place::at(folder, &needs, &means).await?;
+        let walker = Clerk::start().map_err(LookError::Thread)?;
+        let files = Files::new(walker, place.top(), &needs.globs, means.patience);
+        let looker = Self {
+            clerk: Clerk::start().map_err(LookError::Thread)?,
+            place,
+            needs,
+            means,
+            files,
+            begin: None,
+        };
+        if let Some(criterion) = &looker.needs.gh {
+            let there = looker.gh().is_there().await;
+            there.map_err(|error| told(error, criterion))?;
+        }
+        if let (Some(criterion), Place::Tree { git, .. }) = (&looker.needs.remote, &looker.place) {
+            looker.check_remote(git, criterion).await?;
+        }
+        Ok(looker)
+    }
+
+    async fn check_remote(&self, git: &Git, criterion: &str) -> Result<(), LookError> {
+        let start = |error: GitError| LookError::Start {
+            criterion: criterion.to_owned(),
+            why: error.to_string(),
+        };
+        let refs = Refs::read(git).await.map_err(start)?;
+        let remote = Remote::of(git, refs.branch.as_deref()).await;
+        match remote.map_err(start)? {
+            Remote::Known(_) => Ok(()),
+            Remote::Missing(remote) => Err(LookError::NoRemote {
+                criterion: criterion.to_owned(),
+                remote,
+            }),
+        }
+    }
+
+    /// The top of the working tree, or the folder.
+    #[must_use]
+    pub fn top(&self) -> &Path {
+        self.place.top()
+    }
+
+    /// The folders that must be writable for commits to be made: the repository's and,
+    /// for a linked working tree, the one that it shares. Absolute, each once; none
+    /// where there is no repository.
+    #[must_use]
+    pub fn git_folders(&self) -> Vec<PathBuf> {
+        match &self.place {
+            Place::Tree { folders, .. } => folders.clone(),
+            Place::Folder { .. } => Vec::new(),
+        }
+    }
+
+    /// How it stands before Codex does anything, which is remembered.
+    ///
+    /// # Errors
+    ///
+    /// [`LookError`] if something that criteria ask for can't be found out: then it
+    /// could not be told later what is new.
+    pub async fn start(&mut self) -> Result<Snapshot, LookError> {
+        let known = match &self.place {
+            Place::Tree { git, .. } => Known::now(git).await,
+            Place::Folder { .. } => Ok(Known::default()),
+        };
+        let known = match (known, &self.needs.git) {
+            (Ok(known), _) => known,
+            (Err(_), None) => Known::default(),
+            (Err(error), Some(criterion)) => {
+                return Err(LookError::Start {
+                    criterion: criterion.clone(),
+                    why: error.to_string(),
+                });
+            }
+        };
+        let (greeting, comments) = self.greet().await?;
+        self.begin = Some(Begin {
+            known,
+            greeting,
+            comments,
+        });
+        let snapshot = self.now().await;
+        self.check(&snapshot)?;
+        Ok(snapshot)
+    }
+
+    /// What GitHub has at the start.
+    async fn greet(&self) -> Result<(Option<Greeting>, BTreeMap<Issue, Vec<Comment>>), LookError> {
+        let Some(criterion) = &self.needs.gh else {
+            return Ok((None, BTreeMap::new()));
+        };
+        let told = |error| told(error, criterion);
+        let gh = self.gh();
+        let greeting = gh.greet().await.map_err(told)?;
+        let mut comments = BTreeMap::new();
+        for issue in &self.needs.issues {
+            if greeting.login.is_none() {
+                return Err(LookError::NotLoggedIn(
+                    "GitHub doesn't say whose comments are yours".to_owned(),
+                ));
+            }
+            let written = gh.comments(issue, &greeting, Since::Ever).await;
+            comments.insert(issue.clone(), written.map_err(told)?);
+        }
+        Ok((Some(greeting), comments))
+    }
+
+    /// Whether all that is needed was found out.
+    fn check(&self, snapshot: &Snapshot) -> Result<(), LookError> {
+        let tree = snapshot.tree.get().map(drop);
+        let head = snapshot.head.get().map(drop);
+        let remote = snapshot.remote.get().map(drop);
+        let requests = snapshot.pull_requests.get().map(drop);
+        let files = snapshot.files.get().map(drop);
+        let globs = self.needs.globs.first().map(|glob| format!("files={glob}"));
+        for (needed, found) in [
+            (&self.needs.git, tree),
+            (&self.needs.git, head),
+            (&self.needs.pushed, remote),
+            (&self.needs.pull_requests, requests),
+            (&globs, files),
+        ] {
+            if let (Some(criterion), Err(why)) = (needed, found) {
+                return Err(LookError::Start {
+                    criterion: criterion.clone(),
+                    why: why.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// How it stands now. No command is run.
+    pub async fn now(&self) -> Snapshot {
+        let Some(begin) = &self.begin else {
+            return Snapshot::default();
+        };
+        let (mut snapshot, files, comments) = futures::join!(
+            self.repository(begin),
+            self.files.look(),
+            self.comments(begin)
+        );
+        snapshot.files = files;
+        snapshot.comments = comments;
+        snapshot
+    }
+
+    /// What git, the remote and GitHub know of the repository.
+    async fn repository(&self, begin: &Begin) -> Snapshot {
+        let git = match &self.place {
+            Place::Tree { git, .. } => git.again().await.map_err(|error| error.to_string()),
+            Place::Folder { why, .. } => Err(why.clone()),
+        };
+        let git = match git {
+            Ok(git) => git,
+            Err(why) => return self.unknown(&why),
+        };
+        let before = begin.known.refs.tip.as_deref();
+        let (tree, mut snapshot) = futures::join!(
+            tree::look(&git, before, &self.clerk),
+            self.history(&git, begin)
+        );
+        snapshot.tree = tree;
+        snapshot
+    }
+
+    async fn history(&self, git: &Git, begin: &Begin) -> Snapshot {
+        let refs = match Refs::read(git).await {
+            Ok(refs) => refs,
+            Err(error) => return self.unknown(&error.to_string()),
+        };
+        let branch = refs.branch.as_deref();
+        let (lines, remote, pull_requests) = futures::join!(
+            Lines::look(git, &begin.known, &refs, &self.needs.branches),
+            self.remote(git, branch),
+            self.pull_requests(branch, begin)
+        );
+        Snapshot {
+            head: lines.head,
+            branches: lines.branches,
+            remote,
+            pull_requests,
+            ..Snapshot::default()
+        }
+    }
+
+    /// What is known when git doesn't tell.
+    fn unknown(&self, why: &str) -> Snapshot {
+        let lines = Lines::failed(why, &self.needs.branches);
+        Snapshot {
+            tree: Probe::Failed(why.to_owned()),
+            head: lines.head,
+            branches: lines.branches,
+            remote: Probe::Failed(why.to_owned()),
+            pull_requests: Probe::Failed(why.to_owned()),
+            ..Snapshot::default()
+        }
+    }
+
+    async fn remote(&self, git: &Git, branch: Option<&str>) -> Probe<BTreeMap<String, String>> {
+        match self.needs.pushed {
+            Some(_) => remote::look(&git.patient(self.means.network_patience), branch).await,
+            None => Probe::default(),
+        }
+    }
+
+    async fn pull_requests(&self, branch: Option<&str>, begin: &Begin) -> Probe<Vec<PullRequest>> {
+        let (Some(_), Some(greeting)) = (&self.needs.pull_requests, &begin.greeting) else {
+            return Probe::default();
+        };
+        let Some(branch) = branch else {
+            return Probe::Found(Vec::new());
+        };
+        match self.gh().pull_requests(branch, &greeting.at).await {
+            Ok(requests) => Probe::Found(requests),
+            Err(error) => Probe::Failed(error.to_string()),
+        }
+    }
+
+    async fn comments(&self, begin: &Begin) -> BTreeMap<Issue, Probe<Vec<Comment>>> {
+        let mut comments = BTreeMap::new();
+        for (issue, before) in &begin.comments {
+            let Some(greeting) = &begin.greeting else {
+                continue;
+            };
+            let written = self.gh().comments(issue, greeting, Since::Start).await;
+            let found = match written {
+                Ok(mut written) => {
+                    written.retain(|one| !before.iter().any(|old| old.url == one.url));
+                    Probe::Found([before.as_slice(), &written].concat())
+                }
+                Err(error) => Probe::Failed(error.to_string()),
+            };
+            comments.insert(issue.clone(), found);
+        }
+        comments
+    }
+
+    /// Runs the commands, one after the other, in the top folder: each may take
+    /// `limit`, and is ended then with all that it has started. Once `halt` is
+    /// cancelled, none is run any more.
+    pub async fn commands(&self, limit: Duration, halt: &CancellationToken) -> Ends {
+        let mut ends = Ends::new();
+        for command in &self.needs.commands {
+            let mut program = commands::program(command, self.top());
+            program.env.clone_from(&self.means.env);
+            let end = match halt.is_cancelled() {
+                true => given_up(),
+                false => end_of(&program, limit, halt).await,
+            };
+            ends.insert(command.clone(), end);
+        }
+        ends
+    }
+
+    fn gh(&self) -> Gh {
+        Gh {
+            folder: self.top().to_owned(),
+            env: self.means.env.clone(),
+            patience: self.means.network_patience,
+        }
+    }
+}
+
+/// Why GitHub can't be asked when a run begins.
+fn told(error: GhError, criterion: &str) -> LookError {
+    let criterion = criterion.to_owned();
+    match error {
+        GhError::Missing => LookError::NoGh { criterion },
+        GhError::NotLoggedIn(words) => LookError::NotLoggedIn(words),
+        error => LookError::Start {
+            criterion,
+            why: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,223 @@
+//! The branches of the remote, as it tells them itself.
+//!
+//! The user's own way to it must work, so their credentials and their ssh do. What
+//! the repository's configuration can name of programs is overruled: the ssh command
+//! (by the variable, the user's own setting, or plain ssh), credential helpers (the
+//! list is begun anew with those of the user and the system), the proxy program, the
+//! program that asks for passwords, and what is started at the other end. Addresses
+//! of other kinds than git's own (`ext::` and remote helpers) are refused, unless the
+//! user has set GIT_ALLOW_PROTOCOL. Nobody is asked for anything: ssh is in batch
+//! mode if it is OpenSSH by that name.
+//!
+//! What an address is rewritten to (`url.*.insteadOf`), and ssh's own configuration,
+//! stays as it is.
+//!
+//! Source: git-config(1), git(1), git-ls-remote(1), ssh_config(5).
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use codex_mcp_core::run::snapshot::Probe;
+
+use super::refs::BRANCHES;
+use crate::git::{Git, GitError};
+
+const REMOTES: &str =
+    r"^(branch\..*\.(pushremote|remote)|remote\.(pushdefault|.*\.(url|pushurl)))$";
+
+const OWN: &str = r"^(credential\..*|core\.sshcommand)$";
+
+/// What git knows by itself, and is no program.
+const PROTOCOLS: &str = "file:git:http:https:ssh";
+
+const LS_REMOTE: &[&str] = &[
+    "ls-remote",
+    "--heads",
+    "--quiet",
+    "--upload-pack=git-upload-pack",
+    "--",
+];
+
+/// Where a branch is pushed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Remote {
+    /// To this remote or address.
+    Known(String),
+    /// To a remote that there isn't.
+    Missing(String),
+}
+
+impl Remote {
+    /// Where the branch that is checked out is pushed to, if it is one.
+    pub(super) async fn of(git: &Git, branch: Option<&str>) -> Result<Self, GitError> {
+        let question = ["config", "--null", "--get-regexp", REMOTES];
+        let heard = git.hear(&question, &[]).await?;
+        let settings = settings(&heard.stdout);
+        Ok(remote(&settings, branch))
+    }
+}
+
+/// The branches that the remote has.
+pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<String, String>> {
+    let remote = match Remote::of(git, branch).await {
+        Ok(Remote::Known(remote)) => remote,
+        Ok(Remote::Missing(name)) => {
+            return Probe::Failed(format!("there is no remote {name:?}"));
+        }
+        Err(error) => return Probe::Failed(error.to_string()),
+    };
+    match branches(git, &remote).await {
+        Ok(branches) => Probe::Found(branches),
+        Err(error) => Probe::Failed(format!("the remote doesn't answer: {error}")),
+    }
+}
+
+async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String>, GitError> {
+    let git = with_own_ways(git).await?;
+    let told = git.text(&[LS_REMOTE, &[remote]].concat(), &[]).await?;
+    let pairs = told.lines().filter_map(|line| line.split_once('\t'));
+    let branches = pairs.filter_map(|(id, name)| {
+        let name = name.strip_prefix(BRANCHES)?;
+        Some((name.to_owned(), id.to_owned()))
+    });
+    Ok(branches.collect())
+}
+
+/// With what the user has set, in place of what the repository has.
+async fn with_own_ways(git: &Git) -> Result<Git, GitError> {
+    let mut git = git.clone();
+    let question = ["config", "--null", "--show-scope", "--get-regexp", OWN];
+    let heard = git.hear(&question, &[]).await?;
+    let text = String::from_utf8_lossy(&heard.stdout);
+    let mut records = text.split_terminator('\0');
+    let mut ssh = None;
+    git.overrule("credential.helper", "");
+    while let (Some(scope), Some(setting)) = (records.next(), records.next()) {
+        if !matches!(scope, "system" | "global") {
+            continue;
+        }
+        match setting.split_once('\n') {
+            Some(("core.sshcommand", value)) => ssh = Some(value.to_owned()),
+            Some((key, value)) => git.overrule(key, value),
+            None => {}
+        }
+    }
+    let ssh = ssh_command(&git, ssh);
+    git.set("GIT_SSH_COMMAND", ssh);
+    for (name, value) in [
+        ("GIT_ALLOW_PROTOCOL", PROTOCOLS),
+        ("GIT_ASKPASS", ""),
+        ("GIT_PROXY_COMMAND", ""),
+        ("GCM_INTERACTIVE", "never"),
+    ] {
+        if git.variable(name).is_none() {
+            git.set(name, value);
+        }
+    }
+    Ok(git)
+}
+
+/// The user's way to use ssh, which asks nobody.
+fn ssh_command(git: &Git, set: Option<String>) -> OsString {
+    let quoted = |program: OsString| {
+        let program = program.to_str()?;
+        Some(shlex::try_quote(program).ok()?.into_owned())
+    };
+    let text = |command: OsString| command.into_string().ok();
+    let command = git.variable("GIT_SSH_COMMAND").and_then(text).or(set);
+    let command = command.or_else(|| git.variable("GIT_SSH").and_then(quoted));
+    let command = command.unwrap_or_else(|| "ssh".to_owned());
+    let words = shlex::split(&command).unwrap_or_default();
+    let program = words.first().map(Path::new).and_then(Path::file_name);
+    match program == Some(OsStr::new("ssh")) {
+        true => format!("{command} -o BatchMode=yes").into(),
+        false => command.into(),
+    }
+}
+
+/// Settings, by their keys; of several values the last one.
+fn settings(told: &[u8]) -> BTreeMap<String, String> {
+    let text = String::from_utf8_lossy(told);
+    let records = text.split_terminator('\0');
+    let pairs = records.filter_map(|record| record.split_once('\n'));
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// As git chooses it for `git push`.
+fn remote(settings: &BTreeMap<String, String>, branch: Option<&str>) -> Remote {
+    let of_branch = |key: &str| settings.get(&format!("branch.{}.{key}", branch?));
+    let chosen = of_branch("pushremote")
+        .or_else(|| settings.get("remote.pushdefault"))
+        .or_else(|| of_branch("remote"))
+        // A dot is this repository.
+        .filter(|name| *name != ".");
+    let name = match chosen {
+        Some(name) => name.clone(),
+        None => only_one(settings).unwrap_or_else(|| "origin".to_owned()),
+    };
+    if let Some(address) = settings.get(&format!("remote.{name}.pushurl")) {
+        return Remote::Known(address.clone());
+    }
+    let is_address = name.contains(['/', ':']);
+    match is_address || settings.contains_key(&format!("remote.{name}.url")) {
+        true => Remote::Known(name),
+        false => Remote::Missing(name),
+    }
+}
+
+/// The remote that there is, if there is but one.
+fn only_one(settings: &BTreeMap<String, String>) -> Option<String> {
+    let mut remotes = settings
+        .keys()
+        .filter_map(|key| key.strip_prefix("remote.")?.strip_suffix(".url"));
+    let only = remotes.next()?.to_owned();
+    remotes.next().is_none().then_some(only)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_is_pushed_where_git_pushes_it() {
+        let both = ["remote.origin.url", "remote.fork.url"];
+        for (keys, expected) in [
+            (
+                &[("remote.fork.url", "u")][..],
+                Remote::Known("fork".into()),
+            ),
+            (&[], Remote::Missing("origin".into())),
+            (&both.map(|key| (key, "u")), Remote::Known("origin".into())),
+            (
+                &[("branch.a.b.remote", "gone"), ("remote.origin.url", "u")],
+                Remote::Missing("gone".into()),
+            ),
+            (
+                &[("branch.a.b.remote", "."), ("remote.origin.url", "u")],
+                Remote::Known("origin".into()),
+            ),
+            (
+                &[
+                    ("branch.a.b.pushremote", "fork"),
+                    ("branch.a.b.remote", "origin"),
+                    ("remote.fork.url", "u"),
+                    ("remote.fork.pushurl", "/p"),
+                ],
+                Remote::Known("/p".into()),
+            ),
+            (
+                &[("remote.pushdefault", "/srv/x.git")],
+                Remote::Known("/srv/x.git".into()),
+            ),
+        ] {
+            let keys = keys.iter();
+            let settings = keys
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect();
+            assert_eq!(remote(&settings, Some("a.b")), expected, "{settings:?}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Where a run takes place.
+
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::needs::Needs;
+use super::{LookError, Means};
+use crate::git::{Bounds, Git, GitError};
+
+/// How much of one answer of git's is read, in bytes.
+const LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Where a run takes place.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// In the working tree of a repository.
+    Tree {
+        /// Asked there, whatever becomes of the repository's configuration.
+        git: Git,
+        /// What must be writable for commits.
+        folders: Vec<PathBuf>,
+    },
+    /// In a mere folder.
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why git can't tell.
+        why: String,
+    },
+}
+
+impl Place {
+    pub(super) async fn at(folder: &Path, needs: &Needs, means: &Means) -> Result<Self, LookError> {
+        let unusable = |source| LookError::Folder {
+            folder: folder.to_owned(),
+            source,
+        };
+        let path = folder.canonicalize().map_err(unusable)?;
+        path.read_dir().map_err(unusable)?;
+        let error = match Self::around(&path, means).await {
+            Ok(place) => return Ok(place),
+            Err(error) => error,
+        };
+        match (&needs.git, error) {
+            (None, error) => Ok(Self::Folder {
+                path,
+                why: error.to_string(),
+            }),
+            (Some(criterion), GitError::Missing) => Err(LookError::NoGit {
+                criterion: criterion.clone(),
+            }),
+            (Some(criterion), error) => Err(LookError::NoRepository {
+                criterion: criterion.clone(),
+                folder: path,
+                why: error.to_string(),
+            }),
+        }
+    }
+
+    async fn around(folder: &Path, means: &Means) -> Result<Self, GitError> {
+        let bounds = Bounds {
+            patience: means.patience,
+            limit: LIMIT,
+            halt: CancellationToken::new(),
+        };
+        let mut git = Git::begin(folder, &means.env, bounds).await?;
+        let own = git.path(&["rev-parse", "--absolute-git-dir"]).await?;
+        let common = git.path(&["rev-parse", "--git-common-dir"]).await?;
+        let mut folders = vec![own.canonicalize()?, common.canonicalize()?];
+        folders.dedup();
+        // A configuration that is changed later leads nowhere else.
+        let root = git.root().to_owned();
+        git.work_in(&root);
+        git.set("GIT_DIR", &own);
+        git.set("GIT_WORK_TREE", &root);
+        Ok(Self::Tree { git, folders })
+    }
+
+    /// The top of the working tree, or the folder.
+    pub(super) fn top(&self) -> &Path {
+        match self {
+            Self::Tree { git, .. } => git.root(),
+            Self::Folder { path, .. } => path,
+        }
+    }
+}

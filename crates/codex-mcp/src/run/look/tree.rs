@@ -1,0 +1,33 @@
+//! The working tree.
+
+use std::path::PathBuf;
+
+use codex_mcp_core::run::snapshot::{Probe, Tree};
+
+use crate::engine::run::Extent;
+use crate::git::{Git, GitError};
+use crate::team::clerk::Clerk;
+
+/// How the tree differs from the commit that was checked out at the start, `before`.
+pub(super) async fn look(git: &Git, before: Option<&str>, clerk: &Clerk) -> Probe<Tree> {
+    match differences(git, before, clerk).await {
+        Ok(tree) => Probe::Found(tree),
+        Err(why) => Probe::Failed(why),
+    }
+}
+
+async fn differences(git: &Git, before: Option<&str>, clerk: &Clerk) -> Result<Tree, String> {
+    let told = |error: GitError| error.to_string();
+    let status = git.status().await.map_err(told)?;
+    if status.extent == Extent::Cut {
+        return Err("there are more uncommitted files than are looked at".to_owned());
+    }
+    let root: PathBuf = git.root().to_owned();
+    let state = clerk.ask(move || status.read(&root)).await;
+    let state = state.map_err(|ended| ended.to_string())?;
+    let committed = git.committed(before, state.head.as_deref()).await;
+    Ok(Tree {
+        state,
+        committed: committed.map_err(told)?,
+    })
+}

@@ -1,0 +1,210 @@
+//! One turn of a run: from the prompt to what Codex has done in it.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+
+use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
+use codex_mcp_core::session::{Outcome, Steps};
+use codex_mcp_protocol::codex::Ask;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::failing;
+use super::watcher::{News, Watcher};
+use crate::engine::command::{Open, TurnRef, View};
+use crate::engine::{Engine, EngineError};
+use crate::mcp::in_words;
+
+/// What has come of a turn.
+#[derive(Debug)]
+pub(super) struct Came {
+    pub(super) end: TurnEnd,
+    pub(super) steps: Steps,
+    /// What Codex asked for and was denied, and that is no step: a line each.
+    pub(super) denied: Vec<String>,
+    /// What it said last, or all that it said if it didn't complete.
+    pub(super) text: String,
+    /// Why it failed.
+    pub(super) failure: Option<String>,
+}
+
+impl Came {
+    /// One that had no time to begin.
+    pub(super) fn nothing(end: TurnEnd) -> Self {
+        Self {
+            end,
+            steps: Steps::default(),
+            denied: Vec::new(),
+            text: String::new(),
+            failure: None,
+        }
+    }
+
+    /// One that could not be begun, or was lost sight of.
+    pub(super) fn failed(error: &EngineError) -> Self {
+        Self {
+            failure: Some(error.to_string()),
+            ..Self::nothing(failing::of_start(error))
+        }
+    }
+}
+
+/// The time and the will to go on that a turn has.
+pub(super) struct Leash<'a> {
+    pub(super) run: &'a mut Run,
+    /// When the run began.
+    pub(super) began: Instant,
+    /// Cancelled when nobody wants the run any more.
+    pub(super) stop: &'a CancellationToken,
+    /// Why the turn was interrupted, if it was.
+    pulled: Option<TurnEnd>,
+}
+
+impl<'a> Leash<'a> {
+    pub(super) fn new(run: &'a mut Run, began: Instant, stop: &'a CancellationToken) -> Self {
+        Self {
+            run,
+            began,
+            stop,
+            pulled: None,
+        }
+    }
+
+    /// Waits until the turn is to be ended, and says why. Comes back once for each
+    /// reason.
+    pub(super) async fn pull(&mut self) -> TurnEnd {
+        loop {
+            let deadline = self.run.deadline();
+            let late = async {
+                match deadline {
+                    Some(deadline) => sleep_until(self.began + deadline).await,
+                    None => pending().await,
+                }
+            };
+            let stopped = async {
+                match self.pulled {
+                    Some(TurnEnd::Interrupted) => pending().await,
+                    _ => self.stop.cancelled().await,
+                }
+            };
+            let (next, why) = tokio::select! {
+                () = stopped => (self.run.stop(), TurnEnd::Interrupted),
+                () = late => (self.run.tick(self.began.elapsed()), TurnEnd::TimedOut),
+            };
+            self.pulled = Some(why);
+            if next == Some(Next::Interrupt) {
+                return why;
+            }
+        }
+    }
+}
+
+/// A turn that runs.
+pub(super) struct Turn<'a, W> {
+    pub(super) engine: &'a Engine,
+    pub(super) watcher: &'a W,
+    pub(super) turn: TurnRef,
+    asked: BTreeSet<String>,
+    denied: Vec<String>,
+    told: (u64, String),
+}
+
+impl<'a, W: Watcher> Turn<'a, W> {
+    pub(super) fn new(engine: &'a Engine, watcher: &'a W, turn: TurnRef) -> Self {
+        Self {
+            engine,
+            watcher,
+            turn,
+            asked: BTreeSet::new(),
+            denied: Vec::new(),
+            told: (0, String::new()),
+        }
+    }
+
+    /// Sees to it until it has ended.
+    pub(super) async fn ended(mut self, mut leash: Leash<'_>) -> Result<Came, EngineError> {
+        let (engine, watcher) = (self.engine, self.watcher);
+        let mut deciding = FuturesUnordered::new();
+        loop {
+            let view = engine.inspect(&self.turn.session)?;
+            self.tell(&view);
+            if let Some((number, outcome)) = &view.outcome
+                && *number >= self.turn.number
+            {
+                return Ok(self.came(outcome, leash.pulled));
+            }
+            for open in self.new_questions(view.actions) {
+                deciding.push(async move { (watcher.decides(&open.ask).await, open) });
+            }
+            tokio::select! {
+                changed = engine.changed(&self.turn.session, view.revision) => changed?,
+                Some((decision, open)) = deciding.next() => self.answer(&open, &decision),
+                _ = leash.pull() => {
+                    watcher.hears(News::Interrupted);
+                    engine.interrupt(&self.turn)?;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, view: &View) {
+        if self.told != view.progress {
+            self.told.clone_from(&view.progress);
+            let (steps, doing) = &self.told;
+            self.watcher.hears(News::Step(*steps, doing));
+        }
+    }
+
+    fn new_questions(&mut self, open: Vec<Open>) -> Vec<Open> {
+        let is_new = |open: &Open| self.asked.insert(open.id.0.clone());
+        open.into_iter().filter(is_new).collect()
+    }
+
+    fn answer(&mut self, open: &Open, decision: &Decision) {
+        let Err(error) = self.respond(&open.id, decision) else {
+            if *decision == Decision::Decline {
+                self.note(&open.ask);
+            }
+            return;
+        };
+        // A question for words has no yes.
+        tracing::debug!("{decision:?} is no answer to {:?}: {error}", open.id);
+        match self.respond(&open.id, &Decision::Decline) {
+            Ok(()) => self.note(&open.ask),
+            // It was answered or withdrawn meanwhile.
+            Err(error) => tracing::debug!("{:?} is answered already: {error}", open.id),
+        }
+    }
+
+    fn respond(&self, action: &ActionId, decision: &Decision) -> Result<(), EngineError> {
+        let session = &self.turn.session;
+        self.engine.respond(session, action, decision, None)
+    }
+
+    /// A command or a change that is declined is a step that Codex tells itself.
+    fn note(&mut self, ask: &Ask) {
+        match ask {
+            Ask::Command(_) | Ask::LegacyCommand(_) | Ask::FileChange(_) | Ask::LegacyPatch(_) => {}
+            Ask::Permissions(_) | Ask::McpElicitation(_) | Ask::UserInput(_) => {
+                self.denied.push(in_words(ask));
+            }
+        }
+    }
+
+    fn came(self, outcome: &Outcome, pulled: Option<TurnEnd>) -> Came {
+        let (end, failure) = failing::of_turn(&outcome.ending);
+        Came {
+            end: match (end, pulled) {
+                (TurnEnd::Interrupted, Some(why)) => why,
+                (end, _) => end,
+            },
+            steps: outcome.facts.steps.clone(),
+            denied: self.denied,
+            text: outcome.text.clone(),
+            failure,
+        }
+    }
+}

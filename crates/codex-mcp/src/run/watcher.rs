@@ -1,0 +1,47 @@
+//! What is told of a run while it goes on.
+
+use std::path::Path;
+
+use codex_mcp_core::action::Decision;
+use codex_mcp_core::run::criteria::Grant;
+use codex_mcp_core::run::findings::Verdict;
+use codex_mcp_core::run::machine::Prompt;
+use codex_mcp_core::run::outcome::TurnRecord;
+use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
+
+/// Something that has happened in a run.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// It is about to begin.
+    Begins {
+        /// Where it works: the top folder of the repository.
+        top: &'a Path,
+        /// What Codex is allowed for the criteria, in `workspace-write`.
+        grants: &'a [Grant],
+        /// How things stand before it.
+        verdict: &'a Verdict,
+    },
+    /// The conversation with Codex, and how far its commands may reach, if it tells.
+    Thread(&'a ThreadId, Option<SandboxMode>),
+    /// A turn begins.
+    Turn(&'a Prompt),
+    /// Codex does something: how many steps there were in this turn, and the last one
+    /// in words.
+    Step(u64, &'a str),
+    /// The turn is interrupted.
+    Interrupted,
+    /// The turn has ended, and the repository is looked at.
+    Looking,
+    /// A turn has ended, and this has come of it.
+    TurnEnded(&'a TurnRecord),
+}
+
+/// Who watches a run, and answers what Codex asks in it.
+pub trait Watcher {
+    /// Hears what has happened. Called often, so it must not take long.
+    fn hears(&self, news: News<'_>);
+
+    /// Answers a question of Codex's. May take as long as it likes: the turn may be
+    /// over by then, and the answer is not waited for.
+    fn decides(&self, ask: &Ask) -> impl Future<Output = Decision>;
+}

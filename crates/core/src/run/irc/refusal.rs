@@ -1,0 +1,97 @@
+//! Why nothing is said in a channel.
+
+use std::fmt;
+
+use super::address::ChannelName;
+
+/// Why a line was not said. What servers say is cut and without control characters.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IrcError {
+    /// None of our nicknames is to be had.
+    #[error("the server takes none of our nicknames, of codex-mcp and codex-2 to codex-9: {0}")]
+    Nicknames(String),
+    /// We may not use the server.
+    #[error(
+        "the server doesn't let us in: {0}. Choose one that is open without a password, or tell by command:PROGRAM"
+    )]
+    NotLetIn(String),
+    /// The server has ended the connection, and says why.
+    #[error("the server has ended the connection: {0}")]
+    Ended(String),
+    /// We may not join or speak.
+    #[error("nothing can be said in {channel}: {refusal} (the server: {words})")]
+    Channel {
+        /// Where.
+        channel: ChannelName,
+        /// Why.
+        refusal: ChannelRefusal,
+        /// The server's own words.
+        words: String,
+    },
+    /// The connection has ended.
+    #[error("the connection was closed {0}")]
+    Closed(&'static str),
+    /// The server has not answered in time.
+    #[error("the server has not answered in time, {0}")]
+    Silent(&'static str),
+    /// The server talks too much.
+    #[error("the server has sent more than is listened to, {0}")]
+    Flood(&'static str),
+}
+
+/// Why a channel is closed to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "what they mean is shown")]
+pub enum ChannelRefusal {
+    NoChannel,
+    NoVoice,
+    TooMany,
+    Elsewhere,
+    Full,
+    InviteOnly,
+    Banned,
+    Key,
+    Registered,
+    Encrypted,
+    Other(u16),
+}
+
+impl ChannelRefusal {
+    /// Source of the numbers: RFC 2812, 5.2; those from 470 on that it lacks are what
+    /// servers have agreed on since.
+    pub(super) fn of(code: u16) -> Self {
+        match code {
+            401 | 403 => Self::NoChannel,
+            404 => Self::NoVoice,
+            405 => Self::TooMany,
+            470 => Self::Elsewhere,
+            471 => Self::Full,
+            473 => Self::InviteOnly,
+            474 => Self::Banned,
+            475 => Self::Key,
+            477 => Self::Registered,
+            489 => Self::Encrypted,
+            code => Self::Other(code),
+        }
+    }
+}
+
+impl fmt::Display for ChannelRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoChannel => {
+                "there is no such channel; have somebody make it, or see how it is written"
+            }
+            Self::NoVoice => "who joins may not speak there; take away its mode +m, or the ban",
+            Self::TooMany => "we would be in too many channels",
+            Self::Elsewhere => "the channel leads to another one; write that one",
+            Self::Full => "the channel is full; raise its limit (+l)",
+            Self::InviteOnly => "only who is invited may join (+i), and nobody invites us",
+            Self::Banned => "we are banned there (+b)",
+            Self::Key => "the channel wants a key (+k), and none can be given",
+            Self::Registered => "only registered nicknames may join or speak, and ours is not",
+            Self::Encrypted => "only who has an encrypted connection may join, and ours is not",
+            Self::Other(code) => return write!(f, "the server refuses it (number {code})"),
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! A server of IRC for one test, of the system's package, and somebody who listens
+//! there.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid, User, chown};
+use tempfile::TempDir;
+
+/// How long somebody waits for a line that has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who it is where we are root: it looks for no one else by itself.
+const USER: &str = "nobody";
+
+/// Where Debian has servers.
+const DEBIAN: &str = "/usr/sbin";
+
+/// It asks nobody who comes, and lets clients be as quick as they can.
+const CONFIGURATION: &str = "\
+[Global]
+Name = irc.test
+Info = test
+AdminInfo1 = test
+AdminInfo2 = test
+AdminEMail = test@irc.test
+MotdFile = /nowhere
+[Limits]
+MaxConnectionsIP = 0
+MaxPenaltyTime = 0
+[Options]
+PAM = no
+Ident = no
+DNS = no
+";
+
+/// Hands on the socket as systemd does (sd_listen_fds(3)): nobody else can have taken
+/// the port, and who connects early waits.
+const START: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" -n -f \"$1\"";
+
+/// A server that nobody else knows, without a message of the day. It ends when this
+/// is dropped, and when the thread that has started it ends, however it does.
+#[derive(Debug)]
+pub struct Ngircd {
+    folder: TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl Ngircd {
+    /// Starts one with these sections added to its configuration, see ngircd.conf(5).
+    ///
+    /// # Panics
+    /// If it is not installed or can't be started.
+    #[must_use]
+    pub fn start(more: &str) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("irc-")
+            .tempdir_in("/tmp")
+            .unwrap();
+        let configuration = folder.path().join("ngircd.conf");
+        fs::write(&configuration, format!("{CONFIGURATION}{more}")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if Uid::effective().is_root() {
+            let user = User::from_name(USER).unwrap().unwrap();
+            chown(folder.path(), Some(user.uid), Some(user.gid)).unwrap();
+            let [uid, gid] = [user.uid.as_raw(), user.gid.as_raw()].map(|id| id.to_string());
+            command.args(["--reuid", &uid, "--regid", &gid, "--clear-groups"]);
+        }
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let child = command
+            .args(["sh", "-c", START])
+            .arg(program())
+            .arg(configuration)
+            .current_dir("/")
+            .stdin(OwnedFd::from(listener))
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self {
+            folder,
+            port,
+            child,
+        }
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(pid, signal).unwrap();
+    }
+
+    /// Somebody of that nickname.
+    ///
+    /// # Panics
+    /// If the server doesn't take them in.
+    #[must_use]
+    pub fn guest(&self, nickname: &str) -> Guest {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut guest = Guest {
+            log: self.folder.path().join("log"),
+            stream: BufReader::new(stream),
+        };
+        guest.write(&format!(
+            "NICK {nickname}\r\nUSER {nickname} 0 * :{nickname}"
+        ));
+        guest.wait_for(" 422 ");
+        guest
+    }
+
+    /// Somebody of that nickname who listens in a channel.
+    ///
+    /// # Panics
+    /// If they can't.
+    #[must_use]
+    pub fn guest_in(&self, channel: &str, nickname: &str) -> Guest {
+        let mut guest = self.guest(nickname);
+        guest.write(&format!("JOIN {channel}"));
+        guest.wait_for(" 366 ");
+        guest
+    }
+}
+
+impl Drop for Ngircd {
+    fn drop(&mut self) {
+        // It may be gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Somebody who is at the server.
+#[derive(Debug)]
+pub struct Guest {
+    log: PathBuf,
+    stream: BufReader<TcpStream>,
+}
+
+impl Guest {
+    /// Sends a line.
+    ///
+    /// # Panics
+    /// If the server is gone.
+    pub fn write(&mut self, line: &str) {
+        let line = format!("{line}\r\n");
+        self.stream.get_mut().write_all(line.as_bytes()).unwrap();
+    }
+
+    /// The next line, without its end.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line);
+        let log = || fs::read_to_string(&self.log).unwrap_or_default();
+        match read {
+            Ok(1..) => line.trim_end_matches(['\r', '\n']).to_owned(),
+            read => panic!("ngircd says nothing more ({read:?}): {}", log()),
+        }
+    }
+
+    /// The next line with these words in it; those before it are forgotten.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub fn wait_for(&mut self, words: &str) -> String {
+        loop {
+            let line = self.next_line();
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    /// The next lines with these words in them, all that come before the server answers
+    /// to what is asked now.
+    ///
+    /// # Panics
+    /// If it doesn't answer.
+    pub fn all_with(&mut self, words: &str) -> Vec<String> {
+        self.write("PING :all");
+        let mut found = Vec::new();
+        loop {
+            let line = self.next_line();
+            match line.ends_with(":all") {
+                true => return found,
+                false if line.contains(words) => found.push(line),
+                false => {}
+            }
+        }
+    }
+}
+
+fn program() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from(DEBIAN)]);
+    let mut programs = folders.map(|folder| folder.join("ngircd"));
+    let found = programs.find(|program| program.is_file());
+    found.unwrap_or_else(|| {
+        let place = Path::new(DEBIAN).join("ngircd");
+        panic!(
+            "ngircd is not installed: nothing at {}. Run `cargo xtask provision`.",
+            place.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::wait_until_gone;
+
+    #[test]
+    fn guests_hear_each_other() {
+        let server = Ngircd::start("");
+        let mut listening = server.guest_in("#a", "one");
+        let mut talking = server.guest_in("#a", "two");
+        talking.write("PRIVMSG #a :hello");
+        let heard = listening.wait_for("PRIVMSG");
+        assert_eq!(heard, ":two!~two@127.0.0.1 PRIVMSG #a :hello");
+        assert_eq!(listening.all_with("PRIVMSG"), [] as [&str; 0]);
+    }
+
+    #[tokio::test]
+    async fn it_ends_with_the_thread_that_has_started_it() {
+        let thread = std::thread::spawn(|| {
+            let server = std::mem::ManuallyDrop::new(Ngircd::start(""));
+            let _guest = server.guest("one");
+            server.child.id()
+        });
+        let pid = thread.join().unwrap();
+        assert_eq!(wait_until_gone(&[pid], PATIENCE).await, []);
+    }
+}
