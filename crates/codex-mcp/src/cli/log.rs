@@ -16,16 +16,28 @@ pub(super) fn silence() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
+/// What is logged where somebody looks on who wants to see something else.
+const QUIET: &str = "warn";
+
 /// Starts logging.
 pub(super) fn start() {
+    start_with(DEFAULT);
+}
+
+/// Starts logging what somebody has to know who looks on.
+pub(super) fn start_quietly() {
+    start_with(QUIET);
+}
+
+fn start_with(usual: &'static str) {
     let asked = EnvFilter::try_from_env(VARIABLE);
     let wrong = std::env::var_os(VARIABLE).and(asked.as_ref().err().map(ToString::to_string));
     tracing_subscriber::fmt()
-        .with_env_filter(asked.unwrap_or_else(|_| EnvFilter::new(DEFAULT)))
+        .with_env_filter(asked.unwrap_or_else(|_| EnvFilter::new(usual)))
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .init();
     if let Some(error) = wrong {
-        tracing::warn!("{VARIABLE} is not a filter such as {DEFAULT}, and is ignored: {error}");
+        tracing::warn!("{VARIABLE} is not a filter such as {usual}, and is ignored: {error}");
     }
 }

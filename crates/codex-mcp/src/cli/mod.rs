@@ -12,6 +12,9 @@ mod jobs_of;
 mod log;
 mod man;
 mod office;
+mod out;
+mod prompt;
+mod run;
 mod runtime;
 mod serve;
 mod settings;
@@ -20,8 +23,10 @@ mod stored;
 mod summary;
 mod table;
 mod team_tools;
+mod teller;
 mod threads;
 mod times;
+mod values;
 mod worker;
 
 use std::env;
@@ -76,6 +81,12 @@ enum Verb {
     Doctor(doctor::Args),
     /// Show each setting and where it comes from.
     Config(config::Args),
+    /// Have Codex work until the result is there: it is looked at, not believed.
+    ///
+    /// Codex gets the task, and after each turn the repository is looked at. Where
+    /// something is missing that was asked for with `--until`, Codex is told what, and
+    /// goes on, until all of it holds or the limits are reached.
+    Run(Box<run::Args>),
     /// Hand work to Codex that is done whether or not anybody waits for it.
     ///
     /// A job is a prompt that is kept until Codex has done it, also when this shell,
@@ -111,8 +122,8 @@ enum Verb {
 }
 
 /// Parses the command line and does what it says. Returns the exit code: 0 for
-/// success, 1 when something failed, 2 for a wrong command line. `jobs` has others,
-/// see its help.
+/// success, 1 when something failed, 2 for a wrong command line. `jobs` and `run` have
+/// others, see their help.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -124,6 +135,7 @@ pub fn run() -> ExitCode {
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args),
+        Verb::Run(args) => run::run(&args),
         Verb::Jobs(args) => jobs::run(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),
@@ -136,12 +148,13 @@ pub fn run() -> ExitCode {
 }
 
 /// Prints what is wrong with the command line, or the help that was asked for. Of
-/// `jobs`, 1 and 2 tell how a job has ended.
+/// `jobs` and `run`, 1 and 2 tell how a job or a run has ended.
 fn not_parsed(error: &clap::Error) -> ExitCode {
     // If it can't be written, the exit code has to tell.
     let _ = error.print();
-    let is_of_jobs = env::args_os().nth(1).is_some_and(|verb| verb == "jobs");
-    match (error.use_stderr(), is_of_jobs) {
+    let verb = env::args_os().nth(1).unwrap_or_default();
+    let tells_an_end = verb == "jobs" || verb == "run";
+    match (error.use_stderr(), tells_an_end) {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(jobs::COULD_NOT),
         (true, false) => ExitCode::from(WRONG_COMMAND_LINE),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use codex_mcp_core::job::{JobPrefix, JobState};
 
+use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::{complain, harmless};
 use crate::config::ConfigError;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
@@ -36,6 +37,8 @@ pub(super) enum Failure {
     NotFound(JobPrefix),
     #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
     Ambiguous { prefix: JobPrefix, known: String },
+    #[error(transparent)]
+    Prompt(#[from] NoPrompt),
     #[error("it can't be written: {0}")]
     Write(#[from] io::Error),
     /// Something else, and what to do.

@@ -10,7 +10,8 @@ use codex_mcp_core::job::JobState;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::{find, out, state};
+use super::{find, state};
+use crate::cli::out;
 use crate::cli::table::{self, Cell, shortened};
 use crate::cli::times::{ago, took};
 use crate::jobs::order::resolved;

@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use super::failure::{Failure, INTERRUPTED};
 use super::find::{self, short};
-use super::teller::Teller;
 use super::wait::{Form, ended_in_words};
 use super::watching::{Watching, unless_interrupted};
-use super::{out, words};
+use super::words;
+use crate::cli::out;
 use crate::cli::stored::complain;
+use crate::cli::teller::Teller;
 use crate::cli::times::took;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::{JobSummary, StoredEvent};
@@ -135,7 +136,7 @@ impl Reading<'_> {
     fn show(&mut self, job: &JobSummary, event: &StoredEvent) -> Result<(), Failure> {
         self.shown += 1;
         if self.form == Form::Json {
-            return out::line(&typed(event));
+            return Ok(out::line(&typed(event))?);
         }
         let Some(words) = words::line(event) else {
             return Ok(());

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::failure::Failure;
-use super::{list, out};
+use super::list;
+use crate::cli::out;
 use crate::cli::times::duration;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::Listed;

@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::find::{self, short};
-use super::submit::{Handing, prompt, word};
+use super::submit::Handing;
+use crate::cli::prompt;
+use crate::cli::values::word;
 use crate::config::Config;
 use crate::engine::profile::ProfileName;
 use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::service::Jobs;
-use crate::jobs::store::{Job, Request};
+use crate::jobs::store::{Job, LONGEST_TEXT, Request};
 
 const SAME: &str = "\
 Folder, model, sandbox, effort, profile and times are those of that job; pictures and a schema
@@ -52,7 +54,7 @@ impl Args {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
         let job = find::job(&super::jobs(&config), &self.job).await?;
         let session = session(&job)?;
-        let prompt = prompt(self.prompt.as_deref())?;
+        let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
         let order = Order {
             prompt,
             past: Past::Session(session),

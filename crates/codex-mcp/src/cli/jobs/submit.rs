@@ -7,20 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
-use serde::de::DeserializeOwned;
-use serde::de::value::{Error as ValueError, StrDeserializer};
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::find::short;
-use super::out;
 use super::wait::{self, Form};
 use super::watching::nobody_works;
+use crate::cli::out;
+use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::duration;
+use crate::cli::values::{one_of, profile, thread};
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::service::{Jobs, Submitted};
@@ -87,7 +86,7 @@ pub(super) struct Args {
     output_schema: Option<PathBuf>,
 
     /// Go on in this session of Codex's; `codex-mcp jobs resume` takes a job instead.
-    #[arg(long, value_name = "SESSION", value_parser = session)]
+    #[arg(long, value_name = "SESSION", value_parser = thread)]
     resume: Option<ThreadId>,
 
     /// Go on in the session of the latest job of the folder.
@@ -135,27 +134,6 @@ pub(super) struct Handing {
 /// How long Codex may take where nothing is said.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// One of several words of Codex's.
-fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>
-where
-    T: DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(all).try_map(|text| word::<T>(&text))
-}
-
-/// A value of Codex's by its word.
-pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
-    T::deserialize(StrDeserializer::new(text))
-}
-
-fn profile(text: &str) -> Result<ProfileName, String> {
-    ProfileName::try_from(text.to_owned()).map_err(|error| error.to_string())
-}
-
-fn session(text: &str) -> Result<ThreadId, NotAThreadId> {
-    ThreadId::parse(text)
-}
-
 /// A time that a job can have.
 fn bounded_duration(text: &str) -> Result<Duration, String> {
     let most = Duration::from_millis(u32::MAX.into());
@@ -168,7 +146,7 @@ fn bounded_duration(text: &str) -> Result<Duration, String> {
 
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        let order = self.order(prompt(self.prompt.as_deref())?)?;
+        let order = self.order(prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?)?;
         self.handing.hand_over(jobs, order).await
     }
 
@@ -219,42 +197,6 @@ fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// What is to be done: as it was given, or else from stdin.
-pub(super) fn prompt(given: Option<&str>) -> Result<String, Failure> {
-    let text = match given {
-        Some("-") => read()?,
-        Some(text) => text.to_owned(),
-        None if io::stdin().is_terminal() => {
-            let words = "say what Codex is to do: give a prompt, or `-` to type it here and end \
-                         it with Ctrl-D";
-            return Err(Failure::Cannot(words.to_owned()));
-        }
-        None => read()?,
-    };
-    match text.trim().is_empty() {
-        true => Err(Failure::Cannot(
-            "the prompt is empty: say what Codex is to do".to_owned(),
-        )),
-        false => Ok(text),
-    }
-}
-
-fn read() -> Result<String, Failure> {
-    let cannot = |why: String| Failure::Cannot(format!("the prompt on stdin {why}"));
-    let most = u64::try_from(LONGEST_TEXT).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .take(most.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(|error| cannot(format!("can't be read: {error}")))?;
-    if bytes.len() > LONGEST_TEXT {
-        return Err(cannot(format!("has more than {LONGEST_TEXT} bytes")));
-    }
-    String::from_utf8(bytes)
-        .map_err(|error| cannot(format!("is not UTF-8: {}", error.utf8_error())))
-}
-
 impl Handing {
     /// Submits a job, and tells its name or waits for it.
     pub(super) async fn hand_over(&self, jobs: &Jobs, order: Order) -> Result<ExitCode, Failure> {
@@ -285,12 +227,12 @@ impl Handing {
             let message = warning.unwrap_or_else(|| {
                 format!("`codex-mcp jobs wait {job}` waits for it and prints what comes of it")
             });
-            return out::pretty(&json!({
+            return Ok(out::pretty(&json!({
                 "status": "queued",
                 "job_id": job,
                 "session_id": session,
                 "message": message,
-            }));
+            }))?);
         }
         out::text(job.as_str())?;
         if io::stdout().is_terminal() {

@@ -8,10 +8,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::failure::{COULD_NOT, Failure, INTERRUPTED, code_of, worst};
 use super::find::{self, short};
-use super::teller::{Screen, Teller};
 use super::watching::{Watching, unless_interrupted};
-use super::{out, words};
+use super::words;
+use crate::cli::out;
 use crate::cli::stored::complain;
+use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::{duration, took};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
@@ -270,7 +271,7 @@ pub(super) fn ended_in_words(job: &JobSummary) -> String {
 
 fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
     if form == Form::Json {
-        return out::line(&shown::record(job).to_string());
+        return Ok(out::line(&shown::record(job).to_string())?);
     }
     if job.summary.state != JobState::Completed {
         return Ok(());
@@ -283,7 +284,7 @@ fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
         .as_ref()
         .and_then(|report| report.get("response"));
     match response.and_then(|response| response.as_str()) {
-        Some(message) => out::text(message),
+        Some(message) => Ok(out::text(message)?),
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use super::failure::Failure;
-use super::teller::Teller;
+use crate::cli::teller::Teller;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::{JobStore, StoreError, Watch};
 

@@ -4,12 +4,11 @@ use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
 
-use super::failure::Failure;
-use crate::cli::stored::harmless;
+use super::stored::harmless;
 
 /// Prints a text of somebody else's: as it is for a program, and without what would do
 /// something to a terminal for a person.
-pub(super) fn text(text: &str) -> Result<(), Failure> {
+pub(super) fn text(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.is_terminal() {
         true => writeln!(out, "{}", harmless(text.trim_end()))?,
@@ -19,13 +18,13 @@ pub(super) fn text(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints JSON over several lines.
-pub(super) fn pretty(value: &Value) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+pub(super) fn pretty(value: &Value) -> io::Result<()> {
+    let json = serde_json::to_string_pretty(value)?;
     line(&json)
 }
 
 /// Prints JSON that is there already.
-pub(super) fn line(json: &str) -> Result<(), Failure> {
+pub(super) fn line(json: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{}", escaped(json))?;
     Ok(())
 }

@@ -4,8 +4,8 @@
 use std::env;
 use std::io::{self, IsTerminal, Write};
 
-use crate::cli::stored::harmless;
-use crate::cli::table::shortened;
+use super::stored::harmless;
+use super::table::shortened;
 
 /// The longest line that is drawn, in characters; a narrower terminal shows less.
 const LONGEST: usize = 200;

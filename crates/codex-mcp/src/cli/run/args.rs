@@ -1,0 +1,206 @@
+//! The command line of `codex-mcp run`.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_mcp_core::run::criteria::{Criteria, Criterion};
+use codex_mcp_core::run::machine::{Limits, MAX_TURNS};
+use codex_mcp_core::run::notifier::Notifier;
+use codex_mcp_core::run::snapshot::Preexisting;
+use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+
+use super::failure::Failure;
+use crate::cli::prompt;
+use crate::cli::times::duration;
+use crate::cli::values::{one_of, profile, thread};
+use crate::config::Flags;
+use crate::engine::profile::ProfileName;
+use crate::jobs::order::resolved;
+use crate::jobs::store::Location;
+use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
+
+/// What can be asked for, and how it is used.
+const HELP: &str = "\
+What can be asked for with --until; all of it must hold, in the repository of --repo:
+  files=GLOB                  a file that fits is new or was changed: files=docs/*.md
+  commits=N, commits=N@BRANCH at least N new commits, on what is checked out or on a branch
+  branch=NAME                 the branch is new, or has new commits
+  pushed                      the remote has what is checked out
+  pr                          there is a new pull request from the branch (needs gh)
+  issue_comment=OWNER/REPO#N  you have a new comment there (needs gh)
+  clean                       nothing is left uncommitted
+  command=CMD                 the command exits with 0; no shell reads it
+  diff_within=PATH,PATH       nothing outside of these files and folders was changed
+Without any: Codex has executed something, and said that it is done.
+
+Examples:
+  codex-mcp run \"Fix the failing test\" --until 'command=cargo test' --until commits=1
+  codex-mcp run \"Write a page on each module\" --until 'files=docs/*.md' --until diff_within=docs
+  codex-mcp run --worktree --until pr --notify mail:lead@builders - < task.md
+  codex-mcp run --thread 0199a213-81c0-7800-8aa1-bbab2a035a53 \"Mend what the review found\"
+
+Asking for commits, a branch, pushed, pr or issue_comment allows Codex what it takes, within
+--sandbox workspace-write: to write in .git, and for the last three to use the network.
+Prompts can be replaced by the repository: .codex-mcp/prompts/initial.md, nudge.md,
+recovery.md and continuation.md, with {task}, {repo}, {criteria}, {missing}, {errors}, {turn}
+and {max_turns}.
+Exit codes: 0 all of it holds, 2 not all of it (also after Ctrl-C), 3 it could not run.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(in crate::cli) struct Args {
+    /// What Codex is to do. With `-`, or without it where stdin is no terminal, the
+    /// task is read from stdin: UTF-8, 1 MiB at most.
+    task: Option<String>,
+
+    /// The repository to work in.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = ".",
+        hide_default_value = true
+    )]
+    repo: PathBuf,
+
+    /// What must hold in the end; can be given several times, see below.
+    #[arg(long, value_name = "CRITERION")]
+    until: Vec<Criterion>,
+
+    /// Count what was there before the run, too.
+    #[arg(long)]
+    allow_preexisting: bool,
+
+    /// How many turns Codex has, 1 to 100.
+    #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]
+    max_turns: u32,
+
+    /// How long a turn may take.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    turn_timeout: Duration,
+
+    /// How long all of it may take.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    total_timeout: Duration,
+
+    /// Go on in this thread of Codex's; `codex-mcp threads` lists some.
+    #[arg(long, value_name = "THREAD", value_parser = thread)]
+    thread: Option<ThreadId>,
+
+    /// Work in a git worktree of its own, on a new branch. It stays if something was
+    /// made.
+    #[arg(long)]
+    worktree: bool,
+
+    /// How far Codex's commands may reach. Default: `sandbox` of the configuration, or
+    /// what Codex's own configuration says.
+    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    sandbox: Option<SandboxMode>,
+
+    /// Codex's name of the model.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// How hard the model thinks. Not every model takes every value.
+    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    effort: Option<Effort>,
+
+    /// A profile of Codex's configuration.
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    profile: Option<ProfileName>,
+
+    /// What Codex's questions are answered: ask puts them to you, never is no, always
+    /// is yes. Default: ask in a terminal, else never.
+    #[arg(long, value_enum)]
+    approve: Option<Approve>,
+
+    /// Tell somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
+    /// command:PROGRAM ARGUMENTS, which gets the line as its last argument and the
+    /// result on stdin; can be given several times.
+    #[arg(long, value_name = "WHOM")]
+    notify: Vec<Notifier>,
+
+    /// Add the evidence to this file, a line of JSON for each turn. Default: a new
+    /// file below ~/.local/state/codex-mcp/runs.
+    #[arg(long, value_name = "FILE")]
+    evidence: Option<PathBuf>,
+
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
+
+    /// The Codex to run: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH")]
+    codex_bin: Option<PathBuf>,
+
+    /// Who you are among the agents of your team. Default: the variable ATM_IDENTITY,
+    /// `identity` in the configuration, else `codex`.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<AgentName>,
+
+    /// Your team. Default: the variable ATM_TEAM, `team` in the configuration, or
+    /// `default_team` in `[core]`.
+    #[arg(long, value_name = "NAME")]
+    team: Option<TeamName>,
+
+    /// A preset of the configuration, `[plugins.codex-mcp.roles.NAME]`.
+    #[arg(long, value_name = "NAME")]
+    role: Option<RoleName>,
+
+    /// Where runs are numbered, for what --notify tells: as in `codex-mcp jobs`.
+    #[arg(long, value_name = "LOCATION")]
+    store: Option<Location>,
+}
+
+impl Args {
+    pub(super) fn flags(&self) -> Flags {
+        Flags {
+            codex_bin: self.codex_bin.clone(),
+            identity: self.identity.clone(),
+            team: self.team.clone(),
+            role: self.role.clone(),
+            store: self.store.clone(),
+            ..Flags::default()
+        }
+    }
+
+    pub(super) fn json(&self) -> bool {
+        self.json
+    }
+
+    pub(super) fn evidence(&self) -> Option<&PathBuf> {
+        self.evidence.as_ref()
+    }
+
+    pub(super) fn order(&self) -> Result<Order, Failure> {
+        let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?;
+        let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
+        let mut order = Order::new(task, resolved(&self.repo));
+        order.criteria = Criteria::new(self.until.iter().cloned())?;
+        order.limits = limits;
+        if self.allow_preexisting {
+            order.preexisting = Preexisting::Counts;
+        }
+        order.thread.clone_from(&self.thread);
+        if self.worktree {
+            order.place = Place::Worktree;
+        }
+        let settings = &mut order.settings;
+        settings.thread.sandbox = self.sandbox;
+        settings.thread.model.clone_from(&self.model);
+        settings.manner.effort = self.effort;
+        settings.profile.clone_from(&self.profile);
+        order.approve = self.approve.unwrap_or_else(usual_approval);
+        order.notify.clone_from(&self.notify);
+        Ok(order)
+    }
+}
+
+fn usual_approval() -> Approve {
+    match io::stdin().is_terminal() && io::stderr().is_terminal() {
+        true => Approve::Ask,
+        false => Approve::Never,
+    }
+}

@@ -1,0 +1,38 @@
+//! Why a run could not be begun, or not be told.
+
+use std::io;
+use std::path::PathBuf;
+
+use codex_mcp_core::run::criteria::TooManyCriteria;
+use codex_mcp_core::run::machine::BadLimits;
+
+use crate::cli::prompt::NoPrompt;
+use crate::config::ConfigError;
+use crate::run::RunError;
+use crate::run::order::BadOrder;
+use crate::run::worktree::WorktreeError;
+
+/// Why a run could not be begun, or not be told.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Prompt(#[from] NoPrompt),
+    #[error(transparent)]
+    Criteria(#[from] TooManyCriteria),
+    #[error(transparent)]
+    Limits(#[from] BadLimits),
+    #[error(transparent)]
+    Order(#[from] BadOrder),
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error("the evidence can't be kept in {}: {error}", path.display())]
+    Evidence { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("the runtime can't be started: {0}")]
+    Runtime(io::Error),
+    #[error("it can't be written: {0}")]
+    Write(#[from] io::Error),
+}

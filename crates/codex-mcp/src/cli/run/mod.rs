@@ -1,0 +1,226 @@
+//! `codex-mcp run`: Codex works until the result is there.
+
+mod approval;
+mod args;
+mod failure;
+mod present;
+mod show;
+mod words;
+
+use std::io;
+use std::process::ExitCode;
+
+use codex_mcp_core::session;
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use serde_json::json;
+
+use super::ending::Ending;
+use super::jobs_of::jobs_of;
+use super::office::Identity;
+use super::stored::{complain, harmless};
+use super::{log, out, runtime};
+use crate::config::{self, Config, Warning};
+use crate::engine::{Engine, Launch, Options};
+use crate::mcp::Defaults;
+use crate::run::look::{Looker, Means};
+use crate::run::notify::{self, Patience, Teller, Telling, Told};
+use crate::run::order::{Order, Place};
+use crate::run::worktree::Worktree;
+use crate::run::{Done, EvidenceFile, Rig, RunError, drive, templates_of};
+use approval::Approver;
+pub(super) use args::Args;
+use failure::Failure;
+use present::{Kept, Result as RunResult};
+use show::Show;
+
+/// The exit code if it could not run (also for a wrong command line).
+pub(super) const COULD_NOT: u8 = 3;
+
+/// That of a run that was called off twice: nothing is reported then.
+const NOT_DONE: u8 = 2;
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    log::start_quietly();
+    match act(args) {
+        Ok(code) => code,
+        // Whoever read it has read enough.
+        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            if args.json() {
+                let why = error.to_string();
+                let told =
+                    json!({ "ok": false, "reason": "could_not_run", "why": why, "turns": 0 });
+                // If it can't be written, the exit code has to tell.
+                let _ = out::pretty(&told);
+            }
+            complain("error", &harmless(&error.to_string()));
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}
+
+fn act(args: &Args) -> Result<ExitCode, Failure> {
+    let config = config::load(args.flags())?;
+    for Warning { message, hint } in &config.warnings {
+        complain("warning", &format!("{message}. {hint}"));
+    }
+    let order = args.order()?;
+    order.check()?;
+    runtime::block_on(async {
+        let ending = Ending::on_signals();
+        let hurry = ending.hurry.clone();
+        tokio::select! {
+            code = perform(args, &config, order, ending) => code,
+            () = hurry.cancelled() => {
+                complain("error", "called off for good: what Codex has done until now stays");
+                Ok(ExitCode::from(NOT_DONE))
+            }
+        }
+    })
+    .map_err(Failure::Runtime)?
+}
+
+/// A run in the worktree that it wants.
+async fn perform(
+    args: &Args,
+    config: &Config,
+    mut order: Order,
+    ending: Ending,
+) -> Result<ExitCode, Failure> {
+    let worktree = match order.place {
+        Place::Here => None,
+        Place::Worktree => {
+            let home = config.jobs.state.join("worktrees");
+            Some(Worktree::make(&order.repo, &home).await?)
+        }
+    };
+    if let Some(worktree) = &worktree {
+        order.repo.clone_from(&worktree.folder);
+    }
+    let worked = as_a_member(args, config, &order, &ending).await;
+    let made = worked
+        .as_ref()
+        .is_ok_and(|(done, _)| !done.outcome.made().is_empty());
+    let kept = match worktree {
+        Some(worktree) => Kept::tidied(worktree, made).await,
+        None => None,
+    };
+    let (done, told) = worked?;
+    let result = RunResult { done, kept, told };
+    match args.json() {
+        true => out::pretty(&json!(result))?,
+        false => result.present()?,
+    }
+    Ok(ExitCode::from(result.done.outcome.exit_code()))
+}
+
+/// A run by a member of a team, who tells others of its end.
+async fn as_a_member(
+    args: &Args,
+    config: &Config,
+    order: &Order,
+    ending: &Ending,
+) -> Result<(Done, Vec<Told>), Failure> {
+    let identity = Identity::take(config, "app-server");
+    identity.join(config);
+    let engine = engine(config, &identity, order);
+    let worked = work(args, config, &identity, &engine, order, ending).await;
+    engine.shut_down().await;
+    let worked = match worked {
+        Ok(done) => {
+            let told = tell(config, &identity, order, &done).await;
+            Ok((done, told))
+        }
+        Err(error) => Err(error),
+    };
+    identity.close(&ending.hurry).await;
+    worked
+}
+
+fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
+    let engine = Engine::new(Options {
+        launch: Launch {
+            codex: config.chosen_codex(),
+            line_limit: DEFAULT_LINE_LIMIT,
+        },
+        codex_home: config.codex_home.clone(),
+        patience: session::Patience {
+            // A person has as long as the turn.
+            approval: order.limits.total(),
+            stall: order.limits.total(),
+        },
+    })
+    .with_mcp_servers(identity.mcp_servers(config));
+    match identity.office.records.clone() {
+        Some(records) => engine.with_witness(records),
+        None => engine,
+    }
+}
+
+async fn work(
+    args: &Args,
+    config: &Config,
+    identity: &Identity,
+    engine: &Engine,
+    order: &Order,
+    ending: &Ending,
+) -> Result<Done, Failure> {
+    let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
+    let looker = looker.map_err(RunError::from)?;
+    let templates = templates_of(looker.top())?;
+    let defaults = Defaults::read(&config.threads)?.for_member(identity.member.clone());
+    let mut order = order.clone();
+    order.settings = defaults.under(order.settings);
+    let show = Show::new(Approver::new(order.approve), order.limits.turns());
+    let rig = Rig {
+        engine,
+        watcher: &show,
+        stop: &ending.closing,
+        templates: &templates,
+        evidence: Some(evidence(args, config)?),
+    };
+    Ok(drive(rig, &order, looker).await?)
+}
+
+fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
+    let folder = config.jobs.state.join("runs");
+    let (path, made) = match args.evidence() {
+        Some(path) => (path, EvidenceFile::at(path)),
+        None => (&folder, EvidenceFile::new_in(&folder)),
+    };
+    made.map_err(|error| Failure::Evidence {
+        path: path.clone(),
+        error,
+    })
+}
+
+/// Tells others. What fails is told, and fails nothing.
+async fn tell(config: &Config, identity: &Identity, order: &Order, done: &Done) -> Vec<Told> {
+    if order.notify.is_empty() {
+        return Vec::new();
+    }
+    let jobs = jobs_of(config, &identity.member, "codex-mcp run", |_| {});
+    let number = match jobs.number_of_a_run().await {
+        Ok(number) => number,
+        Err(error) => {
+            complain("warning", &format!("the run has no number: {error}"));
+            0
+        }
+    };
+    let teller = Teller {
+        member: Some(identity.member.clone()),
+        desk: identity.office.desk.clone(),
+        atm_home: config.atm_home.clone(),
+        folder: order.repo.clone(),
+        env: Vec::new(),
+        patience: Patience::default(),
+    };
+    let line = done.outcome.notice(number);
+    let telling = Telling {
+        line: &line,
+        result: &json!(done),
+    };
+    notify::tell_all(&order.notify, telling, &teller).await
+}

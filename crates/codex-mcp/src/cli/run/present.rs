@@ -1,0 +1,128 @@
+//! What has come of a run, for people and programs.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use codex_mcp_core::run::outcome::Reason;
+use serde::Serialize;
+
+use super::words;
+use crate::cli::stored::{complain, harmless};
+use crate::run::Done;
+use crate::run::notify::Told;
+use crate::run::worktree::Worktree;
+
+/// How many artifacts are shown; `--json` has more.
+const SHOWN: usize = 50;
+
+/// What has come of a run, and of what was around it.
+#[derive(Serialize)]
+pub(super) struct Result {
+    #[serde(flatten)]
+    pub(super) done: Done,
+    #[serde(rename = "worktree", skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<Kept>,
+    #[serde(rename = "notified", skip_serializing_if = "Vec::is_empty")]
+    pub(super) told: Vec<Told>,
+}
+
+/// A worktree that stays.
+#[derive(Serialize)]
+pub(super) struct Kept {
+    path: PathBuf,
+    branch: String,
+}
+
+impl Kept {
+    /// The worktree, if something was made in it; else it is removed.
+    pub(super) async fn tidied(worktree: Worktree, made: bool) -> Option<Self> {
+        if !made {
+            match worktree.remove().await {
+                Ok(()) => return None,
+                // There is something in it after all.
+                Err(error) => tracing::debug!("the worktree stays: {error}"),
+            }
+        }
+        Some(Self {
+            path: worktree.top,
+            branch: worktree.branch,
+        })
+    }
+}
+
+impl Result {
+    /// Shows it to a person.
+    pub(super) fn present(&self) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        for line in self.lines() {
+            writeln!(out, "{}", harmless(&line))?;
+        }
+        for told in &self.told {
+            match &told.came {
+                Ok(()) => complain("told", &told.to.to_string()),
+                Err(error) => complain("warning", &format!("{} was not told: {error}", told.to)),
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let outcome = &self.done.outcome;
+        let turns = match outcome.turns {
+            1 => "1 turn".to_owned(),
+            turns => format!("{turns} turns"),
+        };
+        let mut lines = vec![match outcome.reason {
+            None => format!("done after {turns}: all that was asked for is there"),
+            Some(reason) => format!("not done after {turns}: {}", reason.words()),
+        }];
+        lines.extend(outcome.why.iter().map(|why| format!("  {why}")));
+        let made = outcome.made();
+        lines.extend(made.iter().take(SHOWN).map(|artifact| {
+            let (what, which) = words::artifact(artifact);
+            format!("  {what:<12} {which}")
+        }));
+        let more = made.len().saturating_sub(SHOWN) + outcome.more_artifacts;
+        if more > 0 {
+            lines.push(format!("  and {more} more"));
+        }
+        for missing in &outcome.missing {
+            lines.push(format!("  {:<12} {missing}", "missing"));
+        }
+        lines.extend(self.said());
+        lines.extend(self.hints());
+        lines
+    }
+
+    /// What Codex said last.
+    fn said(&self) -> Vec<String> {
+        let response = self.done.response.trim();
+        match response.is_empty() {
+            true => Vec::new(),
+            false => vec![String::new(), response.to_owned(), String::new()],
+        }
+    }
+
+    /// What can be done next.
+    fn hints(&self) -> Vec<String> {
+        let mut hints = Vec::new();
+        if let Some(Kept { path, branch }) = &self.kept {
+            hints.push(format!("worktree: {} on branch {branch}", path.display()));
+            hints.push(format!(
+                "  git worktree remove {} when it is merged",
+                path.display()
+            ));
+        }
+        let outcome = &self.done.outcome;
+        let can_go_on = !matches!(outcome.reason, None | Some(Reason::CouldNotRun));
+        if let (true, Some(thread)) = (can_go_on, &self.done.thread_id) {
+            hints.push(format!(
+                "to go on: codex-mcp run --thread {thread} with the task and what is to hold"
+            ));
+        }
+        if let Some(file) = &self.done.evidence_file {
+            hints.push(format!("evidence: {}", file.display()));
+        }
+        hints
+    }
+}

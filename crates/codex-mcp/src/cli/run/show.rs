@@ -1,0 +1,106 @@
+//! What a person sees of a run.
+
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+use codex_mcp_core::action::Decision;
+use codex_mcp_core::run::outcome::TurnRecord;
+use codex_mcp_protocol::codex::{Ask, SandboxMode};
+
+use super::approval::Approver;
+use super::words;
+use crate::cli::teller::{Screen, Teller};
+use crate::cli::times::took;
+use crate::run::watcher::{News, Watcher};
+
+/// Tells a run on stderr, and answers Codex's questions.
+pub(super) struct Show {
+    teller: RefCell<Teller>,
+    approver: Approver,
+    most_turns: u32,
+    began: Cell<Instant>,
+}
+
+impl Show {
+    pub(super) fn new(approver: Approver, most_turns: u32) -> Self {
+        Self {
+            teller: RefCell::new(Teller::on_stderr()),
+            approver,
+            most_turns,
+            began: Cell::new(Instant::now()),
+        }
+    }
+
+    fn say(&self, what: &str) {
+        self.teller.borrow_mut().say(what);
+    }
+
+    /// A step: a line of its own where lines can't be drawn again.
+    fn step(&self, doing: &str) {
+        let mut teller = self.teller.borrow_mut();
+        match teller.screen() {
+            Screen::Terminal => {
+                teller.draw(&format!("  {}  {doing}", took(self.began.get().elapsed())))
+            }
+            Screen::Plain => teller.say(&format!("  {doing}")),
+        }
+    }
+
+    fn turn_ended(&self, record: &TurnRecord) {
+        let took = took(self.began.get().elapsed());
+        self.say(&format!("{} in {took}", words::ended(record)));
+        for denied in &record.denied {
+            self.say(&format!("  denied   {denied}"));
+        }
+        for error in &record.errors {
+            self.say(&format!("  failed   {error}"));
+        }
+        for line in words::verdict(&record.criteria) {
+            self.say(&line);
+        }
+    }
+}
+
+impl Watcher for Show {
+    fn hears(&self, news: News<'_>) {
+        match news {
+            News::Begins {
+                top,
+                grants,
+                verdict,
+            } => {
+                self.say(&format!("in {}", top.display()));
+                if let Some(grants) = words::grants(grants) {
+                    self.say(&format!(
+                        "  Codex is allowed {grants}, for what is asked for"
+                    ));
+                }
+                for line in words::verdict(verdict) {
+                    self.say(&line);
+                }
+            }
+            News::Thread(thread, sandbox) => {
+                let sandbox = match sandbox {
+                    Some(SandboxMode::ReadOnly) => ", sandbox read-only",
+                    Some(SandboxMode::WorkspaceWrite) => ", sandbox workspace-write",
+                    Some(SandboxMode::DangerFullAccess) => ", without a sandbox",
+                    None => "",
+                };
+                self.say(&format!("  thread {thread}{sandbox}"));
+            }
+            News::Turn(prompt) => {
+                self.began.set(Instant::now());
+                self.say(&words::turn(prompt, self.most_turns));
+            }
+            News::Step(_, doing) => self.step(doing),
+            News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
+            News::Looking => self.step("looking at what is there"),
+            News::TurnEnded(record) => self.turn_ended(record),
+        }
+    }
+
+    async fn decides(&self, ask: &Ask) -> Decision {
+        let decision = self.approver.decide(ask, |question| self.say(question));
+        decision.await
+    }
+}

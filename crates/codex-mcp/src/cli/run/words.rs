@@ -1,0 +1,87 @@
+//! A run in words.
+
+use codex_mcp_core::exec::ChangeKind;
+use codex_mcp_core::run::artifacts::Artifact;
+use codex_mcp_core::run::criteria::Grant;
+use codex_mcp_core::run::findings::{Finding, Verdict};
+use codex_mcp_core::run::machine::{Conversation, Prompt};
+use codex_mcp_core::run::outcome::TurnRecord;
+use codex_mcp_core::run::prompts::PromptKind;
+
+/// How much of a commit's name is shown.
+const SHORT_HASH: usize = 12;
+
+/// What was made: what it is, and which.
+pub(super) fn artifact(artifact: &Artifact) -> (&'static str, String) {
+    match artifact {
+        Artifact::PullRequest { url, .. } => ("pull request", url.clone()),
+        Artifact::IssueComment { url, .. } => ("comment", url.clone()),
+        Artifact::Push { branch, commit } => ("pushed", format!("{branch} at {}", short(commit))),
+        Artifact::Commit { id, subject } => ("commit", format!("{} {subject}", short(id))),
+        Artifact::Branch { name, commit } => ("branch", format!("{name} at {}", short(commit))),
+        Artifact::File { path, change } => match change {
+            ChangeKind::Added => ("new file", path.clone()),
+            ChangeKind::Deleted => ("deleted", path.clone()),
+            _ => ("changed", path.clone()),
+        },
+        Artifact::Command { command } => ("passes", command.clone()),
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..SHORT_HASH).unwrap_or(hash)
+}
+
+/// What holds and what doesn't, a line each.
+pub(super) fn verdict(verdict: &Verdict) -> Vec<String> {
+    let lines = verdict.iter().map(|judged| {
+        let (mark, found) = match &judged.finding {
+            Finding::Satisfied { found } => ("holds   ", found),
+            Finding::NotYet { missing } => ("missing ", missing),
+            Finding::Unknown { why } => ("unknown ", why),
+        };
+        format!("  {mark} {}: {found}", judged.subject)
+    });
+    lines.collect()
+}
+
+/// That a turn begins.
+pub(super) fn turn(prompt: &Prompt, most: u32) -> String {
+    let why = match prompt.kind {
+        PromptKind::Initial => "",
+        PromptKind::Nudge => ": the last one was words only, so Codex is told to do the work",
+        PromptKind::Recovery => ": Codex is told what went wrong",
+        PromptKind::Continuation => ": Codex is told what is missing",
+    };
+    let conversation = match prompt.conversation {
+        Conversation::Same => "",
+        Conversation::New => ", in a new conversation",
+    };
+    format!("turn {} of {most}{why}{conversation}", prompt.turn)
+}
+
+/// What has come of a turn, but for the verdict.
+pub(super) fn ended(record: &TurnRecord) -> String {
+    let steps = match record.evidence.executed() {
+        0 => "nothing was executed".to_owned(),
+        1 => "1 step executed".to_owned(),
+        steps => format!("{steps} steps executed"),
+    };
+    let end = match record.end {
+        "completed" => String::new(),
+        end => format!(", {}", end.replace('_', " ")),
+    };
+    format!("  {steps}{end}")
+}
+
+/// What Codex is allowed for the criteria.
+pub(super) fn grants(grants: &[Grant]) -> Option<String> {
+    let words: Vec<&str> = grants
+        .iter()
+        .map(|grant| match grant {
+            Grant::GitFolder => "to write in .git",
+            Grant::Network => "to use the network",
+        })
+        .collect();
+    (!words.is_empty()).then(|| words.join(" and "))
+}

@@ -1,0 +1,29 @@
+//! Values of Codex's on the command line.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+use crate::engine::profile::ProfileName;
+
+/// One of several words of Codex's.
+pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all).try_map(|text| word::<T>(&text))
+}
+
+/// A value of Codex's by its word.
+pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
+    T::deserialize(StrDeserializer::new(text))
+}
+
+pub(super) fn profile(text: &str) -> Result<ProfileName, String> {
+    ProfileName::try_from(text.to_owned()).map_err(|error| error.to_string())
+}
+
+pub(super) fn thread(text: &str) -> Result<ThreadId, NotAThreadId> {
+    ThreadId::parse(text)
+}
