@@ -12,6 +12,7 @@ mod library;
 mod processes;
 mod proxy;
 mod recovery;
+mod runs;
 mod sessions;
 mod settings;
 mod team;

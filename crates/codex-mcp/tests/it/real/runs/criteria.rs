@@ -1,0 +1,152 @@
+//! What can be asked for, with the real Codex doing it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use scripted_model::{Reply, Script};
+
+use super::super::Stage;
+use super::{commit, kinds, path_with};
+
+/// Where commands may reach everything: a remote is outside the work folder.
+const ANYWHERE: [&str; 2] = ["--sandbox", "danger-full-access"];
+
+impl Stage {
+    async fn run_anywhere(&self, args: &[&str]) -> super::Ran {
+        let args = [&["--json"], &ANYWHERE[..], args].concat();
+        let gh = self.home.root().join("bin");
+        let mut command = self.run_command(&args);
+        command.env("PATH", path_with(&gh));
+        self.ended(command.spawn().unwrap()).await
+    }
+}
+
+#[tokio::test]
+async fn a_push_is_seen_at_the_remote() {
+    let push = "git push --quiet origin HEAD:refs/heads/'a$(b)'";
+    let script = Script::new()
+        .on("not complete", [Reply::shell(push), Reply::say("Pushed.")])
+        .otherwise([commit("a.txt"), Reply::say("Committed and pushed!")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let remote = stage.home.root().join("remote.git");
+    stage
+        .home
+        .git(&["init", "--quiet", "--bare", remote.to_str().unwrap()]);
+    stage
+        .home
+        .git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    let ran = stage.run_anywhere(&["x", "--until", "pushed"]).await;
+    ran.assert_done(&["initial", "continuation"]);
+    assert_eq!(ran.made(), ["push", "commit", "file"]);
+    assert_eq!(ran.result["artifacts"][0]["branch"], "a$(b)");
+}
+
+/// A stand-in for GitHub's program, which needs an account.
+const GH: &str = r#"#!/bin/sh
+state="$HOME/gh"
+mkdir -p "$state"
+printf '%s\n' "$@" >> "$state/calls"
+case "$1 $2" in
+"auth status") exit 0 ;;
+"pr create") echo made > "$state/pr" ; echo https://github.example/o/r/pull/7 ;;
+"pr list")
+    if [ -e "$state/pr" ]; then
+        echo '[{"number":7,"url":"https://github.example/o/r/pull/7","createdAt":"2099-01-01T00:00:00Z","headRefName":"main","headRepositoryOwner":{"login":"me"},"state":"OPEN","isCrossRepository":false}]'
+    else
+        echo '[]'
+    fi ;;
+*)
+    printf 'HTTP/2.0 200 OK\r\nDate: Sat, 01 Jan 2050 00:00:00 GMT\r\nContent-Type: application/json\r\n\r\n{"login":"me","id":1}\n' ;;
+esac
+"#;
+
+#[tokio::test]
+async fn a_pull_request_is_seen_by_github() {
+    let create = "gh pr create --title t --body b";
+    let script = Script::new()
+        .on(
+            "not complete",
+            [Reply::shell(create), Reply::say("Opened #7.")],
+        )
+        .otherwise([
+            commit("a.txt"),
+            Reply::say("PR #12 opened: https://github.example/12"),
+        ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let bin = stage.home.root().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("gh"), GH).unwrap();
+    fs::set_permissions(bin.join("gh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let remote = stage.home.root().join("remote.git");
+    stage
+        .home
+        .git(&["init", "--quiet", "--bare", remote.to_str().unwrap()]);
+    stage
+        .home
+        .git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    let ran = stage.run_anywhere(&["x", "--until", "pr"]).await;
+    ran.assert_done(&["initial", "continuation"]);
+    assert_eq!(ran.made(), ["pr", "commit", "file"]);
+    let url = &ran.result["artifacts"][0]["url"];
+    assert_eq!(url, "https://github.example/o/r/pull/7");
+}
+
+#[tokio::test]
+async fn what_was_there_before_is_no_work() {
+    let script =
+        Script::new().otherwise([Reply::shell("cat README.md"), Reply::say("It is there.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let until = ["--until", "files=README.md", "--until", "branch=main"];
+    let ran = stage.run(&[&["x"][..], &until].concat()).await;
+    ran.assert_not_done("stalled");
+    let ran = stage
+        .run(&[&["x", "--allow-preexisting"][..], &until].concat())
+        .await;
+    ran.assert_done(&["initial"]);
+    assert_eq!(ran.made(), [""; 0]);
+}
+
+#[tokio::test]
+async fn commands_and_limits_are_judged_at_the_end() {
+    let script = Script::new()
+        .on(
+            "not complete",
+            [
+                Reply::shell("echo good > ok.txt; rm outside.txt"),
+                Reply::say("Now."),
+            ],
+        )
+        .on(
+            "ran into errors",
+            [
+                Reply::shell("echo good > ok.txt; rm outside.txt"),
+                Reply::say("Now."),
+            ],
+        )
+        .otherwise([
+            Reply::shell("echo bad > ok.txt; echo x > outside.txt"),
+            Reply::say("Done."),
+        ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let until = [
+        "--until",
+        "command=grep -q good ok.txt",
+        "--until",
+        "diff_within=ok.txt",
+        "--until",
+        "files=*.txt",
+    ];
+    let ran = stage.run(&[&["x"][..], &until].concat()).await;
+    ran.assert_done(&["initial", "continuation"]);
+    assert_eq!(ran.made(), ["file", "command"]);
+    let first = kinds(&ran.result["evidence"]["log"][0]["criteria"]);
+    let state = |name: &str| {
+        let found = first
+            .iter()
+            .find(|(criterion, _)| criterion.starts_with(name));
+        found.unwrap_or_else(|| panic!("{first:?}")).1.clone()
+    };
+    assert_eq!(state("files"), "satisfied");
+    assert_eq!(state("diff_within"), "not_yet");
+    assert_eq!(state("command"), "not_yet");
+}

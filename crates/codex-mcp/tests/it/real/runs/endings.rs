@@ -1,0 +1,191 @@
+//! How a run begins and ends.
+
+use std::fs;
+use std::time::Duration;
+
+use scripted_model::{Reply, Script};
+use testkit::Signal;
+
+use super::super::{Stage, on_each_release};
+use super::{commit, kill};
+
+on_each_release!(ctrl_c_reports_what_is_there, a_thread_is_hopped_into);
+
+async fn ctrl_c_reports_what_is_there(release: &str) {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("sleep 1000"),
+        Reply::say("never"),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let args = [
+        "--json",
+        "--sandbox",
+        "workspace-write",
+        "x",
+        "--until",
+        "commits=2",
+    ];
+    let child = stage.run_command(&args).spawn().unwrap();
+    let pid = child.id().unwrap();
+    while !stage
+        .home
+        .processes()
+        .iter()
+        .any(|one| one.command.ends_with("sleep 1000"))
+    {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    kill(pid, Signal::SIGINT);
+    let ran = stage.ended(child).await;
+    ran.assert_not_done("cancelled");
+    assert_eq!(ran.turns(), [("initial", "interrupted")]);
+    assert_eq!(ran.made(), ["commit", "file"]);
+}
+
+async fn a_thread_is_hopped_into(release: &str) {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(release, script).await;
+    let first = stage
+        .run(&["the number is 7", "--until", "commits=1"])
+        .await;
+    first.assert_done(&["initial"]);
+    let thread = first.result["thread_id"].as_str().unwrap();
+    let script = [
+        "and now?",
+        "--thread",
+        thread,
+        "--until",
+        "files=a.txt",
+        "--allow-preexisting",
+    ];
+    let second = stage.run(&script).await;
+    second.assert_done(&["initial"]);
+    assert_eq!(second.result["thread_id"], thread);
+    let last = stage.model.requests().pop().unwrap();
+    assert!(
+        last.user_messages()
+            .iter()
+            .any(|text| text.contains("the number is 7"))
+    );
+}
+
+#[tokio::test]
+async fn a_thread_that_is_not_there_is_begun_anew() {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let thread = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    let ran = stage
+        .run(&["x", "--thread", thread, "--until", "commits=1"])
+        .await;
+    assert_eq!(ran.result["ok"], true, "{:#}", ran.result);
+    assert_eq!(
+        ran.turns(),
+        [("initial", "stale_session"), ("initial", "completed")]
+    );
+    assert_eq!(ran.result["turns"], 1);
+    assert_ne!(ran.result["thread_id"], thread);
+}
+
+/// What the sandbox makes impossible isn't tried.
+#[tokio::test]
+async fn a_read_only_sandbox_is_refused_at_once() {
+    let script = Script::new().otherwise([Reply::say("I can't.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let args = [
+        "--json",
+        "x",
+        "--until",
+        "commits=1",
+        "--sandbox",
+        "read-only",
+    ];
+    let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
+    assert_eq!(ran.code, Some(3));
+    assert_eq!(ran.result["reason"], "could_not_run");
+    let why = ran.result["why"].as_str().unwrap();
+    assert!(why.contains("--sandbox workspace-write"), "{why}");
+    assert_eq!(stage.model.request_count(), 0);
+    let args = [
+        "--json",
+        "x",
+        "--sandbox",
+        "read-only",
+        "--until",
+        "command=true",
+    ];
+    let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
+    ran.assert_not_done("max_turns_exceeded");
+}
+
+#[tokio::test]
+async fn a_worktree_leaves_the_users_own_alone() {
+    let script = Script::new()
+        .on("do nothing", [Reply::shell("true"), Reply::say("Nothing.")])
+        .otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    fs::write(stage.file("mine.txt"), "not committed").unwrap();
+    let before = stage.home.git(&["status", "--porcelain"]);
+    let ran = stage
+        .run(&[
+            "x",
+            "--worktree",
+            "--until",
+            "commits=1",
+            "--until",
+            "clean",
+        ])
+        .await;
+    ran.assert_done(&["initial"]);
+    assert_eq!(stage.home.git(&["status", "--porcelain"]), before);
+    assert!(!stage.file("a.txt").exists());
+    let kept = &ran.result["worktree"];
+    let branch = kept["branch"].as_str().unwrap();
+    assert_eq!(
+        stage.home.git(&["log", "-1", "--format=%s", branch]),
+        "Add a.txt"
+    );
+    assert!(
+        std::path::Path::new(kept["path"].as_str().unwrap())
+            .join("a.txt")
+            .is_file()
+    );
+
+    // One in which nothing was made is removed again.
+    let ran = stage.run(&["do nothing", "--worktree"]).await;
+    ran.assert_done(&["initial"]);
+    assert!(ran.result.get("worktree").is_none(), "{:#}", ran.result);
+    assert_eq!(stage.home.git(&["worktree", "list"]).lines().count(), 2);
+}
+
+/// No shell ever sees it.
+#[tokio::test]
+async fn a_hostile_task_is_plain_words() {
+    let script = Script::new().otherwise([
+        Reply::shell("echo x > '-$(touch pwned)\" name.txt'"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let task = "--help\n'; touch pwned; \"$(touch pwned)` {task} {{";
+    let until = "files=-$(touch pwned)\" name.txt";
+    let notify = "command:touch told";
+    let args = ["--until", until, "--notify", notify, "--", task];
+    let ran = stage.run(&args).await;
+    ran.assert_done(&["initial"]);
+    assert!(
+        stage.prompts()[0].starts_with(task),
+        "{:?}",
+        stage.prompts()
+    );
+    assert!(!stage.file("pwned").exists());
+    assert!(stage.file("told").exists(), "{:#}", ran.result);
+    // The line is one argument of the program.
+    let line = fs::read_dir(stage.home.work()).unwrap();
+    let names: Vec<String> = line
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.iter().any(|name| name.starts_with("DONE #1 :: ")),
+        "{names:?}"
+    );
+}

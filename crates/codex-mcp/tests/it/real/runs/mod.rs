@@ -1,0 +1,254 @@
+//! Runs at a shell, with the real Codex.
+
+mod criteria;
+mod endings;
+mod turns;
+
+use std::ffi::OsString;
+use std::process::Stdio;
+
+use nix::unistd::Pid;
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::Signal;
+use tokio::process::{Child, Command};
+
+use super::{Stage, on_each_release};
+
+/// What the prompt after words begins with.
+const NUDGE: &str = "words only";
+
+/// What a run has printed and ended with.
+struct Ran {
+    code: Option<i32>,
+    /// stdout, as JSON.
+    result: Value,
+    /// What a person sees.
+    told: String,
+}
+
+impl Ran {
+    /// What was made, by the kinds.
+    fn made(&self) -> Vec<&str> {
+        let made = &self.result[if self.result["ok"] == true {
+            "artifacts"
+        } else {
+            "partial"
+        }];
+        let made = made.as_array().unwrap_or_else(|| panic!("{}", self.result));
+        made.iter()
+            .map(|one| one["type"].as_str().unwrap())
+            .collect()
+    }
+
+    /// The turns: what each began with and how it ended.
+    fn turns(&self) -> Vec<(&str, &str)> {
+        let log = self.result["evidence"]["log"].as_array().unwrap();
+        log.iter()
+            .map(|turn| {
+                (
+                    turn["prompt"].as_str().unwrap(),
+                    turn["end"].as_str().unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    #[track_caller]
+    fn assert_done(&self, turns: &[&str]) {
+        assert_eq!(self.result["ok"], true, "{:#}\n{}", self.result, self.told);
+        assert_eq!(self.code, Some(0));
+        let prompts: Vec<&str> = self.turns().into_iter().map(|(prompt, _)| prompt).collect();
+        assert_eq!(prompts, turns);
+        assert_eq!(self.result["turns"], turns.len());
+    }
+
+    #[track_caller]
+    fn assert_not_done(&self, reason: &str) {
+        assert_eq!(
+            self.result["reason"], reason,
+            "{:#}\n{}",
+            self.result, self.told
+        );
+        assert_eq!(self.code, Some(2));
+        assert_eq!(self.result["ok"], false);
+    }
+}
+
+impl Stage {
+    fn run_command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        command
+            .arg("run")
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(&self.release),
+            )
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// A run that may write, to its end. Nothing is left of it.
+    async fn run(&self, args: &[&str]) -> Ran {
+        let usual = ["--json", "--sandbox", "workspace-write"];
+        let child = self.run_command(&[&usual, args].concat()).spawn().unwrap();
+        self.ended(child).await
+    }
+
+    async fn ended(&self, child: Child) -> Ran {
+        let output = child.wait_with_output().await.unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(self.home.processes(), [], "{told}");
+        assert!(!told.contains("panicked"), "{told}");
+        Ran {
+            code: output.status.code(),
+            result: serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}\n{told}")),
+            told,
+        }
+    }
+
+    /// The prompts that the model was given, each once, the first one first.
+    fn prompts(&self) -> Vec<String> {
+        let mut prompts: Vec<String> = Vec::new();
+        for request in self.model.requests() {
+            let prompt = request.prompt().to_owned();
+            if prompts.last() != Some(&prompt) {
+                prompts.push(prompt);
+            }
+        }
+        prompts
+    }
+}
+
+/// PATH with a folder of the test's before it.
+fn path_with(folder: &std::path::Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    path
+}
+
+fn commit(file: &str) -> Reply {
+    Reply::shell(format!(
+        "echo made > {file} && git add {file} && git commit --quiet --message 'Add {file}'"
+    ))
+}
+
+fn kinds(found: &Value) -> Vec<(String, String)> {
+    let found = found.as_array().unwrap();
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    found
+        .iter()
+        .map(|one| (word(&one["criterion"]), word(&one["state"])))
+        .collect()
+}
+
+fn kill(pid: u32, signal: Signal) {
+    nix::sys::signal::kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
+}
+
+/// Does the work when it is told to, and not before.
+fn promises_first(work: Reply) -> Script {
+    Script::new()
+        .on(NUDGE, [work, Reply::say("Done.")])
+        .otherwise([Reply::say("Acknowledged, I will do it when ready.")])
+}
+
+on_each_release!(
+    a_promise_is_held_to_its_result,
+    what_is_asked_for_is_allowed,
+    a_turn_that_went_wrong_is_recovered_from,
+);
+
+async fn a_promise_is_held_to_its_result(release: &str) {
+    let stage = Stage::new(release, promises_first(commit("new.txt"))).await;
+    let until = [
+        "--until",
+        "commits=1",
+        "--until",
+        "files=new.txt",
+        "--until",
+        "clean",
+    ];
+    let ran = stage.run(&[&["make it"][..], &until].concat()).await;
+    ran.assert_done(&["initial", "nudge"]);
+    assert_eq!(ran.made(), ["commit", "file"]);
+    assert_eq!(ran.result["artifacts"][0]["subject"], "Add new.txt");
+    assert_eq!(ran.result["response"], "Done.");
+    let log = &ran.result["evidence"]["log"];
+    assert_eq!(
+        log[0]["promises"],
+        json!(["i will", "acknowledged", "when ready"])
+    );
+    assert_eq!(log[0]["gain"], "nothing");
+    assert_eq!(log[1]["commands"], 1);
+    let found = kinds(&ran.result["evidence"]["criteria"]);
+    assert!(
+        found.iter().all(|(_, state)| state == "satisfied"),
+        "{found:?}"
+    );
+    let prompts = stage.prompts();
+    assert!(prompts[0].starts_with("make it\n"), "{prompts:?}");
+    assert!(
+        prompts[1].contains("new commits on the checked-out branch"),
+        "{prompts:?}"
+    );
+    // It is the same conversation.
+    let last = stage.model.requests().pop().unwrap();
+    assert!(last.assistant_messages()[0].starts_with("Acknowledged"));
+    let file = ran.result["evidence_file"].as_str().unwrap();
+    let lines = std::fs::read_to_string(file).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(Value::from(lines), *log);
+}
+
+/// From 0.130 on, `.git` can't be written in `workspace-write` unless it is said.
+async fn what_is_asked_for_is_allowed(release: &str) {
+    let script = || Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(release, script()).await;
+    let ran = stage.run(&["x", "--until", "branch=main"]).await;
+    ran.assert_done(&["initial"]);
+    assert!(
+        ran.told.contains("Codex is allowed to write in .git"),
+        "{}",
+        ran.told
+    );
+    assert!(ran.told.contains("sandbox workspace-write"), "{}", ran.told);
+
+    let stage = Stage::new(release, script()).await;
+    let ran = stage.run(&["x", "--until", "files=a.txt"]).await;
+    ran.assert_done(&["initial"]);
+    assert!(!ran.told.contains("allowed"), "{}", ran.told);
+    let is_allowed = release == "0.104.0";
+    assert_eq!(
+        ran.made().contains(&"commit"),
+        is_allowed,
+        "{:?}",
+        ran.made()
+    );
+}
+
+async fn a_turn_that_went_wrong_is_recovered_from(release: &str) {
+    let script = Script::new()
+        .on(
+            "ran into errors",
+            [commit("late.txt"), Reply::say("Now it is there.")],
+        )
+        .otherwise([Reply::shell("ls /nowhere/at/all"), Reply::say("It failed.")]);
+    let stage = Stage::new(release, script).await;
+    let ran = stage.run(&["x", "--until", "commits=1"]).await;
+    ran.assert_done(&["initial", "recovery"]);
+    let prompt = &stage.prompts()[1];
+    assert!(prompt.contains("/nowhere/at/all"), "{prompt}");
+    assert!(prompt.contains("exited with 2"), "{prompt}");
+}

@@ -1,0 +1,162 @@
+//! Which turn comes next.
+
+use std::fs;
+use std::time::Duration;
+
+use scripted_model::{Gate, Patch, Reply, Script};
+use testkit::Signal;
+
+use super::super::{Stage, on_each_release};
+use super::{NUDGE, commit, kill};
+
+on_each_release!(
+    a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on,
+    a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on,
+    what_nobody_allows_is_denied_and_told,
+);
+
+#[tokio::test]
+async fn half_of_the_work_is_gone_on_with_by_what_is_missing() {
+    let script = Script::new()
+        .on(
+            "not complete",
+            [Reply::shell("echo b > b.txt"), Reply::say("Both.")],
+        )
+        .otherwise([Reply::shell("echo a > a.txt"), Reply::say("All done!")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let until = ["--until", "files=a.txt", "--until", "files=b.txt"];
+    let ran = stage.run(&[&["x"][..], &until].concat()).await;
+    ran.assert_done(&["initial", "continuation"]);
+    let prompt = &stage.prompts()[1];
+    assert!(
+        prompt.contains("b.txt") && !prompt.contains("a.txt"),
+        "{prompt}"
+    );
+}
+
+/// Whatever it claims: it is looked at where the work was to be done.
+#[tokio::test]
+async fn work_elsewhere_is_no_progress() {
+    let script = Script::new().otherwise([
+        Reply::shell("echo made > \"$TMPDIR/made.txt\" && ls \"$TMPDIR\""),
+        Reply::say("made.txt is in the repository, committed and pushed."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage.run(&["x", "--until", "files=made.txt"]).await;
+    ran.assert_not_done("stalled");
+    assert_eq!(ran.result["turns"], 2);
+    assert_eq!(ran.made(), [""; 0]);
+    let missing = ran.result["missing"][0].as_str().unwrap();
+    assert!(missing.contains("made.txt"), "{missing}");
+}
+
+#[tokio::test]
+async fn words_alone_use_the_turns_up() {
+    let script = Script::new().otherwise([Reply::say("I will.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage
+        .run(&["x", "--until", "commits=1", "--max-turns", "3"])
+        .await;
+    ran.assert_not_done("max_turns_exceeded");
+    let prompts: Vec<&str> = ran.turns().iter().map(|(prompt, _)| *prompt).collect();
+    assert_eq!(prompts, ["initial", "nudge", "nudge"]);
+    assert_eq!(ran.made(), [""; 0]);
+}
+
+#[tokio::test]
+async fn without_criteria_work_and_an_answer_are_wanted() {
+    let script = Script::new()
+        .on(NUDGE, [Reply::shell("true"), Reply::say("Looked at it.")])
+        .otherwise([Reply::say("I will.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage.run(&["x"]).await;
+    ran.assert_done(&["initial", "nudge"]);
+}
+
+async fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("ran into errors", [commit("a.txt"), Reply::say("Done.")])
+        .otherwise([Reply::say("never").behind(&gate)]);
+    let stage = Stage::new(release, script).await;
+    let ran = stage
+        .run(&["x", "--until", "commits=1", "--turn-timeout", "3s"])
+        .await;
+    // On a slow machine the second turn may be too slow as well.
+    assert_eq!(ran.result["ok"], true, "{:#}", ran.result);
+    assert_eq!(ran.turns()[0], ("initial", "timed_out"));
+    assert!(
+        ran.turns()[1..]
+            .iter()
+            .all(|(prompt, _)| *prompt == "recovery")
+    );
+    assert_eq!(gate.arrivals(), 1);
+}
+
+async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("ran into errors", [commit("b.txt"), Reply::say("Done.")])
+        .otherwise([
+            Reply::shell("echo a > a.txt"),
+            Reply::say("never").behind(&gate),
+        ]);
+    let stage = Stage::new(release, script).await;
+    let args = [
+        "--json",
+        "--sandbox",
+        "workspace-write",
+        "the number is 7",
+        "--until",
+        "commits=1",
+    ];
+    let child = stage.run_command(&args).spawn().unwrap();
+    while gate.arrivals() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let is_codex = |process: &&testkit::process::Process| {
+        process.command.ends_with("app-server") && !process.command.contains(" guard ")
+    };
+    let processes = stage.home.processes();
+    let codex = processes.iter().find(is_codex).unwrap();
+    kill(codex.pid, Signal::SIGKILL);
+    let ran = stage.ended(child).await;
+    ran.assert_done(&["initial", "recovery"]);
+    assert_eq!(ran.turns()[0].1, "died");
+    let last = stage.model.requests().pop().unwrap();
+    let before = last.user_messages();
+    assert!(
+        before.iter().any(|text| text.contains("the number is 7")),
+        "{before:?}"
+    );
+}
+
+async fn what_nobody_allows_is_denied_and_told(release: &str) {
+    let config = "approval_policy = \"untrusted\"\n";
+    let script = Script::new()
+        .on(
+            "not allowed",
+            [
+                Reply::patch(Patch::new().add("a.txt", "a\n")),
+                Reply::say("Done."),
+            ],
+        )
+        .otherwise([Reply::shell("touch a.txt"), Reply::say("I may not.")]);
+    let stage = Stage::new(release, script).await;
+    let file = stage.home.codex_home().join("config.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{config}{text}")).unwrap();
+    let ran = stage
+        .run(&["x", "--until", "files=a.txt", "--max-turns", "2"])
+        .await;
+    assert_eq!(ran.turns()[1].0, "recovery", "{:#}", ran.result);
+    let denied = ran.result["evidence"]["log"][0]["denied"][0]
+        .as_str()
+        .unwrap();
+    assert!(denied.contains("touch a.txt"), "{denied}");
+    assert!(ran.told.contains("denied"), "{}", ran.told);
+    let always = stage
+        .run(&["x", "--until", "files=a.txt", "--approve", "always"])
+        .await;
+    always.assert_done(&["initial"]);
+}
