@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -245,11 +245,11 @@ mod tests {
     #[tokio::test]
     async fn it_ends_with_the_thread_that_has_started_it() {
         let thread = std::thread::spawn(|| {
-            let server = std::mem::ManuallyDrop::new(Ngircd::start(""));
+            let server = Ngircd::start("");
             let _guest = server.guest("one");
-            server.child.id()
+            server
         });
-        let pid = thread.join().unwrap();
-        assert_eq!(wait_until_gone(&[pid], PATIENCE).await, []);
+        let server = thread.join().unwrap();
+        assert_eq!(wait_until_gone(&[server.child.id()], PATIENCE).await, []);
     }
 }

@@ -15,6 +15,7 @@ mod jobs;
 mod jobs_cli;
 mod mail;
 mod memory;
+mod notify;
 mod real;
 mod runs;
 mod stored;
