@@ -61,6 +61,20 @@ pub struct Start {
     pub patience: Option<Patience>,
     /// What the caller calls the thread, for the record.
     pub tag: Option<String>,
+    /// Whether it is wanted to know what Codex tried and was not allowed. Codex tells
+    /// of new threads only, until they are resumed.
+    #[serde(default)]
+    pub refusals: Refusals,
+}
+
+/// Whether it is wanted to know what Codex tried and was not allowed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusals {
+    /// It is not.
+    #[default]
+    Untold,
+    /// It is.
+    Told,
 }
 
 /// Take up a thread from before.

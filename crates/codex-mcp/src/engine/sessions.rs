@@ -131,6 +131,7 @@ impl Entry {
             settings: inner.settings.with(&inner.pending),
             patience: Some(inner.machine.patience()),
             tag: None,
+            ..Start::default()
         }
     }
 

@@ -11,7 +11,7 @@ use codex_mcp_protocol::codex::{
 
 use super::app_server::AppServer;
 use super::backend::Running;
-use super::command::{Opened, Resume, SessionId, Settings, Start};
+use super::command::{Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Engine, EngineError, call, hub, mcp_servers, profile};
 
@@ -29,6 +29,7 @@ impl Engine {
         let params = ThreadStartParams {
             settings: &settings,
             keeping: start.settings.keeping,
+            raw_events: start.refusals == Refusals::Told,
         };
         let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
         let entry = self.enter(begun.thread.id, Origin::Begun, start, running)?;
@@ -121,7 +122,7 @@ impl Engine {
         let start = Start {
             settings,
             patience: Some(entry.look(|machine, _| machine.patience())),
-            tag: None,
+            ..Start::default()
         };
         let entry = self.enter(forked.thread.id, Origin::Before, start, running)?;
         Ok(opened(&entry, forked.sandbox))

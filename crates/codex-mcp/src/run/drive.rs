@@ -26,7 +26,7 @@ use super::look::Looker;
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
-use crate::engine::command::{Prompt, Resume, SessionId, Settings, Start, TurnRef};
+use crate::engine::command::{Prompt, Refusals, Resume, SessionId, Settings, Start, TurnRef};
 use crate::engine::{Engine, EngineError, Grants};
 
 /// How long one command of a criterion may take (5 min); less where the run has less
@@ -206,6 +206,7 @@ impl<W: Watcher> Driver<'_, W> {
     async fn open(&mut self) -> Result<SessionId, RunError> {
         let start = Start {
             settings: self.settings.clone(),
+            refusals: Refusals::Told,
             ..Start::default()
         };
         let opened = match self.thread.clone() {
@@ -287,7 +288,7 @@ impl<W: Watcher> Driver<'_, W> {
         Report {
             end: came.end,
             evidence: came.steps.evidence,
-            denied: came.denied.len().try_into().unwrap_or(u64::MAX),
+            denied: came.refused(),
             failed: came.steps.failed,
             standing: self.verdict.standing(),
             gain: self.shown.take(&self.start, now),

@@ -43,6 +43,12 @@ impl Came {
         }
     }
 
+    /// How often Codex was denied what is no step.
+    pub(super) fn refused(&self) -> u64 {
+        let asked = u64::try_from(self.denied.len()).unwrap_or(u64::MAX);
+        self.steps.refused.saturating_add(asked)
+    }
+
     /// One that could not be begun, or was lost sight of.
     pub(super) fn failed(error: &EngineError) -> Self {
         Self {

@@ -51,6 +51,11 @@ impl Session {
                 self.write_news(method, params, describe::item(&item).as_deref(), now);
                 self.item_completed(item);
             }
+            Notification::Raw(item) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.told(&item);
+                }
+            }
             Notification::Plan(plan) => {
                 self.write_news(method, params, None, now);
                 if let Some(turn) = &mut self.turn {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use codex_mcp_protocol::codex::{Item, StepError, StepStatus};
+use codex_mcp_protocol::codex::{Item, RawItem, StepError, StepStatus, raw_item};
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;
@@ -26,17 +26,41 @@ pub struct Steps {
     pub errors: Vec<String>,
     /// The first that were not allowed, a line each.
     pub denied: Vec<String>,
+    /// How many more were not allowed, and became no steps: Codex tells of them only
+    /// where it tells what goes to and from the model.
+    pub refused: u64,
 }
 
-/// The steps that have begun and not ended.
+/// The steps that have begun and not ended, and the calls of the model's that have
+/// not become steps.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Open(BTreeSet<String>);
+pub(super) struct Open {
+    steps: BTreeSet<String>,
+    calls: BTreeSet<String>,
+}
 
 impl Steps {
     pub(super) fn begun(&mut self, item: &Item, open: &mut Open) {
         if let Some((id, count)) = self.counted(item) {
             *count += 1;
-            open.add(id);
+            open.calls.remove(id);
+            add(&mut open.steps, id);
+        }
+    }
+
+    /// A call that is answered without having become a step was not allowed.
+    pub(super) fn told(&mut self, item: &RawItem, open: &mut Open) {
+        match item {
+            RawItem::FunctionCall { call_id, name } if RawItem::wants_to_act(name) => {
+                add(&mut open.calls, call_id);
+            }
+            RawItem::FunctionCallOutput { call_id, output } if open.calls.remove(call_id) => {
+                self.refused += 1;
+                if self.denied.len() < NOTED {
+                    self.denied.push(line(raw_item::told(output)));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -45,7 +69,7 @@ impl Steps {
             return;
         };
         // One that Codex tells only when it has ended.
-        if !open.0.remove(id) {
+        if !open.steps.remove(id) {
             *count += 1;
         }
         match ended(item) {
@@ -74,11 +98,9 @@ impl Steps {
     }
 }
 
-impl Open {
-    fn add(&mut self, id: &str) {
-        if self.0.len() < OPEN_LIMIT {
-            self.0.insert(id.to_owned());
-        }
+fn add(open: &mut BTreeSet<String>, id: &str) {
+    if open.len() < OPEN_LIMIT {
+        open.insert(id.to_owned());
     }
 }
 
@@ -218,9 +240,32 @@ mod tests {
                 "s.x failed: no".to_owned(),
             ],
             denied: vec!["make all".to_owned()],
+            refused: 0,
         };
         assert_eq!(steps, expected);
         assert_eq!(steps.evidence.executed(), 5);
+    }
+
+    #[test]
+    fn a_call_that_becomes_no_step_was_not_allowed() {
+        let (mut steps, mut open) = (Steps::default(), Open::default());
+        let call = |id: &str, name: &str| RawItem::FunctionCall {
+            call_id: id.to_owned(),
+            name: name.to_owned(),
+        };
+        let output = |id: &str, text: &str| RawItem::FunctionCallOutput {
+            call_id: id.to_owned(),
+            output: text.into(),
+        };
+        steps.told(&call("1", "exec_command"), &mut open);
+        steps.told(&call("2", "shell"), &mut open);
+        steps.begun(&command("2", json!({})), &mut open);
+        steps.told(&call("3", "update_plan"), &mut open);
+        for (id, text) in [("1", "rejected by\nthe policy"), ("2", "done"), ("3", "ok")] {
+            steps.told(&output(id, text), &mut open);
+        }
+        assert_eq!((steps.refused, steps.evidence.commands), (1, 1));
+        assert_eq!(steps.denied, ["rejected by the policy"]);
     }
 
     #[test]
@@ -230,7 +275,7 @@ mod tests {
             let id = number.to_string();
             steps.begun(&command(&id, json!({})), &mut open);
         }
-        assert_eq!(open.0.len(), OPEN_LIMIT);
+        assert_eq!(open.steps.len(), OPEN_LIMIT);
         for number in 0..100 {
             let id = number.to_string();
             let done = command(&id, json!({ "status": "failed", "exitCode": 1 }));

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use codex_mcp_protocol::codex::{
-    Ask, FileChange, FileChangeKind, Item, Plan, TokenUsage, Turn, TurnError, TurnId,
+    Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenUsage, Turn, TurnError, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -204,6 +204,10 @@ impl Running {
 
     pub(super) fn begins(&mut self, item: &Item) {
         self.facts.steps.begun(item, &mut self.open);
+    }
+
+    pub(super) fn told(&mut self, item: &RawItem) {
+        self.facts.steps.told(item, &mut self.open);
     }
 
     pub(super) fn ends(&mut self, item: &Item) {

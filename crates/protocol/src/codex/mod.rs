@@ -10,6 +10,7 @@ pub mod exec;
 mod item;
 mod method;
 mod notification;
+pub mod raw_item;
 mod release;
 mod thread;
 mod turn;
@@ -23,6 +24,7 @@ pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,
 };
+pub use raw_item::RawItem;
 pub use release::Release;
 pub use thread::{
     ClientInfo, ConfigReadParams, ConfigReadResponse, EffectiveConfig, InitializeCapabilities,

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::rpc::RequestId;
 
-use super::{Item, Turn, TurnError};
+use super::{Item, RawItem, Turn, TurnError};
 
 /// What a piece of text is a piece of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +129,8 @@ pub enum Notification<'a> {
     ItemStarted(Item),
     /// A step has ended.
     ItemCompleted(Item),
+    /// What went to or from the model, where that was asked for.
+    Raw(RawItem),
     /// A piece of what an item says or prints.
     Delta(DeltaSource, Delta<'a>),
     /// Codex has a plan, or another one.
@@ -203,6 +205,11 @@ struct WithItem {
 }
 
 #[derive(Deserialize)]
+struct WithRawItem {
+    item: RawItem,
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WithError {
     error: TurnError,
@@ -243,6 +250,9 @@ impl<'a> Heard<'a> {
             }
             "item/completed" => {
                 Notification::ItemCompleted(serde_json::from_str::<WithItem>(json)?.item)
+            }
+            "rawResponseItem/completed" => {
+                Notification::Raw(serde_json::from_str::<WithRawItem>(json)?.item)
             }
             "error" => {
                 let WithError { error, will_retry } = serde_json::from_str(json)?;

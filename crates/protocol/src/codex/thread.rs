@@ -105,6 +105,15 @@ pub struct ThreadStartParams<'a> {
         skip_serializing_if = "is_kept"
     )]
     pub keeping: Keeping,
+    /// Whether what goes to and from the model is told, see
+    /// [`raw_item`](super::raw_item).
+    #[serde(rename = "experimentalRawEvents", skip_serializing_if = "is_false")]
+    pub raw_events: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn is_kept(keeping: &Keeping) -> bool {
@@ -263,6 +272,7 @@ mod tests {
         let params = ThreadStartParams {
             settings: &settings,
             keeping: Keeping::Kept,
+            raw_events: false,
         };
         assert_eq!(serde_json::to_string(&params).unwrap(), "{}");
     }
@@ -279,6 +289,7 @@ mod tests {
         let params = ThreadStartParams {
             settings: &settings,
             keeping: Keeping::Ephemeral,
+            raw_events: false,
         };
         assert_eq!(
             serde_json::to_value(&params).unwrap(),

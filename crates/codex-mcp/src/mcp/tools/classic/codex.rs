@@ -117,6 +117,7 @@ impl Arguments {
             settings,
             patience: None,
             tag: self.tag,
+            ..Start::default()
         };
         (start, self.prompt.0)
     }

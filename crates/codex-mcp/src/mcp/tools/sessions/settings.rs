@@ -99,6 +99,7 @@ impl Wanted {
                 settings,
                 patience,
                 tag: self.tag,
+                ..Start::default()
             },
             first,
             warnings,

@@ -62,7 +62,8 @@ esac
 
 #[tokio::test]
 async fn a_pull_request_is_seen_by_github() {
-    let create = "gh pr create --title t --body b";
+    // A login shell has a PATH of its own.
+    let create = "\"$HOME/../bin/gh\" pr create --title t --body b";
     let script = Script::new()
         .on(
             "not complete",

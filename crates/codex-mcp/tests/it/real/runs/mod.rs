@@ -185,7 +185,7 @@ async fn a_promise_is_held_to_its_result(release: &str) {
     let log = &ran.result["evidence"]["log"];
     assert_eq!(
         log[0]["promises"],
-        json!(["i will", "acknowledged", "when ready"])
+        json!(["i will", "will do", "acknowledged", "when ready"])
     );
     assert_eq!(log[0]["gain"], "nothing");
     assert_eq!(log[1]["commands"], 1);

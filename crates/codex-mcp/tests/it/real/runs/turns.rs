@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use scripted_model::{Gate, Patch, Reply, Script};
+use scripted_model::{Gate, Reply, Script, Shell};
 use testkit::Signal;
 
 use super::super::{Stage, on_each_release};
@@ -13,6 +13,7 @@ on_each_release!(
     a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on,
     a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on,
     what_nobody_allows_is_denied_and_told,
+    what_the_policy_forbids_was_tried,
 );
 
 #[tokio::test]
@@ -131,32 +132,42 @@ async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release
     );
 }
 
-async fn what_nobody_allows_is_denied_and_told(release: &str) {
-    let config = "approval_policy = \"untrusted\"\n";
+/// Codex itself says no, and nobody is asked.
+async fn what_the_policy_forbids_was_tried(release: &str) {
+    let touch = || Reply::shell(Shell::escalated("touch a.txt", "it has to be there"));
     let script = Script::new()
         .on(
             "not allowed",
-            [
-                Reply::patch(Patch::new().add("a.txt", "a\n")),
-                Reply::say("Done."),
-            ],
+            [Reply::shell("echo a > a.txt"), Reply::say("Done.")],
         )
-        .otherwise([Reply::shell("touch a.txt"), Reply::say("I may not.")]);
+        .otherwise([touch(), Reply::say("I will do it when I may.")]);
     let stage = Stage::new(release, script).await;
     let file = stage.home.codex_home().join("config.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, format!("{config}{text}")).unwrap();
-    let ran = stage
-        .run(&["x", "--until", "files=a.txt", "--max-turns", "2"])
-        .await;
-    assert_eq!(ran.turns()[1].0, "recovery", "{:#}", ran.result);
-    let denied = ran.result["evidence"]["log"][0]["denied"][0]
-        .as_str()
-        .unwrap();
-    assert!(denied.contains("touch a.txt"), "{denied}");
-    assert!(ran.told.contains("denied"), "{}", ran.told);
-    let always = stage
-        .run(&["x", "--until", "files=a.txt", "--approve", "always"])
-        .await;
-    always.assert_done(&["initial"]);
+    fs::write(&file, format!("approval_policy = \"never\"\n{text}")).unwrap();
+    let ran = stage.run(&["x", "--until", "files=a.txt"]).await;
+    ran.assert_done(&["initial", "recovery"]);
+    let first = &ran.result["evidence"]["log"][0];
+    let denied = first["denied"][0].as_str().unwrap();
+    assert!(denied.contains("approval policy is Never"), "{first:#}");
+}
+
+async fn what_nobody_allows_is_denied_and_told(release: &str) {
+    let touch = || Reply::shell(Shell::escalated("touch a.txt", "it has to be there"));
+    let script = Script::new()
+        .on(
+            "not allowed",
+            [Reply::shell("echo a > a.txt"), Reply::say("Done.")],
+        )
+        .otherwise([touch(), Reply::say("I may not.")]);
+    let stage = Stage::new(release, script).await;
+    let ran = stage.run(&["x", "--until", "files=a.txt"]).await;
+    ran.assert_done(&["initial", "recovery"]);
+    let first = &ran.result["evidence"]["log"][0];
+    let denied = first["denied"][0].as_str().unwrap();
+    assert!(denied.contains("touch a.txt"), "{first:#}");
+    assert!(ran.told.contains("denied   "), "{}", ran.told);
+    fs::remove_file(stage.file("a.txt")).unwrap();
+    let args = ["x", "--until", "files=a.txt", "--approve", "always"];
+    stage.run(&args).await.assert_done(&["initial"]);
 }

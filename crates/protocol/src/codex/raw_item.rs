@@ -1,0 +1,101 @@
+//! What the model said and was told, as it went to and from the provider:
+//! `rawResponseItem/completed`, which a thread tells that was begun with
+//! `experimentalRawEvents` (0.104.0 to 0.169.0).
+//!
+//! A call that Codex doesn't allow leaves no other trace.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// An item, as far as it is used.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RawItem {
+    /// The model calls a tool.
+    #[serde(alias = "custom_tool_call")]
+    FunctionCall {
+        /// Its name. A step that comes of it has the same.
+        call_id: String,
+        /// The tool.
+        name: String,
+    },
+    /// The model is told what came of it.
+    #[serde(alias = "custom_tool_call_output")]
+    FunctionCallOutput {
+        /// The name of the call.
+        call_id: String,
+        /// A text, or an object or a list with texts in it.
+        #[serde(default)]
+        output: Value,
+    },
+    /// Anything else.
+    #[serde(other)]
+    Other,
+}
+
+impl RawItem {
+    /// Whether this is a call of a tool that runs commands or changes files.
+    #[must_use]
+    pub fn wants_to_act(name: &str) -> bool {
+        let tools = [
+            "exec_command",
+            "shell_command",
+            "shell",
+            "local_shell",
+            "apply_patch",
+        ];
+        tools.contains(&name)
+    }
+}
+
+/// The text that the model is told of a call.
+#[must_use]
+pub fn told(output: &Value) -> &str {
+    match output {
+        Value::String(text) => text,
+        Value::Array(parts) => {
+            let texts = parts.iter().map(told);
+            texts
+                .into_iter()
+                .find(|text| !text.is_empty())
+                .unwrap_or("")
+        }
+        Value::Object(members) => {
+            let text = members.get("content").or_else(|| members.get("text"));
+            text.and_then(Value::as_str).unwrap_or("")
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn calls_and_what_came_of_them_are_read() {
+        let read = |value: Value| serde_json::from_value::<RawItem>(value).unwrap();
+        let call = read(json!({
+            "type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "…",
+        }));
+        let expected = RawItem::FunctionCall {
+            call_id: "c".to_owned(),
+            name: "apply_patch".to_owned(),
+        };
+        assert_eq!(call, expected);
+        for output in [
+            json!("no"),
+            json!({ "content": "no", "success": false }),
+            json!([{ "type": "input_image" }, { "type": "input_text", "text": "no" }]),
+        ] {
+            assert_eq!(told(&output), "no");
+        }
+        assert_eq!(told(&json!(7)), "");
+        assert_eq!(
+            read(json!({ "type": "message", "role": "user" })),
+            RawItem::Other
+        );
+    }
+}
