@@ -13,6 +13,7 @@ mod doctor;
 mod hostile;
 mod jobs;
 mod jobs_cli;
+mod look;
 mod mail;
 mod memory;
 mod notify;

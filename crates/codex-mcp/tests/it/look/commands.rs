@@ -1,0 +1,110 @@
+//! Commands that must succeed.
+
+use std::time::Duration;
+
+use codex_mcp_core::run::snapshot::{CommandEnd, Probe};
+use tokio_util::sync::CancellationToken;
+
+use super::Scene;
+
+/// Longer than any of them takes, also on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn a_command_is_judged_by_how_it_ends() {
+    let scene = Scene::new();
+    for (command, beginning) in [
+        ("true", "yes: it exited with code 0"),
+        ("test -e README.md", "yes"),
+        (
+            "false",
+            "no: the command false exited with code 1 and wrote nothing",
+        ),
+        (
+            "sh -c 'echo said; echo wrong >&2; exit 7'",
+            "no: the command sh -c 'echo said; echo wrong >&2; exit 7' exited with code 7: make it succeed; it wrote:",
+        ),
+        (
+            "sh -c 'kill -9 $$'",
+            "no: the command sh -c 'kill -9 $$' was ended by signal 9",
+        ),
+        (
+            "./absent.sh",
+            "no: the command ./absent.sh exited with code 127: make it succeed; it wrote: cannot start",
+        ),
+        // Nothing on stdin, not a terminal either.
+        ("cat", "yes"),
+    ] {
+        let run = scene.run(&[&format!("command={command}")]).await;
+        run.assert_first(
+            &run.judged().await,
+            "no: this command must exit with code 0",
+        );
+        run.assert_first(&run.judged_with_commands(LONG).await, beginning);
+    }
+    assert_eq!(scene.home.processes(), []);
+}
+
+#[tokio::test]
+async fn the_end_of_a_flood_is_told() {
+    let scene = Scene::new();
+    let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; \
+                  echo the reason >&2; exit 1";
+    let run = scene.run(&[&format!("command=sh -c '{script}'")]).await;
+    let ends = run.looker.commands(LONG, &CancellationToken::new()).await;
+    let Probe::Found(CommandEnd::Exited { code: 1, tail }) = ends.values().next().unwrap() else {
+        panic!("{ends:?}");
+    };
+    assert!(
+        tail.len() <= 4096 && tail.contains("the reason\n"),
+        "{tail}"
+    );
+    let judged = run.judged_with_commands(LONG).await;
+    assert!(judged[0].contains("it wrote: …"), "{judged:?}");
+}
+
+#[tokio::test]
+async fn at_the_limit_all_that_a_command_has_started_is_gone() {
+    let scene = Scene::new();
+    let limit = Duration::from_millis(1500);
+    let run = scene
+        .run(&[
+            "command=sh -c 'setsid sh -c \"trap : TERM; touch begun; sleep 600; sleep 600\" & sleep 600'",
+        ])
+        .await;
+    let ends = run.looker.commands(limit, &CancellationToken::new()).await;
+    let end = ends.values().next().unwrap();
+    assert_eq!(*end, Probe::Found(CommandEnd::TimedOut(limit)));
+    assert!(scene.work().join("begun").exists());
+    assert_eq!(scene.home.processes(), []);
+}
+
+#[tokio::test]
+async fn a_command_that_leaves_something_behind_ends_with_it() {
+    let scene = Scene::new();
+    let run = scene
+        .run(&["command=sh -c 'setsid sleep 600 & exit 0'"])
+        .await;
+    run.assert_first(&run.judged_with_commands(LONG).await, "yes");
+    assert_eq!(scene.home.processes(), []);
+}
+
+#[tokio::test]
+async fn commands_are_given_up_when_told_so() {
+    let scene = Scene::new();
+    let run = scene
+        .run(&["command=sh -c 'touch a; sleep 600'", "command=touch b"])
+        .await;
+    let halt = CancellationToken::new();
+    let begun = async {
+        while !scene.work().join("a").exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        halt.cancel();
+    };
+    let (ends, ()) = tokio::join!(run.looker.commands(LONG, &halt), begun);
+    let given_up = Probe::Failed("it was given up".to_owned());
+    assert_eq!(ends.values().collect::<Vec<_>>(), [&given_up, &given_up]);
+    assert!(!scene.work().join("b").exists());
+    assert_eq!(scene.home.processes(), []);
+}

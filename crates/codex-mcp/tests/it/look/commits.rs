@@ -1,0 +1,125 @@
+//! Commits, branches, what is uncommitted, and what has changed.
+
+use std::fs;
+
+use codex_mcp_core::run::artifacts::{self, Artifact};
+use codex_mcp_core::run::snapshot::Preexisting;
+
+use super::{Scene, beginnings, told};
+
+const ALL: [&str; 6] = [
+    "commits=2",
+    "commits=1@new",
+    "branch=old",
+    "branch=new",
+    "clean",
+    "diff_within=src,README.md",
+];
+
+#[tokio::test]
+async fn each_criterion_of_git_is_found_when_it_is_met() {
+    let scene = Scene::new();
+    scene.git(&["branch", "old"]);
+    scene.write("mine.txt", "was here before");
+    let run = scene.run(&ALL).await;
+    assert_eq!(
+        beginnings(&run.judged().await),
+        ["no", "no", "no", "no", "no", "yes"]
+    );
+
+    scene.git(&["checkout", "--quiet", "-b", "new"]);
+    scene.write("src/a.rs", "fn a() {}");
+    scene.commit("README.md");
+    scene.git(&["branch", "--force", "old"]);
+    scene.commit("README.md");
+    let now = run.looker.now().await;
+    assert_eq!(
+        beginnings(&told(&run.verdict(&now, Preexisting::Ignored))),
+        ["yes"; 5].into_iter().chain(["no"]).collect::<Vec<_>>(),
+        "mine.txt was committed too"
+    );
+    let head = now.head.get().unwrap();
+    assert_eq!(head.branch.as_deref(), Some("new"));
+    assert_eq!((head.line.total, head.line.new), (3, 2));
+    let found = artifacts::found(&run.start, &now);
+    let commits = found.iter().filter_map(|artifact| match artifact {
+        Artifact::Commit { id, .. } => Some(id.clone()),
+        _ => None,
+    });
+    assert_eq!(
+        commits.collect::<Vec<_>>(),
+        [
+            scene.git(&["rev-parse", "new"]),
+            scene.git(&["rev-parse", "new~"])
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_other_branches_and_tags_led_to_is_not_new() {
+    let scene = Scene::new();
+    scene.git(&["checkout", "--quiet", "-b", "other"]);
+    scene.commit("a");
+    scene.git(&["tag", "--annotate", "--message", "x", "v1"]);
+    scene.commit("b");
+    scene.git(&["checkout", "--quiet", "main"]);
+    let run = scene.run(&["commits=1"]).await;
+    scene.git(&["merge", "--quiet", "--ff-only", "v1"]);
+    run.assert_first(
+        &run.judged().await,
+        "no: new commits on the checked-out branch: 0",
+    );
+    scene.git(&["merge", "--quiet", "other"]);
+    let now = run.looker.now().await;
+    assert_eq!(now.head.get().unwrap().line.new, 0);
+    assert_eq!(now.head.get().unwrap().line.total, 3);
+    let counted = told(&run.verdict(&now, Preexisting::Counts));
+    assert_eq!(counted, ["yes: commits on the checked-out branch: 3"]);
+    scene.git(&["reset", "--quiet", "--hard", "other~"]);
+    assert_eq!(run.looker.now().await.head.get().unwrap().line.total, 2);
+}
+
+#[tokio::test]
+async fn before_the_first_commit_all_is_new() {
+    let scene = Scene::new();
+    let folder = scene.home.root().join("fresh");
+    fs::create_dir(&folder).unwrap();
+    scene.git_in(&folder, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(folder.join("there"), "x").unwrap();
+    let run = scene
+        .run_in(&folder, &["commits=1", "clean", "diff_within=a"])
+        .await;
+    assert_eq!(beginnings(&run.judged().await), ["no", "no", "yes"]);
+    scene.commit_in(&folder, "a");
+    let judged = run.judged().await;
+    assert_eq!(beginnings(&judged), ["yes", "yes", "no"], "{judged:?}");
+    let head = run.looker.now().await.head.get().unwrap().clone();
+    assert_eq!((head.line.new, head.line.total), (1, 1));
+}
+
+#[tokio::test]
+async fn a_detached_head_has_commits_and_no_branch() {
+    let scene = Scene::new();
+    scene.git(&["checkout", "--quiet", "--detach"]);
+    let run = scene.run(&["commits=1", "branch=x"]).await;
+    scene.commit("a");
+    assert_eq!(beginnings(&run.judged().await), ["yes", "no"]);
+    let head = run.looker.now().await.head.get().unwrap().clone();
+    assert_eq!(head.branch, None);
+    scene.git(&["branch", "x"]);
+    assert_eq!(beginnings(&run.judged().await), ["yes", "yes"]);
+}
+
+#[tokio::test]
+async fn a_thrown_away_history_is_counted_anew() {
+    let scene = Scene::new();
+    let run = scene.run(&["commits=1"]).await;
+    scene.git(&["checkout", "--quiet", "--orphan", "else"]);
+    scene.commit("a");
+    scene.git(&["branch", "--quiet", "-D", "main"]);
+    scene.git(&["reflog", "expire", "--expire=now", "--all"]);
+    scene.git(&["gc", "--quiet", "--prune=now"]);
+    let now = run.looker.now().await;
+    let line = &now.head.get().unwrap().line;
+    assert_eq!((line.new, line.total), (1, 1));
+}

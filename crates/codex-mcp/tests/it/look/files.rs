@@ -1,0 +1,132 @@
+//! Files that fit patterns.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::process::Command;
+use std::time::SystemTime;
+
+use super::{Scene, beginnings};
+
+#[tokio::test]
+async fn files_count_when_they_are_new_or_hold_something_else() {
+    let scene = Scene::new();
+    scene.write(".gitignore", "build/\n");
+    scene.write("build/out", "old");
+    scene.write("src/a.rs", "old");
+    let patterns = ["files=build/*", "files=docs/**/*.md", "files=src/a.rs"];
+    let run = scene.run(&patterns).await;
+    assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
+
+    let file = fs::File::options()
+        .append(true)
+        .open(scene.work().join("src/a.rs"))
+        .unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    scene.write("build/out", "old");
+    assert_eq!(
+        beginnings(&run.judged().await),
+        ["no", "no", "no"],
+        "touched, or written with the same"
+    );
+
+    scene.write("build/out", "new");
+    scene.write("docs/a/b/c.md", "x");
+    scene.write("src/a.rs", "new");
+    assert_eq!(beginnings(&run.judged().await), ["yes", "yes", "yes"]);
+    fs::remove_file(scene.work().join("src/a.rs")).unwrap();
+    assert_eq!(beginnings(&run.judged().await), ["yes", "yes", "no"]);
+}
+
+#[tokio::test]
+async fn no_link_leads_out_and_nothing_is_found_in_gits_folder() {
+    let scene = Scene::new();
+    fs::write(scene.home.tmp().join("outside.txt"), "x").unwrap();
+    scene.write("inner/real.txt", "x");
+    let work = scene.work();
+    symlink(scene.home.tmp(), work.join("out")).unwrap();
+    symlink(scene.home.tmp().join("outside.txt"), work.join("out.txt")).unwrap();
+    symlink("nowhere", work.join("dangling.txt")).unwrap();
+    symlink(".git/config", work.join("config.txt")).unwrap();
+    symlink("inner/real.txt", work.join("link.txt")).unwrap();
+    symlink("inner", work.join("way")).unwrap();
+    symlink(".", work.join("inner/loop")).unwrap();
+    let run = scene
+        .run(&[
+            "files=**/*.txt",
+            "files=out/outside.txt",
+            "files=way/real.txt",
+            "files=**/config",
+            "files=**/HEAD",
+        ])
+        .await;
+    let files = run.start.files.get().unwrap();
+    let paths: Vec<&str> = files.keys().map(String::as_str).collect();
+    assert_eq!(paths, ["inner/real.txt", "link.txt", "way/real.txt"]);
+    let stamp = files["link.txt"].clone();
+    scene.write("inner/real.txt", "y");
+    let now = run.looker.now().await;
+    assert_ne!(now.files.get().unwrap()["link.txt"], stamp);
+}
+
+#[tokio::test]
+async fn only_files_are_files() {
+    let scene = Scene::new();
+    let work = scene.work();
+    fs::create_dir(work.join("folder.x")).unwrap();
+    let made = Command::new("mkfifo").arg(work.join("pipe.x")).status();
+    assert!(made.unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(work.join("s.x")).unwrap();
+    let run = scene
+        .run(&["files=*.x", "files=pipe.x", "files=folder.x"])
+        .await;
+    assert!(run.start.files.get().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_long_file_is_known_by_its_length_and_time() {
+    let scene = Scene::new();
+    let path = scene.work().join("long.bin");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(65 * 1024 * 1024).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let run = scene.run(&["files=long.bin"]).await;
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+    file.set_modified(SystemTime::now()).unwrap();
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+}
+
+#[tokio::test]
+async fn a_file_that_nobody_may_read_is_there() {
+    let scene = Scene::new();
+    let path = scene.work().join("secret");
+    let options = fs::File::options().write(true).create(true).mode(0).clone();
+    let run = scene.run(&["files=secret"]).await;
+    options.open(&path).unwrap();
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+}
+
+#[tokio::test]
+async fn names_that_are_no_text_are_told_with_a_mark() {
+    let scene = Scene::new();
+    let run = scene.run(&["files=odd/*", "diff_within=src"]).await;
+    let odd = scene.work().join("odd");
+    fs::create_dir(&odd).unwrap();
+    fs::write(odd.join(OsStr::from_bytes(b"a\xff")), "x").unwrap();
+    fs::write(odd.join(OsStr::from_bytes(b"a\xfe")), "x").unwrap();
+    let now = run.looker.now().await;
+    let files: Vec<_> = now.files.get().unwrap().keys().cloned().collect();
+    assert_eq!(files, ["odd/a\\xfe", "odd/a\\xff"]);
+    let dirty: Vec<_> = now
+        .tree
+        .get()
+        .unwrap()
+        .state
+        .dirty
+        .keys()
+        .cloned()
+        .collect();
+    assert_eq!(dirty, files);
+    assert_eq!(beginnings(&run.judged().await), ["yes", "no"]);
+}

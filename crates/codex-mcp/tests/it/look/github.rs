@@ -1,0 +1,242 @@
+//! Pull requests and comments, through a stand-in for gh.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_mcp_core::run::snapshot::Preexisting;
+use serde_json::{Value, json};
+
+use super::{Scene, beginnings, told};
+
+/// Answers with the files beside it, and notes what it was asked.
+const GH: &str = r#"#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+printf '%s\n' "$*" >> asked
+[ ! -e hang ] || sleep 600
+case "$*" in
+    --version) echo "gh version 2.0.0" ;;
+    "api -i user") cat user; exit "$(cat user.exit)" ;;
+    "pr list --head="*) cat pulls ;;
+    "api repos/o/r/issues/7/comments?"*"page=1") cat comments ;;
+    "api repos/o/r/issues/7/comments?"*"page=2") cat comments-2 ;;
+    *) echo "unknown: $*" >&2; exit 1 ;;
+esac
+"#;
+
+const USER: &str = "HTTP/2.0 200 OK\r\nDate: Wed, 01 Jul 2026 12:00:00 GMT\r\nX: y\r\n\r\n";
+
+const BEFORE: &str = "2026-07-01T11:59:59Z";
+const AFTER: &str = "2026-07-01T12:00:00Z";
+
+struct GitHub {
+    scene: Scene,
+    folder: PathBuf,
+}
+
+impl GitHub {
+    fn new() -> Self {
+        let mut scene = Scene::new();
+        scene.with_remote();
+        let folder = scene.home.root().join("bin");
+        fs::create_dir(&folder).unwrap();
+        let program = folder.join("gh");
+        fs::write(&program, GH).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        scene.set("PATH", format!("{}:{path}", folder.display()));
+        scene.means.network_patience = Duration::from_secs(60);
+        let github = Self { scene, folder };
+        github.says("user", &format!("{USER}{}", json!({"login": "Me"})));
+        github.says("user.exit", "0");
+        github.has("pulls", &[]);
+        github.has("comments", &[]);
+        github
+    }
+
+    fn says(&self, about: &str, words: &str) {
+        fs::write(self.folder.join(about), words).unwrap();
+    }
+
+    fn has(&self, what: &str, values: &[Value]) {
+        self.says(what, &json!(values).to_string());
+    }
+
+    fn asked(&self) -> String {
+        fs::read_to_string(self.folder.join("asked")).unwrap()
+    }
+
+    async fn refused(&self, criterion: &str) -> String {
+        let looker = self.scene.try_at(&self.scene.work(), &[criterion]).await;
+        let refused = looker.unwrap().start().await;
+        refused.unwrap_err().to_string()
+    }
+}
+
+fn pull(number: u64, branch: &str, made: &str) -> Value {
+    json!({"number": number, "url": format!("https://github.com/o/r/pull/{number}"),
+        "createdAt": made, "headRefName": branch})
+}
+
+fn comment(number: u64, login: &str, made: &str) -> Value {
+    json!({"html_url": format!("https://github.com/o/r/issues/7#issuecomment-{number}"),
+        "created_at": made, "user": {"login": login}, "body": "words"})
+}
+
+#[tokio::test]
+async fn a_pull_request_is_new_by_githubs_clock() {
+    let github = GitHub::new();
+    github.has("pulls", &[pull(1, "main", BEFORE)]);
+    let run = github.scene.run(&["pr"]).await;
+    let old = "no: https://github.com/o/r/pull/1 was open at the start";
+    run.assert_first(&run.judged().await, old);
+    // One that the first look did not show, and one of another branch.
+    github.has(
+        "pulls",
+        &[
+            pull(1, "main", BEFORE),
+            pull(2, "main", BEFORE),
+            pull(3, "mainly", AFTER),
+        ],
+    );
+    run.assert_first(&run.judged().await, old);
+    github.has("pulls", &[pull(1, "main", BEFORE), pull(4, "main", AFTER)]);
+    assert_eq!(run.judged().await, ["yes: https://github.com/o/r/pull/4"]);
+
+    github
+        .scene
+        .git(&["checkout", "--quiet", "-b", "it's-$(x)"]);
+    github.has("pulls", &[]);
+    run.assert_first(&run.judged().await, "no: no pull request is open");
+    assert!(
+        github
+            .asked()
+            .contains("pr list --head=it's-$(x) --state=open")
+    );
+    github.scene.git(&["checkout", "--quiet", "--detach"]);
+    run.assert_first(&run.judged().await, "no: no pull request is open");
+}
+
+#[tokio::test]
+async fn only_new_comments_of_ours_count() {
+    let github = GitHub::new();
+    github.has(
+        "comments",
+        &[comment(1, "me", BEFORE), comment(2, "other", BEFORE)],
+    );
+    let run = github.scene.run(&["issue_comment=o/r#7"]).await;
+    run.assert_first(&run.judged().await, "no: there is no new comment of yours");
+    // What was changed since is told too.
+    github.has(
+        "comments",
+        &[comment(1, "me", BEFORE), comment(3, "other", AFTER)],
+    );
+    run.assert_first(&run.judged().await, "no");
+    github.has("comments", &[comment(4, "me", AFTER)]);
+    let now = run.looker.now().await;
+    assert_eq!(
+        told(&run.verdict(&now, Preexisting::Ignored)),
+        ["yes: https://github.com/o/r/issues/7#issuecomment-4"]
+    );
+    github.has("comments", &[]);
+    let now = run.looker.now().await;
+    assert_eq!(
+        told(&run.verdict(&now, Preexisting::Counts)),
+        ["yes: https://github.com/o/r/issues/7#issuecomment-1"],
+        "what was there is remembered"
+    );
+    let asked = github.asked();
+    let place = "api repos/o/r/issues/7/comments?per_page=100";
+    assert!(asked.contains(&format!("{place}&page=1\n")), "{asked}");
+    assert!(
+        asked.contains(&format!("{place}&since=2026-07-01T12:00:00Z&page=1\n")),
+        "{asked}"
+    );
+}
+
+#[tokio::test]
+async fn comments_are_read_page_by_page() {
+    let github = GitHub::new();
+    let run = github.scene.run(&["issue_comment=o/r#7"]).await;
+    let others: Vec<Value> = (0..100)
+        .map(|number| comment(number, "other", AFTER))
+        .collect();
+    github.has("comments", &others);
+    github.has("comments-2", &[comment(100, "me", AFTER)]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+}
+
+#[tokio::test]
+async fn gh_that_fails_or_prints_garbage_says_nothing() {
+    let github = GitHub::new();
+    let run = github.scene.run(&["pr", "issue_comment=o/r#7"]).await;
+    github.says("pulls", "garbage");
+    fs::remove_file(github.folder.join("comments")).unwrap();
+    let judged = run.judged().await;
+    let beginning = "unknown: gh's answer can't be read: expected value at line 1";
+    run.assert_first(&judged, beginning);
+    assert!(
+        judged[1].starts_with("unknown: gh exited with code 1: cat:"),
+        "{judged:?}"
+    );
+    github.has("pulls", &[pull(1, "main", "yesterday")]);
+    run.assert_first(
+        &run.judged().await,
+        "unknown: gh's answer can't be read: a time is none",
+    );
+}
+
+#[tokio::test]
+async fn gh_that_hangs_is_ended() {
+    let mut github = GitHub::new();
+    let mut run = github.scene.run(&["pr"]).await;
+    github.scene.means.network_patience = Duration::from_millis(300);
+    github.says("hang", "");
+    let patient = run.looker;
+    let looker = github.scene.try_at(&github.scene.work(), &["pr"]).await;
+    let refused = looker.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "`pr` can't be judged here: gh took longer than 0 s"
+    );
+    fs::remove_file(github.folder.join("hang")).unwrap();
+    run.looker = patient;
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+    assert_eq!(github.scene.home.processes(), []);
+}
+
+#[tokio::test]
+async fn who_is_not_logged_in_is_told_so_at_once() {
+    let github = GitHub::new();
+    github.says("user.exit", "4");
+    assert_eq!(
+        github.refused("pr").await,
+        "gh is not logged in: ; run gh auth login"
+    );
+    github.says("user.exit", "1");
+    github.says("user", "HTTP/2.0 401 Unauthorized\nDate: x\n\n{}");
+    assert!(
+        github
+            .refused("pr")
+            .await
+            .starts_with("gh is not logged in")
+    );
+    github.says("user", "");
+    let refused = github.refused("pr").await;
+    assert!(
+        refused.starts_with("`pr` can't be judged here: gh exited with code 1"),
+        "{refused}"
+    );
+
+    // A program's token has no account: it can open pull requests all the same.
+    let date = USER.replace("200 OK", "403 Forbidden");
+    github.says("user", &date);
+    github.scene.run(&["pr"]).await;
+    assert!(
+        github
+            .refused("issue_comment=o/r#7")
+            .await
+            .contains("whose comments")
+    );
+}

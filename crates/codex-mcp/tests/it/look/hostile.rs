@@ -1,0 +1,176 @@
+//! Names that mean something to a shell or to git, and a configuration that names
+//! programs.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use codex_mcp_core::run::snapshot::Preexisting;
+
+use super::{Scene, beginnings, told};
+
+/// Paths that a shell, git or a reader of lines could take for something else.
+const NAMES: [&str; 8] = [
+    "-rf",
+    "--output=x",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'b\"c;touch pwned",
+    "line\nbreak",
+    ":(glob)x",
+    "ü é",
+];
+
+#[tokio::test]
+async fn hostile_names_are_names() {
+    let scene = Scene::new();
+    scene.with_remote();
+    let branch = "a$(touch${IFS}pwned)'\";&x";
+    let run = scene
+        .run(&[
+            "files=**",
+            &format!("commits=1@{branch}"),
+            &format!("branch={branch}"),
+            "pushed",
+            "clean",
+            "command=test -e '$(touch pwned)'",
+        ])
+        .await;
+    scene.git(&["checkout", "--quiet", "-b", branch]);
+    for name in NAMES {
+        scene.write(name, "x");
+    }
+    scene.git(&["add", "--all"]);
+    scene.git(&[
+        "commit",
+        "--quiet",
+        "--message",
+        "$(touch pwned)\x1b[2J\n\n-rf",
+    ]);
+    scene.git(&["push", "--quiet", "origin", branch]);
+    scene.git(&["update-ref", "refs/heads/-x", "HEAD"]);
+    scene.git(&["update-ref", "refs/tags/--all", "HEAD"]);
+    let judged = run
+        .judged_with_commands(std::time::Duration::from_secs(60))
+        .await;
+    assert_eq!(beginnings(&judged), ["yes"; 6], "{judged:?}");
+    let now = run.looker.now().await;
+    let newest = &now.head.get().unwrap().line.newest;
+    assert_eq!(newest[0].subject, "$(touch pwned) [2J");
+    let changed = now
+        .tree
+        .get()
+        .unwrap()
+        .changed_since(run.start.tree.get().unwrap());
+    for name in NAMES {
+        assert!(changed.contains_key(name), "{name:?} {changed:?}");
+    }
+    assert!(!scene.work().join("pwned").exists());
+
+    scene.git(&["symbolic-ref", "HEAD", "refs/heads/-x"]);
+    let now = run.looker.now().await;
+    assert_eq!(now.head.get().unwrap().branch.as_deref(), Some("-x"));
+    assert_eq!(now.head.get().unwrap().line.new, 1);
+}
+
+/// Whatever the repository's configuration names, also what is set in the run.
+#[tokio::test]
+async fn no_program_of_the_repository_is_run() {
+    let mut scene = Scene::new();
+    let bare = scene.with_remote();
+    let trap = scene.home.root().join("trap");
+    let caught = scene.home.root().join("caught");
+    fs::write(
+        &trap,
+        format!("#!/bin/sh\necho \"$0 $*\" >> {}\n", caught.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&trap, Permissions::from_mode(0o755)).unwrap();
+    let trap = trap.to_str().unwrap();
+    // Nobody listens there.
+    let http = "http://user@127.0.0.1:9/x.git";
+    scene.means.network_patience = std::time::Duration::from_secs(20);
+    let run = scene.run(&["pushed", "clean", "commits=1"]).await;
+    for key in [
+        "core.fsmonitor",
+        "core.sshCommand",
+        "core.askPass",
+        "core.gitProxy",
+        "core.pager",
+        "gpg.program",
+        "diff.external",
+        "filter.x.clean",
+        "filter.x.process",
+        "remote.origin.uploadpack",
+        "uploadpack.packObjectsHook",
+    ] {
+        scene.git(&["config", key, trap]);
+    }
+    scene.git(&["config", "credential.helper", &format!("!{trap}")]);
+    scene.git(&["config", "log.showSignature", "true"]);
+    scene.git(&["config", "protocol.ext.allow", "always"]);
+    fs::write(scene.work().join(".gitattributes"), "* filter=x\n").unwrap();
+    scene.write("README.md", "of another length");
+    assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
+    for address in [
+        &format!("ext::{trap} %S"),
+        "ssh://127.0.0.1:9/x",
+        "git://127.0.0.1:9/x",
+        http,
+        "x::y",
+    ] {
+        scene.git(&["config", "remote.origin.url", address]);
+        let judged = run.judged().await;
+        assert_eq!(beginnings(&judged), ["unknown", "no", "no"], "{address}");
+    }
+    scene.git(&["config", "remote.origin.url", bare.to_str().unwrap()]);
+    scene.git(&["config", "remote.origin.vcs", "ext"]);
+    assert_eq!(beginnings(&run.judged().await), ["unknown", "no", "no"]);
+    let caught = fs::read_to_string(caught).unwrap_or_default();
+    assert_eq!(caught, "");
+}
+
+/// The user's own configuration is not the repository's.
+#[tokio::test]
+async fn the_users_own_ssh_is_used() {
+    let scene = Scene::new();
+    let bare = scene.with_remote();
+    let ssh = scene.home.home().join("ssh");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> {}/asked\nexec git upload-pack {}\n",
+        scene.home.home().display(),
+        bare.display()
+    );
+    fs::write(&ssh, script).unwrap();
+    fs::set_permissions(&ssh, Permissions::from_mode(0o755)).unwrap();
+    scene.git(&[
+        "config",
+        "--global",
+        "core.sshCommand",
+        ssh.to_str().unwrap(),
+    ]);
+    scene.git(&["config", "core.sshCommand", "false"]);
+    scene.git(&["config", "remote.origin.url", "git@example.com:x.git"]);
+    let run = scene.run(&["pushed"]).await;
+    let now = run.looker.now().await;
+    assert_eq!(
+        told(&run.verdict(&now, Preexisting::Counts))[0]
+            .split(' ')
+            .next(),
+        Some("yes:")
+    );
+    let asked = fs::read_to_string(scene.home.home().join("asked")).unwrap();
+    assert!(asked.contains("BatchMode=yes"), "{asked}");
+}
+
+#[tokio::test]
+async fn the_repository_stays_the_one_of_the_start() {
+    let mut scene = Scene::new();
+    let elsewhere = scene.home.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    scene.git_in(&elsewhere, &["init", "--quiet"]);
+    scene.set("GIT_TRACE", "0");
+    let run = scene.run(&["commits=1", "clean"]).await;
+    scene.git(&["config", "core.worktree", elsewhere.to_str().unwrap()]);
+    fs::write(scene.work().join("left"), "x").unwrap();
+    assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+}

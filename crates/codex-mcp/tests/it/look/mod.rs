@@ -1,0 +1,202 @@
+//! Looks at repositories of runs: real git, judged as a run judges.
+
+mod commands;
+mod commits;
+mod files;
+mod github;
+mod hostile;
+mod places;
+mod pushed;
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use codex_mcp::engine::spawn::guards_are;
+use codex_mcp::run::look::{LookError, Looker, Means};
+use codex_mcp_core::exec::Evidence;
+use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::run::findings::{Finding, Subject, Verdict, judge};
+use codex_mcp_core::run::snapshot::{Answer, Preexisting, Snapshot, Work};
+use testkit::Home;
+
+/// When the first command of a test is; each further one is a minute later, so that
+/// reflogs tell them in their order.
+const BEGIN: u64 = 1_800_000_000;
+
+const MINUTE: u64 = 60;
+
+/// A home, and a clock for what git notes.
+struct Scene {
+    home: Home,
+    time: Cell<u64>,
+    means: Means,
+}
+
+impl Scene {
+    fn new() -> Self {
+        guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+        let home = Home::new("");
+        let means = Means {
+            env: home.env(),
+            ..Means::default()
+        };
+        Self {
+            home,
+            time: Cell::new(BEGIN),
+            means,
+        }
+    }
+
+    fn work(&self) -> PathBuf {
+        self.home.work()
+    }
+
+    /// Git in the work folder.
+    fn git(&self, args: &[&str]) -> String {
+        self.git_in(&self.work(), args)
+    }
+
+    fn git_in(&self, folder: &Path, args: &[&str]) -> String {
+        self.time.set(self.time.get() + MINUTE);
+        let date = format!("{} +0000", self.time.get());
+        let output = Command::new("git")
+            .args(["-c", "protocol.file.allow=always"])
+            .args(["-c", "user.name=Test", "-c", "user.email=test@example.com"])
+            .args(args)
+            .current_dir(folder)
+            .env_clear()
+            .envs(self.home.env())
+            .env("GIT_AUTHOR_DATE", &date)
+            .env("GIT_COMMITTER_DATE", &date)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {args:?} failed: {stderr}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.work().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Commits a file of that name, with what was never in one before.
+    fn commit(&self, path: &str) -> String {
+        self.commit_in(&self.work(), path)
+    }
+
+    fn commit_in(&self, folder: &Path, path: &str) -> String {
+        fs::write(folder.join(path), self.time.get().to_string()).unwrap();
+        self.git_in(folder, &["add", "--all"]);
+        self.git_in(folder, &["commit", "--quiet", "--message", path]);
+        self.git_in(folder, &["rev-parse", "HEAD"])
+    }
+
+    /// A bare repository, which the work folder has pushed its branch to.
+    fn with_remote(&self) -> PathBuf {
+        let bare = self.home.root().join("remote.git");
+        let text = bare.to_str().unwrap();
+        self.git(&["init", "--quiet", "--bare", "--initial-branch=main", text]);
+        self.git(&["remote", "add", "origin", text]);
+        self.git(&["push", "--quiet", "--set-upstream", "origin", "main"]);
+        bare
+    }
+
+    /// Somebody else's clone of it.
+    fn clone_of(&self, remote: &Path) -> PathBuf {
+        let clone = self.home.root().join("theirs");
+        let texts = [remote, &clone].map(|path| path.to_str().unwrap());
+        self.git(&["clone", "--quiet", texts[0], texts[1]]);
+        clone
+    }
+
+    async fn try_at(&self, folder: &Path, texts: &[&str]) -> Result<Looker, LookError> {
+        Looker::at(folder, &criteria(texts), self.means.clone()).await
+    }
+
+    async fn run(&self, texts: &[&str]) -> Run {
+        self.run_in(&self.work(), texts).await
+    }
+
+    async fn run_in(&self, folder: &Path, texts: &[&str]) -> Run {
+        let mut looker = self.try_at(folder, texts).await.unwrap();
+        let start = looker.start().await.unwrap();
+        Run {
+            criteria: criteria(texts),
+            looker,
+            start,
+        }
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.means.env.push((name.into(), value.into()));
+    }
+}
+
+/// A run that has begun.
+struct Run {
+    criteria: Criteria,
+    looker: Looker,
+    start: Snapshot,
+}
+
+impl Run {
+    fn verdict(&self, now: &Snapshot, preexisting: Preexisting) -> Verdict {
+        let work = Work {
+            evidence: Evidence {
+                commands: 1,
+                ..Evidence::default()
+            },
+            answer: Answer::Given,
+        };
+        judge(&self.criteria, &self.start, now, &work, preexisting)
+    }
+
+    /// What is found of each criterion, in the order of the criteria.
+    async fn judged(&self) -> Vec<String> {
+        told(&self.verdict(&self.looker.now().await, Preexisting::Ignored))
+    }
+
+    /// The same, run commands included.
+    async fn judged_with_commands(&self, limit: Duration) -> Vec<String> {
+        let mut now = self.looker.now().await;
+        now.commands = self.looker.commands(limit, &Default::default()).await;
+        told(&self.verdict(&now, Preexisting::Ignored))
+    }
+
+    #[track_caller]
+    fn assert_first(&self, judged: &[String], beginning: &str) {
+        assert!(judged[0].starts_with(beginning), "{judged:#?}");
+    }
+}
+
+fn told(verdict: &Verdict) -> Vec<String> {
+    let asked = verdict
+        .iter()
+        .filter(|judged| matches!(judged.subject, Subject::Asked(_)));
+    asked
+        .map(|judged| match &judged.finding {
+            Finding::Satisfied { found } => format!("yes: {found}"),
+            Finding::NotYet { missing } => format!("no: {missing}"),
+            Finding::Unknown { why } => format!("unknown: {why}"),
+        })
+        .collect()
+}
+
+fn criteria(texts: &[&str]) -> Criteria {
+    Criteria::new(texts.iter().map(|text| text.parse().unwrap())).unwrap()
+}
+
+/// The first words of each.
+fn beginnings(judged: &[String]) -> Vec<&str> {
+    judged
+        .iter()
+        .map(|one| one.split_once(':').unwrap().0)
+        .collect()
+}

@@ -1,0 +1,119 @@
+//! The remote, and commits that others made.
+
+use std::fs;
+
+use super::{Scene, beginnings};
+
+#[tokio::test]
+async fn a_push_to_the_remote_is_seen_there() {
+    let scene = Scene::new();
+    let bare = scene.with_remote();
+    let run = scene.run(&["pushed", "commits=1"]).await;
+    run.assert_first(
+        &run.judged().await,
+        "no: the remote had the checked-out commit",
+    );
+    scene.commit("a");
+    run.assert_first(&run.judged().await, "no: no branch of the remote is at");
+    scene.git(&["push", "--quiet"]);
+    run.assert_first(&run.judged().await, "yes: \"main\" of the remote is at");
+    assert_eq!(
+        beginnings(&run.judged().await),
+        ["yes", "yes"],
+        "what was pushed stays new"
+    );
+
+    fs::rename(&bare, bare.with_extension("gone")).unwrap();
+    run.assert_first(
+        &run.judged().await,
+        "unknown: the remote doesn't answer: git exited with",
+    );
+}
+
+#[tokio::test]
+async fn a_branch_is_looked_for_where_it_is_pushed_to() {
+    let scene = Scene::new();
+    let bare = scene.with_remote();
+    let text = bare.to_str().unwrap();
+    scene.git(&["remote", "add", "fork", "/nowhere"]);
+    scene.git(&["config", "remote.fork.pushurl", text]);
+    scene.git(&["config", "remote.origin.url", "/nowhere"]);
+    scene.git(&["config", "branch.main.pushRemote", "fork"]);
+    let run = scene.run(&["pushed"]).await;
+    scene.commit("a");
+    scene.git(&["push", "--quiet", "fork", "main"]);
+    run.assert_first(&run.judged().await, "yes");
+}
+
+#[tokio::test]
+async fn what_a_pull_brings_is_not_new_and_what_was_pushed_stays_so() {
+    let scene = Scene::new();
+    let theirs = scene.clone_of(&scene.with_remote());
+    let run = scene.run(&["commits=1"]).await;
+    let new = async || run.looker.now().await.head.get().unwrap().line.new;
+
+    scene.commit_in(&theirs, "theirs-1");
+    scene.git_in(&theirs, &["push", "--quiet"]);
+    scene.git(&["pull", "--quiet"]);
+    assert_eq!(new().await, 0, "a fast-forward");
+
+    scene.commit("ours-1");
+    scene.commit_in(&theirs, "theirs-2");
+    scene.git_in(&theirs, &["push", "--quiet"]);
+    scene.git(&["pull", "--quiet", "--no-rebase", "--no-edit"]);
+    assert_eq!(new().await, 2, "a merge: it and ours");
+    scene.git(&["push", "--quiet"]);
+    assert_eq!(new().await, 2, "pushed");
+
+    scene.git_in(&theirs, &["pull", "--quiet"]);
+    scene.commit_in(&theirs, "theirs-3");
+    scene.git_in(&theirs, &["push", "--quiet"]);
+    scene.git(&["pull", "--quiet"]);
+    assert_eq!(new().await, 2, "theirs on ours");
+
+    scene.commit("ours-2");
+    scene.commit_in(&theirs, "theirs-4");
+    scene.git_in(&theirs, &["push", "--quiet"]);
+    scene.git(&["pull", "--quiet", "--rebase"]);
+    assert_eq!(new().await, 3, "ours on theirs");
+}
+
+#[tokio::test]
+async fn branches_of_others_are_not_new() {
+    let scene = Scene::new();
+    let bare = scene.with_remote();
+    let theirs = scene.clone_of(&bare);
+    let run = scene.run(&["commits=1", "commits=1@other"]).await;
+    scene.git_in(&theirs, &["checkout", "--quiet", "-b", "other"]);
+    scene.commit_in(&theirs, "a");
+    scene.commit_in(&theirs, "b");
+    scene.git_in(&theirs, &["push", "--quiet", "origin", "other"]);
+    scene.git(&["fetch", "--quiet", "origin", "other:other"]);
+    scene.git(&["checkout", "--quiet", "other"]);
+    assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+
+    scene.git(&["checkout", "--quiet", "main"]);
+    scene.git(&["branch", "--quiet", "-D", "other"]);
+    scene.git(&["remote", "remove", "origin"]);
+    scene.git(&["pull", "--quiet", bare.to_str().unwrap(), "other"]);
+    assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+    scene.commit("c");
+    assert_eq!(beginnings(&run.judged().await), ["yes", "no"]);
+}
+
+#[tokio::test]
+async fn without_a_remote_nothing_can_be_pushed() {
+    let scene = Scene::new();
+    for criterion in ["pushed"] {
+        let refused = scene.try_at(&scene.work(), &[criterion]).await;
+        insta::assert_snapshot!(
+            refused.unwrap_err(),
+            @r#"`pushed` needs the remote "origin", which this repository doesn't have; add it with git remote add"#
+        );
+    }
+    scene.git(&["remote", "add", "origin", "/nowhere"]);
+    let mut looker = scene.try_at(&scene.work(), &["pushed"]).await.unwrap();
+    let refused = looker.start().await.unwrap_err().to_string();
+    let beginning = "`pushed` can't be judged here: the remote doesn't answer: git exited";
+    assert!(refused.starts_with(beginning), "{refused}");
+}
