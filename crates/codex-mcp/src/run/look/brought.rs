@@ -3,7 +3,8 @@
 //! What a `git pull` brings is not the run's work, but what it has pushed is, though
 //! both show in the refs of remotes. Reflogs tell the two apart: each entry is a
 //! commit that came to be known here at its time, and git notes how. What an entry
-//! of a fetch leads to, and no entry before it, came from elsewhere.
+//! of a fetch leads to, and no entry before it of something made here or pushed, came
+//! from elsewhere.
 //!
 //! Where there is no reflog (`core.logAllRefUpdates=false`) all counts as made here,
 //! and so does what a `git pull URL` merges that is no fast-forward: it leaves no
@@ -59,10 +60,12 @@ struct Entry {
 /// Where the commit came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
-    /// It was here already, or was made here.
+    /// It was made here, or was here already.
     FromHere,
     /// Somebody else had it.
     FromElsewhere,
+    /// The entry doesn't tell: somebody went there.
+    Untold,
 }
 
 /// The commits that came from elsewhere.
@@ -95,16 +98,14 @@ pub(super) async fn brought(
 /// be told in their order.
 fn earlier<'a>(entries: &'a [Entry], time: i64, arrived: &[&Entry]) -> Vec<&'a str> {
     let before = |entry: &&Entry| {
-        entry.time < time
-            || arrived.iter().any(|one| {
-                entry.came == Came::FromHere
-                    && entry.time == time
-                    && entry.reference == one.reference
-                    && entry.later > one.later
-            })
+        let in_one_ref = |one: &&Entry| {
+            entry.time == time && entry.reference == one.reference && entry.later > one.later
+        };
+        entry.time < time || arrived.iter().any(in_one_ref)
     };
     let commits: BTreeSet<&str> = entries
         .iter()
+        .filter(|entry| entry.came == Came::FromHere)
         .filter(before)
         .map(|entry| entry.commit.as_str())
         .collect();
@@ -160,18 +161,21 @@ fn parts(record: &str) -> Option<(&str, &str, i64, &str)> {
 }
 
 fn came(reference: &str, note: &str) -> Came {
-    let fetched = match reference.strip_prefix(REMOTES) {
-        Some(_) => note != "update by push" && !note.starts_with("remote: renamed"),
-        None => {
-            note.starts_with("fetch ")
-                || note.starts_with("pull") && note.ends_with(": Fast-forward")
-                || note.ends_with("FETCH_HEAD")
-                || note == "merge FETCH_HEAD: Fast-forward"
-        }
-    };
-    match fetched {
-        true => Came::FromElsewhere,
-        false => Came::FromHere,
+    let is_remote = reference.starts_with(REMOTES);
+    let is_fetch = note.starts_with("fetch ")
+        || note.starts_with("pull") && note.ends_with(": Fast-forward")
+        || note.ends_with("FETCH_HEAD")
+        || note == "merge FETCH_HEAD: Fast-forward";
+    let is_way = ["checkout: ", "reset: ", "branch: ", "remote: "]
+        .iter()
+        .any(|way| note.starts_with(way))
+        || note.ends_with(": Fast-forward");
+    match (is_remote, note) {
+        (true, "update by push") => Came::FromHere,
+        _ if is_fetch => Came::FromElsewhere,
+        _ if is_way => Came::Untold,
+        (true, _) => Came::FromElsewhere,
+        (false, _) => Came::FromHere,
     }
 }
 
@@ -211,11 +215,18 @@ mod tests {
                 "c1 refs/heads/x@{7 +0000} fetch o refs/pull/1/head:x: storing head",
                 Came::FromElsewhere,
             ),
-            ("c1 HEAD@{7 +0000} merge x: Fast-forward", Came::FromHere),
+            ("c1 HEAD@{7 +0000} merge x: Fast-forward", Came::Untold),
         ] {
             let (commit, reference, time, note) = parts(record).unwrap();
             assert_eq!((commit, time), ("c1", 7), "{record}");
             assert_eq!(came(reference, note), expected, "{record}");
+        }
+        let ways = [
+            "checkout: moving from a to b",
+            "remote: renamed refs/remotes/a/b to refs/remotes/c/b",
+        ];
+        for way in ways {
+            assert_eq!(came("refs/remotes/c/b", way), Came::Untold);
         }
         assert_eq!(parts("garbage"), None);
     }

@@ -120,11 +120,11 @@ async fn no_program_of_the_repository_is_run() {
     ] {
         scene.git(&["config", "remote.origin.url", address]);
         let judged = run.judged().await;
-        assert_eq!(beginnings(&judged), ["unknown", "no", "no"], "{address}");
+        assert_eq!(beginnings(&judged), ["no", "unknown", "no"], "{address}");
     }
     scene.git(&["config", "remote.origin.url", bare.to_str().unwrap()]);
     scene.git(&["config", "remote.origin.vcs", "ext"]);
-    assert_eq!(beginnings(&run.judged().await), ["unknown", "no", "no"]);
+    assert_eq!(beginnings(&run.judged().await), ["no", "unknown", "no"]);
     let caught = fs::read_to_string(caught).unwrap_or_default();
     assert_eq!(caught, "");
 }
