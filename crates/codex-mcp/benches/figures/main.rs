@@ -18,6 +18,7 @@ mod crowd;
 mod dispatch;
 mod hello;
 mod jobs;
+mod looks;
 mod mail;
 mod memory;
 mod model;
@@ -83,6 +84,8 @@ enum Figure {
     Proxy,
     /// Mail with 10,000 messages
     Mail,
+    /// A look at a repository of 50,000 files, after a turn of a run
+    Looks,
     /// Jobs in a store: claimed, listed, their events, and in the hands of a worker
     Jobs,
 }
@@ -101,6 +104,7 @@ impl Figure {
             Self::Tools => 1,
             Self::Proxy => 10,
             Self::Mail => 40,
+            Self::Looks => 30,
             Self::Jobs => 3,
         }
     }
@@ -119,6 +123,7 @@ impl Figure {
             Self::Tools => block_on(sessions::tools::measure()),
             Self::Proxy => block_on(proxy::measure(rounds)),
             Self::Mail => mail::measure(rounds),
+            Self::Looks => block_on(looks::measure(rounds)),
             Self::Jobs => jobs::measure(rounds),
         }
     }

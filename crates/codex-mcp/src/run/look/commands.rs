@@ -1,6 +1,5 @@
 //! Commands that criteria name.
 
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Exit;
 use crate::engine::spawn::{Program, Streams, spawn};
+use crate::git::ELSEWHERE;
 
 /// How much is kept of what a command wrote last, on both streams together, in bytes.
 const TAIL_LIMIT: usize = 4096;
@@ -25,6 +25,7 @@ pub(super) fn program(command: &CommandLine, folder: &Path) -> Program {
     let first = words.next().map(Path::new).unwrap_or(Path::new(""));
     let mut program = Program::new(first, words);
     program.cwd = Some(folder.to_owned());
+    program.without = ELSEWHERE;
     program
 }
 
@@ -81,9 +82,6 @@ pub(super) async fn end_of(
 pub(super) fn given_up() -> Probe<CommandEnd> {
     Probe::Failed("it was given up".to_owned())
 }
-
-/// What came of commands, in turn.
-pub(super) type Ends = BTreeMap<CommandLine, Probe<CommandEnd>>;
 
 /// The end of what a command writes.
 #[derive(Debug, Default)]

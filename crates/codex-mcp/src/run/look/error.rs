@@ -16,7 +16,7 @@ pub enum LookError {
     },
     /// Git is needed, and the folder isn't in a working tree.
     #[error(
-        "`{criterion}` needs a git repository, and {} is in none: {why}; name a folder in one, or run git init there",
+        "`{criterion}` needs a git repository, and {} is in none; name a folder in one, or run git init there",
         folder.display()
     )]
     NoRepository {
@@ -24,8 +24,6 @@ pub enum LookError {
         criterion: String,
         /// The folder.
         folder: PathBuf,
-        /// What git says.
-        why: String,
     },
     /// There is no git program.
     #[error("`{criterion}` needs the program git, which is not on the PATH; install it")]

@@ -62,6 +62,7 @@ impl Files {
         let deadline = Instant::now() + self.patience;
         let task = move || {
             let mut stamps = stamps.lock().unwrap_or_else(PoisonError::into_inner);
+            stamps.begin();
             Walk::new(&top, &globs, &mut stamps, deadline).whole()
         };
         match self.clerk.ask(task).await {

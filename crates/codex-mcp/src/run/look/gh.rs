@@ -34,11 +34,12 @@ const NOT_LOGGED_IN: Exit = Exit::Code(4);
 const NOT_FOUND: Exit = Exit::Code(127);
 
 /// So that it asks nothing and decorates nothing.
-const PLAIN: [(&str, &str); 5] = [
+const PLAIN: [(&str, &str); 6] = [
     ("GH_PROMPT_DISABLED", "1"),
     ("GH_NO_UPDATE_NOTIFIER", "1"),
     ("GH_PAGER", "cat"),
     ("GH_FORCE_TTY", ""),
+    ("CLICOLOR_FORCE", "0"),
     ("NO_COLOR", "1"),
 ];
 
@@ -243,7 +244,7 @@ fn answered(heard: Heard) -> Result<Vec<u8>, GhError> {
 
 fn complaint(heard: &Heard) -> String {
     let words = String::from_utf8_lossy(&heard.stderr);
-    words.lines().next().unwrap_or_default().to_owned()
+    words.lines().next().unwrap_or("it says nothing").to_owned()
 }
 
 fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, GhError> {

@@ -34,19 +34,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::names::Issue;
-use codex_mcp_core::run::snapshot::{Comment, Probe, PullRequest, Snapshot};
+use codex_mcp_core::run::names::{CommandLine, Issue};
+use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, PullRequest, Snapshot};
 use tokio_util::sync::CancellationToken;
 
-use self::commands::{Ends, end_of, given_up};
+use self::commands::{end_of, given_up};
 use self::files::Files;
 use self::gh::{Gh, GhError, Greeting, Since};
 use self::lines::{Known, Lines};
 use self::needs::Needs;
 use self::refs::Refs;
-use self::remote::Remote;
 use self::repository::Place;
-use crate::git::{Git, GitError};
+use crate::git::Git;
 use crate::team::clerk::Clerk;
 
 /// With what somebody looks.
@@ -114,26 +113,10 @@ impl Looker {
             let there = looker.gh().is_there().await;
             there.map_err(|error| told(error, criterion))?;
         }
-        if let (Some(criterion), Place::Tree { git, .. }) = (&looker.needs.remote, &looker.place) {
-            looker.check_remote(git, criterion).await?;
+        if let Place::Tree { git, .. } = &looker.place {
+            remote::check(git, &looker.needs).await?;
         }
         Ok(looker)
-    }
-
-    async fn check_remote(&self, git: &Git, criterion: &str) -> Result<(), LookError> {
-        let start = |error: GitError| LookError::Start {
-            criterion: criterion.to_owned(),
-            why: error.to_string(),
-        };
-        let refs = Refs::read(git).await.map_err(start)?;
-        let remote = Remote::of(git, refs.branch.as_deref()).await;
-        match remote.map_err(start)? {
-            Remote::Known(_) => Ok(()),
-            Remote::Missing(remote) => Err(LookError::NoRemote {
-                criterion: criterion.to_owned(),
-                remote,
-            }),
-        }
     }
 
     /// The top of the working tree, or the folder.
@@ -340,8 +323,12 @@ impl Looker {
     /// Runs the commands, one after the other, in the top folder: each may take
     /// `limit`, and is ended then with all that it has started. Once `halt` is
     /// cancelled, none is run any more.
-    pub async fn commands(&self, limit: Duration, halt: &CancellationToken) -> Ends {
-        let mut ends = Ends::new();
+    pub async fn commands(
+        &self,
+        limit: Duration,
+        halt: &CancellationToken,
+    ) -> BTreeMap<CommandLine, Probe<CommandEnd>> {
+        let mut ends = BTreeMap::new();
         for command in &self.needs.commands {
             let mut program = commands::program(command, self.top());
             program.env.clone_from(&self.means.env);

@@ -16,7 +16,6 @@ pub(super) struct Needs {
     /// Criteria for which something must be there, as they were written: the first
     /// of each kind.
     pub(super) git: Option<String>,
-    pub(super) remote: Option<String>,
     pub(super) pushed: Option<String>,
     pub(super) pull_requests: Option<String>,
     pub(super) gh: Option<String>,
@@ -47,12 +46,10 @@ impl Needs {
             }
             Criterion::Pushed => {
                 first(&mut self.git);
-                first(&mut self.remote);
                 first(&mut self.pushed);
             }
             Criterion::PullRequest => {
                 first(&mut self.git);
-                first(&mut self.remote);
                 first(&mut self.pull_requests);
                 first(&mut self.gh);
             }

@@ -15,7 +15,8 @@ pub(super) const BRANCHES: &str = "refs/heads/";
 /// What is before the names of branches of remotes.
 pub(super) const REMOTES: &str = "refs/remotes/";
 
-/// All refs of a repository.
+/// All refs of a repository: more than git tells in what is read of it (about
+/// 200,000) is a refusal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refs {
     /// The branch that is checked out; `None` if it is a mere commit.

@@ -20,7 +20,9 @@ use std::path::Path;
 
 use codex_mcp_core::run::snapshot::Probe;
 
-use super::refs::BRANCHES;
+use super::LookError;
+use super::needs::Needs;
+use super::refs::{BRANCHES, Refs};
 use crate::git::{Git, GitError};
 
 const REMOTES: &str =
@@ -39,6 +41,9 @@ const LS_REMOTE: &[&str] = &[
     "--",
 ];
 
+/// The remote that git takes where nothing is set.
+const DEFAULT: &str = "origin";
+
 /// Where a branch is pushed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remote {
@@ -56,6 +61,39 @@ impl Remote {
         let settings = settings(&heard.stdout);
         Ok(remote(&settings, branch))
     }
+}
+
+/// Whether there is what criteria need.
+pub(super) async fn check(git: &Git, needs: &Needs) -> Result<(), LookError> {
+    let (criterion, remote) = match (&needs.pushed, &needs.pull_requests) {
+        (Some(criterion), _) => (criterion, of_branch(git).await),
+        // Which one it is, gh asks or is told.
+        (None, Some(criterion)) => (criterion, any(git).await),
+        (None, None) => return Ok(()),
+    };
+    let criterion = criterion.clone();
+    match remote {
+        Ok(Remote::Known(_)) => Ok(()),
+        Ok(Remote::Missing(remote)) => Err(LookError::NoRemote { criterion, remote }),
+        Err(error) => Err(LookError::Start {
+            criterion,
+            why: error.to_string(),
+        }),
+    }
+}
+
+async fn of_branch(git: &Git) -> Result<Remote, GitError> {
+    let refs = Refs::read(git).await?;
+    Remote::of(git, refs.branch.as_deref()).await
+}
+
+async fn any(git: &Git) -> Result<Remote, GitError> {
+    let remotes = git.text(&["remote"], &[]).await?;
+    let first = remotes.lines().next();
+    Ok(match first {
+        Some(name) => Remote::Known(name.to_owned()),
+        None => Remote::Missing(DEFAULT.to_owned()),
+    })
 }
 
 /// The branches that the remote has.
@@ -156,7 +194,7 @@ fn remote(settings: &BTreeMap<String, String>, branch: Option<&str>) -> Remote {
         .filter(|name| *name != ".");
     let name = match chosen {
         Some(name) => name.clone(),
-        None => only_one(settings).unwrap_or_else(|| "origin".to_owned()),
+        None => only_one(settings).unwrap_or_else(|| DEFAULT.to_owned()),
     };
     if let Some(address) = settings.get(&format!("remote.{name}.pushurl")) {
         return Remote::Known(address.clone());

@@ -50,9 +50,12 @@ impl Place {
             (Some(criterion), GitError::Missing) => Err(LookError::NoGit {
                 criterion: criterion.clone(),
             }),
-            (Some(criterion), error) => Err(LookError::NoRepository {
+            (Some(criterion), error) if error.is_no_repository() => Err(LookError::NoRepository {
                 criterion: criterion.clone(),
                 folder: path,
+            }),
+            (Some(criterion), error) => Err(LookError::Start {
+                criterion: criterion.clone(),
                 why: error.to_string(),
             }),
         }

@@ -53,16 +53,27 @@ impl Marks {
 /// Files that were read, so that they needn't be again.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
+    /// In the look before.
+    before: HashMap<PathBuf, (Marks, String)>,
+    /// In this one.
     known: HashMap<PathBuf, (Marks, String)>,
     /// The buffer.
     chunk: Vec<u8>,
 }
 
 impl Stamps {
+    /// Begins another look. What is not met in it is forgotten.
+    pub(super) fn begin(&mut self) {
+        self.before = std::mem::take(&mut self.known);
+    }
+
     /// The stamp of a file that looks like this. One that can't be read has a stamp
     /// of its length and times.
     pub(super) fn of(&mut self, path: &Path, metadata: &Metadata) -> String {
         let marks = Marks::of(metadata);
+        if let Some((path, known)) = self.before.remove_entry(path) {
+            self.known.insert(path, known);
+        }
         if let Some((known, stamp)) = self.known.get(path)
             && *known == marks
         {
@@ -74,9 +85,10 @@ impl Stamps {
             _ => Ok(unread("long", &marks)),
         };
         let stamp = stamp.unwrap_or_else(|_| unread("unreadable", &marks));
-        if marks.are_settled(begun) {
-            self.known.insert(path.to_owned(), (marks, stamp.clone()));
-        }
+        match marks.are_settled(begun) {
+            true => self.known.insert(path.to_owned(), (marks, stamp.clone())),
+            false => self.known.remove(path),
+        };
         stamp
     }
 

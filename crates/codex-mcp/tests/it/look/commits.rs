@@ -1,6 +1,8 @@
 //! Commits, branches, what is uncommitted, and what has changed.
 
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use codex_mcp_core::run::artifacts::{self, Artifact};
 use codex_mcp_core::run::snapshot::Preexisting;
@@ -122,4 +124,41 @@ async fn a_thrown_away_history_is_counted_anew() {
     let now = run.looker.now().await;
     let line = &now.head.get().unwrap().line;
     assert_eq!((line.new, line.total), (1, 1));
+}
+
+/// More than fits into a pipe at once, so that git says something while it is told.
+#[tokio::test]
+async fn what_thousands_of_branches_led_to_is_not_new() {
+    let scene = Scene::new();
+    let commits = (0..3000).map(|number| {
+        let date = 1_700_000_000 + number;
+        format!("commit refs/heads/b{number}\ncommitter T <t@x> {date} +0000\ndata 1\nx\n")
+    });
+    let mut import = Command::new("git")
+        .args(["fast-import", "--quiet"])
+        .current_dir(scene.work())
+        .envs(scene.home.env())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = import.stdin.take().unwrap();
+    stdin
+        .write_all(commits.collect::<String>().as_bytes())
+        .unwrap();
+    drop(stdin);
+    assert!(import.wait().unwrap().success());
+    let run = scene.run(&["commits=1"]).await;
+    scene.git(&["checkout", "--quiet", "--detach", "b2999"]);
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+    scene.commit("a");
+    scene.git(&[
+        "merge",
+        "--quiet",
+        "--no-edit",
+        "--allow-unrelated-histories",
+        "b17",
+    ]);
+    let now = run.looker.now().await;
+    assert_eq!(now.head.get().unwrap().line.new, 2);
+    assert_eq!(now.head.get().unwrap().line.total, 4);
 }

@@ -212,7 +212,7 @@ async fn who_is_not_logged_in_is_told_so_at_once() {
     github.says("user.exit", "4");
     assert_eq!(
         github.refused("pr").await,
-        "gh is not logged in: ; run gh auth login"
+        "gh is not logged in: it says nothing; run gh auth login"
     );
     github.says("user.exit", "1");
     github.says("user", "HTTP/2.0 401 Unauthorized\nDate: x\n\n{}");

@@ -3,7 +3,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
 
+use codex_mcp::engine::run::run;
+use codex_mcp::engine::spawn::Program;
 use codex_mcp_core::run::snapshot::Preexisting;
 
 use super::{Scene, beginnings, told};
@@ -49,9 +53,7 @@ async fn hostile_names_are_names() {
     scene.git(&["push", "--quiet", "origin", branch]);
     scene.git(&["update-ref", "refs/heads/-x", "HEAD"]);
     scene.git(&["update-ref", "refs/tags/--all", "HEAD"]);
-    let judged = run
-        .judged_with_commands(std::time::Duration::from_secs(60))
-        .await;
+    let judged = run.judged_with_commands(Duration::from_secs(60)).await;
     assert_eq!(beginnings(&judged), ["yes"; 6], "{judged:?}");
     let now = run.looker.now().await;
     let newest = &now.head.get().unwrap().line.newest;
@@ -88,7 +90,7 @@ async fn no_program_of_the_repository_is_run() {
     let trap = trap.to_str().unwrap();
     // Nobody listens there.
     let http = "http://user@127.0.0.1:9/x.git";
-    scene.means.network_patience = std::time::Duration::from_secs(20);
+    scene.means.network_patience = Duration::from_secs(20);
     let run = scene.run(&["pushed", "clean", "commits=1"]).await;
     for key in [
         "core.fsmonitor",
@@ -173,4 +175,32 @@ async fn the_repository_stays_the_one_of_the_start() {
     scene.git(&["config", "core.worktree", elsewhere.to_str().unwrap()]);
     fs::write(scene.work().join("left"), "x").unwrap();
     assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+}
+
+/// Also where there are filters to be switched off, by the same variables.
+#[tokio::test]
+async fn settings_that_the_environment_brings_stay() {
+    let mut scene = Scene::new();
+    let ignored = scene.home.home().join("ignored");
+    fs::write(&ignored, "*.tmp\n").unwrap();
+    scene.set("GIT_CONFIG_COUNT", "1");
+    scene.set("GIT_CONFIG_KEY_0", "core.excludesFile");
+    scene.set("GIT_CONFIG_VALUE_0", &ignored);
+    scene.git(&["config", "filter.x.clean", "false"]);
+    let run = scene.run(&["clean"]).await;
+    scene.write("a.tmp", "x");
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+    scene.write("a.txt", "x");
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+}
+
+#[tokio::test]
+async fn variables_can_be_kept_from_a_program() {
+    let scene = Scene::new();
+    let mut program = Program::new(Path::new("sh"), ["-c", "echo ${HOME-none} ${PATH-none}"]);
+    program.without = &["HOME", "PATH"];
+    program.env = vec![("PATH".into(), "/bin:/usr/bin".into())];
+    let said = run(&program, Duration::from_secs(60)).await.unwrap().stdout;
+    assert_eq!(said, "none /bin:/usr/bin\n");
+    drop(scene);
 }

@@ -1,0 +1,156 @@
+//! What a run looks at after a turn, in a repository of 50,000 files, beside what a
+//! person would ask: `git status --porcelain` and `git log --oneline -5`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use codex_mcp::engine::spawn::guards_are;
+use codex_mcp::run::look::{Looker, Means};
+use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::run::findings::{Standing, judge};
+use codex_mcp_core::run::snapshot::{Preexisting, Snapshot, Work};
+use testkit::Home;
+
+use crate::stats::Summary;
+use crate::table::{Row, Target, Unit};
+
+/// In seconds.
+const TARGET: f64 = 0.3;
+
+const FOLDERS: usize = 250;
+const FILES_EACH: usize = 200;
+
+/// How many files a turn changes. Half of them it commits.
+const CHANGED: usize = 20;
+
+/// Patterns that fit 2,700 files, 250, and none but what the run makes; and the rest.
+const CRITERIA: [&str; 7] = [
+    "files=src/d1[0-2]?/?[0-9].rs",
+    "files=**/0.rs",
+    "files=docs/**/*.md",
+    "commits=1",
+    "branch=main",
+    "clean",
+    "diff_within=src,docs",
+];
+
+pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
+    let stage = Stage::new();
+    let criteria = CRITERIA.map(|text| text.parse().unwrap());
+    let criteria = Criteria::new(criteria).unwrap();
+    let means = Means {
+        env: stage.home.env(),
+        ..Means::default()
+    };
+    let begin = Instant::now();
+    let looker = Looker::at(&stage.work(), &criteria, means).await;
+    let mut looker = looker.unwrap();
+    let start = looker.start().await.unwrap();
+    let first = begin.elapsed().as_secs_f64();
+    let (mut ours, mut direct) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        stage.turn(round.into());
+        if round % 2 == 0 {
+            ours.push(look(&looker, &criteria, &start).await);
+            direct.push(stage.ask());
+        } else {
+            direct.push(stage.ask());
+            ours.push(look(&looker, &criteria, &start).await);
+        }
+        stage.commit();
+    }
+    vec![Row {
+        figure: "look and judge, 50,000 files, 20 changed",
+        unit: Unit::Seconds,
+        ours: Summary::of(ours),
+        direct: Some(Summary::of(direct)),
+        target: Target::AtMost(TARGET),
+        notes: vec![
+            "direct: git status --porcelain and git log --oneline -5".to_owned(),
+            format!("the first look: {}", Unit::Seconds.show(first)),
+        ],
+    }]
+}
+
+async fn look(looker: &Looker, criteria: &Criteria, start: &Snapshot) -> f64 {
+    let begin = Instant::now();
+    let now = looker.now().await;
+    let work = Work::default();
+    let verdict = judge(criteria, start, &now, &work, Preexisting::Ignored);
+    let took = begin.elapsed().as_secs_f64();
+    // Some files are uncommitted, and nothing else is missing.
+    assert_eq!(verdict.standing(), Standing::Lacking, "{verdict:#?}");
+    assert_eq!(verdict.missing().len(), 1, "{verdict:#?}");
+    took
+}
+
+/// A repository.
+struct Stage {
+    home: Home,
+}
+
+impl Stage {
+    fn new() -> Self {
+        guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+        let stage = Self {
+            home: Home::new(""),
+        };
+        for folder in 0..FOLDERS {
+            let path = stage.work().join(format!("src/d{folder}"));
+            fs::create_dir_all(&path).unwrap();
+            for file in 0..FILES_EACH {
+                let text = format!("fn in_{folder}_{file}() {{}}\n").repeat(20);
+                fs::write(path.join(format!("{file}.rs")), text).unwrap();
+            }
+        }
+        stage.commit();
+        stage
+    }
+
+    fn work(&self) -> PathBuf {
+        self.home.work()
+    }
+
+    fn turn(&self, round: usize) {
+        for number in 0..CHANGED {
+            let folder = (round * 7 + number * 11) % FOLDERS;
+            let file = (round + number) % FILES_EACH;
+            let path = self.work().join(format!("src/d{folder}/{file}.rs"));
+            fs::write(path, format!("fn changed_{round}_{number}() {{}}\n")).unwrap();
+            if number == CHANGED / 2 {
+                self.make(round);
+                self.commit();
+            }
+        }
+    }
+
+    /// What the patterns ask for, new in the first turn.
+    fn make(&self, round: usize) {
+        for path in ["docs/a/b.md", "src/d100/10.rs", "src/d0/0.rs"] {
+            let path = self.work().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("made in {round}\n")).unwrap();
+        }
+    }
+
+    fn commit(&self) {
+        self.home.git(&["add", "--all"]);
+        self.home.git(&["commit", "--quiet", "--message", "work"]);
+    }
+
+    /// What a person would ask, in seconds.
+    fn ask(&self) -> f64 {
+        let begin = Instant::now();
+        for args in [&["status", "--porcelain"][..], &["log", "--oneline", "-5"]] {
+            let asked = Command::new("git")
+                .args(args)
+                .current_dir(self.work())
+                .envs(self.home.env())
+                .output();
+            assert!(asked.unwrap().status.success());
+        }
+        begin.elapsed().as_secs_f64()
+    }
+}
