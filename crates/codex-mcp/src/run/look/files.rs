@@ -77,11 +77,11 @@ impl Files {
 #[derive(Debug, thiserror::Error)]
 enum GivenUp {
     #[error("more than {FILES_LIMIT} files match; write narrower patterns")]
-    TooMany,
+    Matches,
     #[error("there are too many files to look through; write narrower patterns")]
-    TooMuch,
+    Names,
     #[error("looking through the files took too long; write narrower patterns")]
-    TooLong,
+    Time,
 }
 
 struct Walk<'a> {
@@ -161,14 +161,14 @@ impl<'a> Walk<'a> {
     fn count(&mut self) -> Result<(), GivenUp> {
         self.names += 1;
         match self.names {
-            NAMES_LIMIT.. => Err(GivenUp::TooMuch),
+            NAMES_LIMIT.. => Err(GivenUp::Names),
             _ => self.look_at_the_clock(),
         }
     }
 
     fn look_at_the_clock(&self) -> Result<(), GivenUp> {
         match Instant::now() >= self.deadline {
-            true => Err(GivenUp::TooLong),
+            true => Err(GivenUp::Time),
             false => Ok(()),
         }
     }
@@ -187,7 +187,7 @@ impl<'a> Walk<'a> {
             self.found.insert(text, stamp);
         }
         match self.found.len() {
-            count if count > FILES_LIMIT => Err(GivenUp::TooMany),
+            count if count > FILES_LIMIT => Err(GivenUp::Matches),
             _ => Ok(()),
         }
     }

@@ -18,6 +18,7 @@ mod error;
 mod files;
 mod gh;
 mod lines;
+mod means;
 mod moment;
 mod needs;
 mod refs;
@@ -27,9 +28,9 @@ mod stamp;
 mod tree;
 
 pub use error::LookError;
+pub use means::Means;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,27 +48,6 @@ use self::refs::Refs;
 use self::repository::Place;
 use crate::git::Git;
 use crate::team::clerk::Clerk;
-
-/// With what somebody looks.
-#[derive(Debug, Clone)]
-pub struct Means {
-    /// Variables set on top of our own environment, for all programs.
-    pub env: Vec<(OsString, OsString)>,
-    /// How long each question to git may take, and looking through the files.
-    pub patience: Duration,
-    /// How long each question to the remote or to GitHub may take.
-    pub network_patience: Duration,
-}
-
-impl Default for Means {
-    fn default() -> Self {
-        Self {
-            env: Vec::new(),
-            patience: Duration::from_secs(60),
-            network_patience: Duration::from_secs(30),
-        }
-    }
-}
 
 /// Looks at one repository for one run.
 #[derive(Debug)]

@@ -101,7 +101,11 @@ async fn a_long_file_is_known_by_its_length_and_time() {
 async fn a_file_that_nobody_may_read_is_there() {
     let scene = Scene::new();
     let path = scene.work().join("secret");
-    let options = fs::File::options().write(true).create(true).mode(0).clone();
+    let options = fs::File::options()
+        .write(true)
+        .create(true)
+        .mode(0o000)
+        .clone();
     let run = scene.run(&["files=secret"]).await;
     options.open(&path).unwrap();
     assert_eq!(beginnings(&run.judged().await), ["yes"]);

@@ -1,0 +1,25 @@
+//! With what somebody looks.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// With what somebody looks.
+#[derive(Debug, Clone)]
+pub struct Means {
+    /// Variables set on top of our own environment, for all programs.
+    pub env: Vec<(OsString, OsString)>,
+    /// How long each question to git may take, and looking through the files.
+    pub patience: Duration,
+    /// How long each question to the remote or to GitHub may take.
+    pub network_patience: Duration,
+}
+
+impl Default for Means {
+    fn default() -> Self {
+        Self {
+            env: Vec::new(),
+            patience: Duration::from_secs(60),
+            network_patience: Duration::from_secs(30),
+        }
+    }
+}
