@@ -1,8 +1,8 @@
 //! How the repository of a run stands: fills the
-//! [`Snapshot`](codex_mcp_core::run::snapshot::Snapshot) that the run is judged by.
+//! [`Snapshot`] that the run is judged by.
 //!
 //! Only what the criteria ask for is looked at, and the working tree and what is
-//! checked out wherever there is a repository. Git is asked as [`crate::git`] does,
+//! checked out wherever there is a repository. Git is asked as `crate::git` does,
 //! always about the folder and the repository that there were at the start.
 //!
 //! - `needs`: what the criteria ask for.
