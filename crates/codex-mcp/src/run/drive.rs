@@ -2,9 +2,9 @@
 //! and does what the machine decides.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
-use codex_mcp_core::exec::Evidence;
 use codex_mcp_core::run::artifacts::{self, Shown};
 use codex_mcp_core::run::criteria::{Grant, Judging};
 use codex_mcp_core::run::findings::{Verdict, judge};
@@ -17,7 +17,7 @@ use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::snapshot::{Answer, Snapshot, Work};
 use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
@@ -36,6 +36,9 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 /// How long one may take where the run's time is as good as over: what it would show
 /// is still worth knowing.
 const LEAST_COMMAND_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a turn may take to begin that is to be ended already.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What has come of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -129,6 +132,13 @@ async fn granted(engine: &Engine, order: &Order, looker: &Looker) -> Result<Sett
     engine.granting(settings, &grants).await
 }
 
+/// Whether a turn began.
+enum Begun {
+    Turn(TurnRef),
+    /// It did not before it was to be ended, for this reason.
+    TooLate(TurnEnd),
+}
+
 struct Driver<'a, W> {
     rig: Rig<'a, W>,
     order: &'a Order,
@@ -177,20 +187,43 @@ impl<W: Watcher> Driver<'_, W> {
         if wanted.conversation == Conversation::New {
             (self.thread, self.session) = (None, None);
         }
-        let (began, stop) = (self.began, self.rig.stop);
-        let mut leash = Leash::new(run, began, stop);
-        let begun = tokio::select! {
-            begun = self.begin(text) => begun,
-            why = leash.pull() => return Ok(Came::nothing(why)),
-        };
-        let turn = match begun {
-            Ok(turn) => turn,
+        let mut leash = Leash::new(run, self.began, self.rig.stop);
+        let turn = match self.begun(text, &mut leash).await {
+            Ok(Begun::Turn(turn)) => turn,
+            Ok(Begun::TooLate(why)) => return Ok(Came::nothing(why)),
             Err(RunError::Engine(error)) => return Ok(Came::failed(&error)),
             Err(error) => return Err(error),
         };
         let turn = Turn::new(self.rig.engine, self.rig.watcher, turn);
         let ended = turn.ended(leash).await;
         Ok(ended.unwrap_or_else(|error| Came::failed(&error)))
+    }
+
+    /// Begins the turn. One that is to be ended by then has a moment to begin, as only
+    /// then it can be.
+    async fn begun(&mut self, text: String, leash: &mut Leash<'_>) -> Result<Begun, RunError> {
+        let engine = self.rig.engine;
+        let late = {
+            let mut begin = pin!(self.begin(text));
+            let why = tokio::select! {
+                begun = &mut begin => return begun.map(Begun::Turn),
+                why = leash.pull() => why,
+            };
+            match timeout(BEGIN_PATIENCE, begin).await {
+                Ok(begun) => {
+                    let turn = begun?;
+                    engine.interrupt(&turn)?;
+                    return Ok(Begun::Turn(turn));
+                }
+                Err(_) => why,
+            }
+        };
+        // Nobody knows how far it has come.
+        if let Some(session) = self.session.take() {
+            engine.cancel(&session, "its turn did not begin in time")?;
+        }
+        self.thread = None;
+        Ok(Begun::TooLate(late))
     }
 
     /// Begins the turn, and the conversation before it if there is none.
@@ -334,11 +367,8 @@ impl<W: Watcher> Driver<'_, W> {
 
     fn done(self, end: End, now: &Snapshot, turns: u32) -> Done {
         let made = artifacts::listed(&self.start, now);
-        let total = Evidence {
-            ..self.work.evidence
-        };
         let evidence = RunEvidence {
-            total,
+            total: self.work.evidence,
             criteria: self.verdict,
             log: self.log,
         };

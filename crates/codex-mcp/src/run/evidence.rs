@@ -21,8 +21,18 @@ const PREFIX: &str = "run-";
 pub struct EvidenceFile {
     path: PathBuf,
     file: File,
-    /// Whether a line is missing.
-    torn: bool,
+    state: State,
+}
+
+/// What is in a file of evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing, and it is new: it goes if that stays so.
+    New,
+    /// All that was written.
+    Whole,
+    /// A line is missing.
+    Torn,
 }
 
 impl EvidenceFile {
@@ -40,7 +50,8 @@ impl EvidenceFile {
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let mut tag = Uuid::new_v4().simple().to_string();
         tag.truncate(8);
-        Self::at(&folder.join(format!("{PREFIX}{}-{tag}.jsonl", now.replace(':', ""))))
+        let name = format!("{PREFIX}{}-{tag}.jsonl", now.replace(':', ""));
+        Self::open(&folder.join(name), State::New)
     }
 
     /// This file; what is in it stays. A link is not followed.
@@ -49,6 +60,10 @@ impl EvidenceFile {
     ///
     /// When it can't be opened.
     pub fn at(path: &Path) -> io::Result<Self> {
+        Self::open(path, State::Whole)
+    }
+
+    fn open(path: &Path, state: State) -> io::Result<Self> {
         let file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -58,7 +73,7 @@ impl EvidenceFile {
         Ok(Self {
             path: std::path::absolute(path)?,
             file,
-            torn: false,
+            state,
         })
     }
 
@@ -70,15 +85,28 @@ impl EvidenceFile {
                 line.push(b'\n');
                 self.file.write_all(&line)
             });
-        if let Err(error) = written {
-            self.torn = true;
-            tracing::warn!("{} lacks a turn: {error}", self.path.display());
+        match (written, self.state) {
+            (Ok(()), State::New) => self.state = State::Whole,
+            (Ok(()), State::Whole | State::Torn) => {}
+            (Err(error), _) => {
+                self.state = State::Torn;
+                tracing::warn!("{} lacks a turn: {error}", self.path.display());
+            }
         }
     }
 
     /// Where it is, if it has all that was written.
     pub(super) fn close(self) -> Option<PathBuf> {
-        (!self.torn).then_some(self.path)
+        (self.state == State::Whole).then(|| self.path.clone())
+    }
+}
+
+impl Drop for EvidenceFile {
+    fn drop(&mut self) {
+        if self.state == State::New {
+            // An empty file is no harm.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -110,11 +138,19 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::write(folder.path().join("mine"), "").unwrap();
-        let file = EvidenceFile::new_in(folder.path()).unwrap();
+        let mut file = EvidenceFile::new_in(folder.path()).unwrap();
+        file.state = State::Whole;
         let path = file.close().unwrap();
         assert!(path.is_file());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), KEPT + 1);
         assert!(folder.path().join("mine").exists());
+    }
+
+    #[test]
+    fn a_run_that_has_none_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(EvidenceFile::new_in(folder.path()).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -31,7 +31,8 @@ What can be asked for with --until; all of it must hold, in the repository of --
   pr                          there is a new pull request from the branch (needs gh)
   issue_comment=OWNER/REPO#N  you have a new comment there (needs gh)
   clean                       nothing is left uncommitted
-  command=CMD                 the command exits with 0; no shell reads it
+  command=CMD                 the command exits with 0; it runs as you, outside of Codex's
+                              sandbox, at the top of the repository, and no shell reads it
   diff_within=PATH,PATH       nothing outside of these files and folders was changed
 Without any: Codex has executed something, and said that it is done.
 

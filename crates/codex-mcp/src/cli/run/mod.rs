@@ -10,9 +10,10 @@ mod words;
 use std::io;
 use std::process::ExitCode;
 
+use codex_mcp_core::run::outcome::blocked;
 use codex_mcp_core::session;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ending::Ending;
 use super::jobs_of::jobs_of;
@@ -59,6 +60,17 @@ pub(super) fn run(args: &Args) -> ExitCode {
             ExitCode::from(COULD_NOT)
         }
     }
+}
+
+/// What programs are told of a run that could not begin.
+fn could_not_run(error: &Failure) -> Value {
+    json!({
+        "ok": false,
+        "artifacts": [],
+        "turns": 0,
+        "reason": "could_not_run",
+        "why": error.to_string(),
+    })
 }
 
 fn act(args: &Args) -> Result<ExitCode, Failure> {
@@ -128,15 +140,19 @@ async fn as_a_member(
     let engine = engine(config, &identity, order);
     let worked = work(args, config, &identity, &engine, order, ending).await;
     engine.shut_down().await;
-    let worked = match worked {
+    let told = match &worked {
         Ok(done) => {
-            let told = tell(config, &identity, order, &done).await;
-            Ok((done, told))
+            let number = number(config, &identity, order).await;
+            let line = done.outcome.notice(number);
+            tell(config, &identity, order, &line, &json!(done)).await
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            let line = blocked(&error.to_string());
+            tell(config, &identity, order, &line, &could_not_run(error)).await
+        }
     };
     identity.close(&ending.hurry).await;
-    worked
+    worked.map(|done| (done, told))
 }
 
 fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
@@ -196,19 +212,27 @@ fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
     })
 }
 
-/// Tells others. What fails is told, and fails nothing.
-async fn tell(config: &Config, identity: &Identity, order: &Order, done: &Done) -> Vec<Told> {
+/// The number by which others know the run; only they need one.
+async fn number(config: &Config, identity: &Identity, order: &Order) -> u64 {
     if order.notify.is_empty() {
-        return Vec::new();
+        return 0;
     }
     let jobs = jobs_of(config, &identity.member, "codex-mcp run", |_| {});
-    let number = match jobs.number_of_a_run().await {
-        Ok(number) => number,
-        Err(error) => {
-            complain("warning", &format!("the run has no number: {error}"));
-            0
-        }
-    };
+    let number = jobs.number_of_a_run().await;
+    number.unwrap_or_else(|error| {
+        complain("warning", &format!("the run has no number: {error}"));
+        0
+    })
+}
+
+/// Tells others. What fails is told, and fails nothing.
+async fn tell(
+    config: &Config,
+    identity: &Identity,
+    order: &Order,
+    line: &str,
+    result: &Value,
+) -> Vec<Told> {
     let teller = Teller {
         member: Some(identity.member.clone()),
         desk: identity.office.desk.clone(),
@@ -217,10 +241,5 @@ async fn tell(config: &Config, identity: &Identity, order: &Order, done: &Done) 
         env: Vec::new(),
         patience: Patience::default(),
     };
-    let line = done.outcome.notice(number);
-    let telling = Telling {
-        line: &line,
-        result: &json!(done),
-    };
-    notify::tell_all(&order.notify, telling, &teller).await
+    notify::tell_all(&order.notify, Telling { line, result }, &teller).await
 }

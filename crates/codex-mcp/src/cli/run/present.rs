@@ -80,7 +80,8 @@ impl Result {
         let made = outcome.made();
         lines.extend(made.iter().take(SHOWN).map(|artifact| {
             let (what, which) = words::artifact(artifact);
-            format!("  {what:<12} {which}")
+            // Names of files may have anything in them.
+            format!("  {what:<12} {}", which.replace(['\n', '\t'], " "))
         }));
         let more = made.len().saturating_sub(SHOWN) + outcome.more_artifacts;
         if more > 0 {

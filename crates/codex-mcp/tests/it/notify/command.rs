@@ -139,12 +139,13 @@ async fn one_whose_telling_is_dropped_is_ended() {
         while !home.work().join("started").exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        let processes = home.processes();
+        processes.iter().map(|process| process.pid).collect()
     };
-    tokio::select! {
+    let left: Vec<u32> = tokio::select! {
         told = tell(&command, &teller) => panic!("{told:?}"),
-        () = started => {}
-    }
-    let left: Vec<u32> = home.processes().iter().map(|process| process.pid).collect();
+        left = started => left,
+    };
     assert!(!left.is_empty());
     assert_eq!(testkit::process::wait_until_gone(&left, LONG).await, []);
 }

@@ -4,7 +4,7 @@ mod letter;
 mod notice;
 
 pub use letter::letter;
-pub use notice::NOTICE_LIMIT;
+pub use notice::{NOTICE_LIMIT, blocked};
 
 use std::time::Duration;
 

@@ -11,6 +11,12 @@ use super::Outcome;
 /// channel included.
 pub const NOTICE_LIMIT: usize = 400;
 
+/// `BLOCKED :: <why>`, for a run that could not even begin.
+#[must_use]
+pub fn blocked(why: &str) -> String {
+    one_line(&format!("BLOCKED :: {why}"), NOTICE_LIMIT)
+}
+
 impl Outcome {
     /// `DONE #N :: <url or commit>` or `BLOCKED :: <why>`: one line of at most
     /// [`NOTICE_LIMIT`] bytes, without control characters. `number` is the run's
@@ -24,10 +30,9 @@ impl Outcome {
             ),
             Some(reason) => {
                 let words = reason.words();
-                let more = self.why.as_ref().or(self.missing.first());
-                match more {
-                    Some(more) => one_line(&format!("BLOCKED :: {words}: {more}"), NOTICE_LIMIT),
-                    None => one_line(&format!("BLOCKED :: {words}"), NOTICE_LIMIT),
+                match self.why.as_ref().or(self.missing.first()) {
+                    Some(more) => blocked(&format!("{words}: {more}")),
+                    None => blocked(words),
                 }
             }
         }

@@ -44,29 +44,23 @@ async fn ctrl_c_reports_what_is_there(release: &str) {
 }
 
 async fn a_thread_is_hopped_into(release: &str) {
-    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let script = Script::new()
+        .on("and now", [commit("b.txt"), Reply::say("Done.")])
+        .otherwise([Reply::shell("cat README.md"), Reply::say("Read it.")]);
     let stage = Stage::new(release, script).await;
-    let first = stage
-        .run(&["the number is 7", "--until", "commits=1"])
-        .await;
+    let first = stage.run(&["the number is 7"]).await;
     first.assert_done(&["initial"]);
     let thread = first.result["thread_id"].as_str().unwrap();
-    let script = [
-        "and now?",
-        "--thread",
-        thread,
-        "--until",
-        "files=a.txt",
-        "--allow-preexisting",
-    ];
-    let second = stage.run(&script).await;
+    // What it takes is allowed from now on.
+    let args = ["and now?", "--thread", thread, "--until", "commits=1"];
+    let second = stage.run(&args).await;
     second.assert_done(&["initial"]);
     assert_eq!(second.result["thread_id"], thread);
     let last = stage.model.requests().pop().unwrap();
+    let before = last.user_messages();
     assert!(
-        last.user_messages()
-            .iter()
-            .any(|text| text.contains("the number is 7"))
+        before.iter().any(|text| text.contains("the number is 7")),
+        "{before:?}"
     );
 }
 
@@ -92,6 +86,7 @@ async fn a_thread_that_is_not_there_is_begun_anew() {
 async fn a_read_only_sandbox_is_refused_at_once() {
     let script = Script::new().otherwise([Reply::say("I can't.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
+    let notify = "command:sh -c 'echo \"$0\" > told'";
     let args = [
         "--json",
         "x",
@@ -99,10 +94,17 @@ async fn a_read_only_sandbox_is_refused_at_once() {
         "commits=1",
         "--sandbox",
         "read-only",
+        "--notify",
+        notify,
     ];
     let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
     assert_eq!(ran.code, Some(3));
     assert_eq!(ran.result["reason"], "could_not_run");
+    let told = fs::read_to_string(stage.file("told")).unwrap();
+    assert!(
+        told.starts_with("BLOCKED :: Codex's sandbox is read-only"),
+        "{told}"
+    );
     let why = ran.result["why"].as_str().unwrap();
     assert!(why.contains("--sandbox workspace-write"), "{why}");
     assert_eq!(stage.model.request_count(), 0);
