@@ -171,6 +171,10 @@ impl<W: Watcher> Driver<'_, W> {
             let now = self.look(&came).await;
             let report = self.report(&came, &now);
             self.record(&wanted, came, &report, took);
+            if self.rig.stop.is_cancelled() {
+                // There is no turn to interrupt; it only has to know.
+                run.stop();
+            }
             match run.step(&report, self.began.elapsed()) {
                 Some(Next::Prompt(next)) => wanted = next,
                 Some(Next::End(end)) => break (end, now),

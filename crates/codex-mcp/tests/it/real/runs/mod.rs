@@ -2,6 +2,7 @@
 
 mod criteria;
 mod endings;
+mod terminal;
 mod turns;
 
 use std::ffi::OsString;

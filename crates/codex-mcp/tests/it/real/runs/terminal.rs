@@ -1,0 +1,125 @@
+//! What a person sees of a run, and is asked.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use nix::pty::openpty;
+use scripted_model::{Reply, Script, Shell};
+use tokio::process::Child;
+
+use super::super::Stage;
+use super::promises_first;
+
+/// A run in a terminal.
+struct Terminal {
+    child: Child,
+    screen: File,
+    seen: String,
+}
+
+impl Stage {
+    fn run_on_terminal(&self, args: &[&str]) -> Terminal {
+        let pty = openpty(None, None).unwrap();
+        let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+        let child = self
+            .run_command(&[&["--sandbox", "workspace-write"], args].concat())
+            .env("TERM", "xterm-256color")
+            .stdin(end(&pty.slave))
+            .stdout(end(&pty.slave))
+            .stderr(end(&pty.slave))
+            .spawn()
+            .unwrap();
+        Terminal {
+            child,
+            screen: pty.master.into(),
+            seen: String::new(),
+        }
+    }
+}
+
+impl Terminal {
+    /// Reads until this was shown; on a thread of its own, as the model answers on this
+    /// one.
+    async fn shows(mut self, words: &'static str) -> Self {
+        let read = move || {
+            while !self.seen.contains(words) {
+                assert!(self.read(), "it ended without {words:?}: {}", self.seen);
+            }
+            self
+        };
+        tokio::task::spawn_blocking(read).await.unwrap()
+    }
+
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        // Linux answers EIO when nobody has the other end any more.
+        let length = self.screen.read(&mut bytes).unwrap_or(0);
+        self.seen
+            .push_str(&String::from_utf8_lossy(&bytes[..length]));
+        length > 0
+    }
+
+    fn types(&mut self, line: &str) {
+        self.screen.write_all(line.as_bytes()).unwrap();
+    }
+
+    /// All that was shown, and the exit code.
+    async fn ends(mut self) -> (String, Option<i32>) {
+        let read = move || {
+            while self.read() {}
+            self
+        };
+        let mut ended = tokio::task::spawn_blocking(read).await.unwrap();
+        (ended.seen, ended.child.wait().await.unwrap().code())
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_asked() {
+    let touch = || Reply::shell(Shell::escalated("touch asked.txt", "it is wanted"));
+    let script = Script::new().otherwise([touch(), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let terminal = stage.run_on_terminal(&["x", "--until", "files=asked.txt"]);
+    let mut terminal = terminal.shows("Allow it?").await;
+    assert!(
+        terminal.seen.contains("touch asked.txt"),
+        "{}",
+        terminal.seen
+    );
+    assert!(!stage.file("asked.txt").exists());
+    terminal.types("what?\n");
+    terminal.seen.clear();
+    let mut terminal = terminal.shows("Allow it?").await;
+    terminal.types("y\n");
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("done after 1 turn"), "{seen}");
+    assert!(stage.file("asked.txt").exists());
+    assert_eq!(stage.home.processes(), []);
+}
+
+#[tokio::test]
+async fn a_person_sees_what_holds_and_what_was_made() {
+    let work = Reply::shell("printf x > \"$(printf 'a\\033[31mb.txt')\"");
+    let stage = Stage::new(testkit::codex::newest(), promises_first(work)).await;
+    let terminal = stage.run_on_terminal(&["x", "--until", "files=*.txt"]);
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+    for words in [
+        "turn 1 of 10",
+        "nothing was executed",
+        "missing  files=*.txt",
+        "turn 2 of 10: the last one was words only",
+        "holds    files=*.txt",
+        "done after 2 turns: all that was asked for is there",
+        "new file",
+        "Done.",
+        "evidence: ",
+    ] {
+        assert!(seen.contains(words), "{words:?} is missing: {seen}");
+    }
+    // Nothing that Codex has chosen does something to the terminal.
+    assert!(!seen.contains("a\u{1b}[31mb.txt"), "{seen:?}");
+}
