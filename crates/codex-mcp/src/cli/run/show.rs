@@ -49,6 +49,9 @@ impl Show {
     fn turn_ended(&self, record: &TurnRecord) {
         let took = took(self.began.get().elapsed());
         self.say(&format!("{} in {took}", words::ended(record)));
+        if let Some(promised) = words::promised(record) {
+            self.say(&promised);
+        }
         for denied in &record.denied {
             self.say(&format!("  denied   {denied}"));
         }

@@ -74,6 +74,17 @@ pub(super) fn ended(record: &TurnRecord) -> String {
     format!("  {steps}{end}")
 }
 
+/// By what Codex announced the work that it did not do.
+pub(super) fn promised(record: &TurnRecord) -> Option<String> {
+    let words: Vec<String> = record
+        .promises
+        .iter()
+        .map(|words| format!("{words:?}"))
+        .collect();
+    (record.evidence.executed() == 0 && !words.is_empty())
+        .then(|| format!("  promised {}", words.join(", ")))
+}
+
 /// What Codex is allowed for the criteria.
 pub(super) fn grants(grants: &[Grant]) -> Option<String> {
     let words: Vec<&str> = grants

@@ -188,6 +188,11 @@ async fn a_promise_is_held_to_its_result(release: &str) {
         log[0]["promises"],
         json!(["i will", "will do", "acknowledged", "when ready"])
     );
+    assert!(
+        ran.told.contains("\n  promised \"i will\", \"will do\""),
+        "{}",
+        ran.told
+    );
     assert_eq!(log[0]["gain"], "nothing");
     assert_eq!(log[1]["commands"], 1);
     let found = kinds(&ran.result["evidence"]["criteria"]);
