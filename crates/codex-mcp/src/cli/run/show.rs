@@ -38,10 +38,9 @@ impl Show {
     /// A step: a line of its own where lines can't be drawn again.
     fn step(&self, doing: &str) {
         let mut teller = self.teller.borrow_mut();
+        let took = took(self.began.get().elapsed());
         match teller.screen() {
-            Screen::Terminal => {
-                teller.draw(&format!("  {}  {doing}", took(self.began.get().elapsed())))
-            }
+            Screen::Terminal => teller.draw(&format!("  {took}  {doing}")),
             Screen::Plain => teller.say(&format!("  {doing}")),
         }
     }
