@@ -7,6 +7,7 @@ use super::cast::CastError;
 use super::install::InstallError;
 use super::stage::StageError;
 use super::talk::TalkError;
+use super::work::WorkError;
 
 /// Why the demo did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,12 @@ pub enum DemoError {
         /// The last that the server logged.
         words: String,
     },
+    /// The run did not go as it should.
+    #[error(
+        "{0}\nIf this Codex is old, update it with `npm install -g @openai/codex@latest`, or \
+         name another one with --codex-bin."
+    )]
+    Work(#[from] WorkError),
     /// Codex says that it did what it did not do.
     #[error("Codex reports success, but {} is not there as it should be", .0.display())]
     NoFile(PathBuf),
@@ -70,9 +77,11 @@ impl DemoError {
             | Self::Talk {
                 error: TalkError::Interrupted,
                 ..
-            } => Cause::Signal,
+            }
+            | Self::Work(WorkError::Interrupted) => Cause::Signal,
             Self::Output(error)
             | Self::Cast(CastError::Output(error))
+            | Self::Work(WorkError::Output(error))
             | Self::Talk {
                 error: TalkError::Output(error),
                 ..

@@ -56,7 +56,8 @@ fn result(result: &Value) -> Summary {
     let fields = if result.get("protocolVersion").is_some() {
         introduction(result, "serverInfo")
     } else if let Some(tools) = result.get("tools").and_then(Value::as_array) {
-        tools.iter().filter_map(tool).collect()
+        let names: Vec<&str> = tools.iter().filter_map(name).collect();
+        vec![("tools".to_owned(), names.join(", "))]
     } else if let Some(structured) = result.get("structuredContent") {
         let mut told = fields(structured, &["threadId", "status", "content"]);
         told.extend(fields(at(structured, "/error"), &["code", "message"]));
@@ -96,14 +97,8 @@ fn prompt_first(arguments: &Value) -> Vec<(String, String)> {
     arguments
 }
 
-/// A tool's name and the first sentence about it.
-fn tool(tool: &Value) -> Option<(String, String)> {
-    let description = text(tool, "/description")?;
-    let sentence = match description.split_once(". ") {
-        Some((sentence, _)) => format!("{sentence}."),
-        None => description,
-    };
-    Some((text(tool, "/name")?, sentence))
+fn name(tool: &Value) -> Option<&str> {
+    tool.get("name").and_then(Value::as_str)
 }
 
 fn fields(object: &Value, names: &[&str]) -> Vec<(String, String)> {
@@ -198,9 +193,9 @@ mod tests {
         assert_eq!(
             in_short(json!({
                 "id": 1,
-                "result": {"tools": [{"name": "codex", "description": "Begins. Then waits."}]},
+                "result": {"tools": [{"name": "codex", "description": "Begins."}, {"name": "codex-reply"}]},
             })),
-            "result | 1\ncodex: Begins."
+            "result | 1\ntools: codex, codex-reply"
         );
         assert_eq!(
             in_short(json!({

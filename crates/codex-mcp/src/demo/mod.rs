@@ -5,9 +5,9 @@
 //! the demo costs nothing and always goes the same way.
 //!
 //! ```text
-//! talk ── wire ── codex-mcp serve ── codex app-server ── scripted model
-//!  │                       └──────────────┴── on the stage: one folder
-//!  └── show: each message, as it passes
+//! talk ── wire ── codex-mcp serve ─┬─ codex app-server ── scripted model
+//! work ────────── codex-mcp run ───┘      └── on the stage: one folder
+//!  └── show: each message as it passes, each line as it comes
 //! ```
 //!
 //! Nothing is left running and, unless the user wants to keep it, nothing is
@@ -26,12 +26,14 @@ mod stage;
 mod tail;
 mod talk;
 mod wire;
+mod work;
 
 pub use cast::CastError;
 pub use error::{Cause, DemoError};
 pub use install::InstallError;
 pub use stage::StageError;
 pub use talk::TalkError;
+pub use work::WorkError;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -93,9 +95,9 @@ pub async fn run<W: Write>(
     let mut show = Show::new(out);
     show.title(
         "codex-mcp demo",
-        "Hands work to Codex over MCP. Everything is real but the model, which is played from a \
-         script: no account is needed and nothing is charged. It happens in one temporary \
-         folder; your ~/.codex is not touched.",
+        "Hands work to Codex, the coding agent: over MCP, and at a shell until the result is there. \
+         Everything is real but the model, which is played from a script: no account is needed \
+         and nothing is charged. It happens in one temporary folder; your ~/.codex is not touched.",
     )?;
     let model = ScriptedModel::start(script::script()).await?;
     let stage = Stage::set(&model.codex_config())?;
@@ -158,23 +160,43 @@ async fn play<W: Write>(
     let words = server.end(patience).await;
     talked.map_err(|error| DemoError::Talk { error, words })?;
 
+    hold_to_the_result(stage, &cast, show, stop).await?;
     look(stage, show).await?;
     let took = began.elapsed();
     Ok(Played { cast, took })
 }
 
+/// The part at a shell.
+async fn hold_to_the_result<W: Write>(
+    stage: &Stage,
+    cast: &Cast,
+    show: &mut Show<W>,
+    stop: &CancellationToken,
+) -> Result<(), WorkError> {
+    show.step("Hold Codex to the result")?;
+    show.note(
+        "Agents like to promise work and stop. A run looks at the repository after each turn, \
+         and sends Codex back to work until what was asked for is there.",
+    )?;
+    work::work(stage, cast, show, stop).await
+}
+
 /// What git sees of Codex's work.
 async fn look<W: Write>(stage: &Stage, show: &mut Show<W>) -> Result<(), DemoError> {
-    show.step("See what Codex did")?;
-    let file = stage.project().join(script::FILE);
-    if std::fs::read_to_string(&file).ok().as_deref() != Some(script::CONTENT) {
-        return Err(DemoError::NoFile(file));
+    show.step("See what is there")?;
+    let files = [
+        (script::FILE, script::CONTENT),
+        (script::SECOND_FILE, script::SECOND_CONTENT),
+    ];
+    for (name, content) in files {
+        let file = stage.project().join(name);
+        if std::fs::read_to_string(&file).ok().as_deref() != Some(content) {
+            return Err(DemoError::NoFile(file));
+        }
     }
-    let status = stage.git(&["status", "--short"]).await?;
-    show.command("git status --short", &status)?;
-    // An untracked file is in no diff.
-    stage.git(&["add", "--intent-to-add", "."]).await?;
-    let diff = stage.git(&["diff"]).await?;
-    show.command("git add --intent-to-add . && git diff", &diff)?;
+    let log = stage.git(&["log", "--oneline"]).await?;
+    show.command("git log --oneline", &log)?;
+    let commit = stage.git(&["show", "--stat", "--format="]).await?;
+    show.command("git show --stat --format=", &commit)?;
     Ok(())
 }

@@ -7,20 +7,29 @@ use super::cast::Cast;
 use super::show::Show;
 use crate::engine::binary::{self, Source};
 
-/// Says how this program is added to a client, with the Codex of the demo
-/// unless that is found anyway.
+/// Says how this program is added to a client, and how a run is begun, with the
+/// Codex of the demo unless that is found anyway.
 pub(super) fn tell<W: Write>(show: &mut Show<W>, cast: &Cast) -> io::Result<()> {
     let text = format!(
         "Next: log in to Codex with `{} login`, and add codex-mcp to your MCP client. In Claude \
          Code as follows; elsewhere, the command is what follows the two dashes.",
         quoted(cast.command())
     );
-    let mut command = format!("claude mcp add codex -- {} serve", quoted(&own_command()));
-    if !cast.is_found_by_itself() {
-        command.push_str(" --codex-bin ");
-        command.push_str(&quoted(cast.path()));
-    }
-    show.next(&text, &command)
+    let own = quoted(&own_command());
+    let codex = match cast.is_found_by_itself() {
+        true => String::new(),
+        false => format!(" --codex-bin {}", quoted(cast.path())),
+    };
+    show.next(
+        &text,
+        &format!("claude mcp add codex -- {own} serve{codex}"),
+    )?;
+    show.next(
+        "Or, in a repository of yours, have Codex work until the result is there:",
+        &format!(
+            "{own} run \"Fix the failing test\" --sandbox workspace-write --until commits=1{codex}"
+        ),
+    )
 }
 
 /// What the user types to run this program: its name where that is enough.

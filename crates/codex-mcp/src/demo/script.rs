@@ -2,38 +2,73 @@
 
 use scripted_model::{Reply, Request, Script, Shell};
 
-/// The file that Codex creates, in the repository.
+/// The file that Codex creates on a call, and what it then holds.
 pub(super) const FILE: &str = "hello.txt";
-
-/// What the file then holds.
 pub(super) const CONTENT: &str = "Hello from Codex.\n";
 
-/// The first prompt.
-pub(super) const TASK: &str = "Create hello.txt with one line in it: Hello from Codex.";
+/// The file that Codex creates in a run, and what it then holds.
+pub(super) const SECOND_FILE: &str = "bonjour.txt";
+pub(super) const SECOND_CONTENT: &str = "Bonjour de Codex.\n";
 
-/// The second prompt, in the same thread.
-pub(super) const FOLLOW_UP: &str = "What did I ask you for before, and how did it go?";
+/// The prompt of the call.
+pub(super) const CALL: &str = "Create hello.txt with one line in it: Hello from Codex.";
+
+/// The task of the run.
+pub(super) const TASK: &str = "Put hello.txt into French as bonjour.txt, and commit both.";
 
 /// It shows what it writes, so that the model's last words can be checked ones.
-const COMMAND: &str = "echo Hello from Codex. | tee hello.txt";
+const WRITE: &str = "echo Hello from Codex. | tee hello.txt";
 
-const REASON: &str = "May I write hello.txt? The sandbox is read-only.";
+const WRITE_REASON: &str = "May I write hello.txt? The sandbox is read-only.";
+
+/// What the model says to the task at first, and does nothing.
+const PROMISE: &str =
+    "Understood. I will translate the greeting and commit both files when it is ready.";
+
+const SUBJECT: &str = "Say hello in French";
+
+/// git tells the subject of what it has committed.
+const COMMIT: &str = "echo Bonjour de Codex. > bonjour.txt && \
+                      git add hello.txt bonjour.txt && \
+                      git commit --message 'Say hello in French'";
+
+const COMMIT_REASON: &str = "The sandbox of this machine does not let me commit. May I without it?";
 
 /// The whole script. What is said at the end of a turn is made from what Codex
 /// sends, so that it is true.
 pub(super) fn script() -> Script {
     Script::new()
         .on(
-            TASK,
+            CALL,
             [
-                Reply::shell(Shell::escalated(COMMAND, REASON)),
+                Reply::shell(Shell::escalated(WRITE, WRITE_REASON)),
                 Reply::with(|request| Reply::say(report(request))),
             ],
         )
-        .on(
-            FOLLOW_UP,
-            [Reply::with(|request| Reply::say(recollection(request)))],
+        .when(
+            |request| is_about_the_task(request) && request.assistant_messages().is_empty(),
+            [Reply::say(PROMISE)],
         )
+        .when(
+            is_about_the_task,
+            [
+                Reply::shell(COMMIT),
+                Reply::with(|request| match has_committed(request) {
+                    true => Reply::say(committed()),
+                    // Not every machine lets Codex set up its sandbox.
+                    false => Reply::shell(Shell::escalated(COMMIT, COMMIT_REASON)),
+                }),
+                Reply::with(|request| match has_committed(request) {
+                    true => Reply::say(committed()),
+                    false => Reply::say(failed(request)),
+                }),
+            ],
+        )
+}
+
+/// Each prompt of a run tells the task.
+fn is_about_the_task(request: &Request) -> bool {
+    request.prompt().contains(TASK)
 }
 
 fn report(request: &Request) -> String {
@@ -42,29 +77,24 @@ fn report(request: &Request) -> String {
         Some(output) if output.text.contains(CONTENT.trim()) => {
             format!("Done. {FILE} now says: {}", CONTENT.trim())
         }
+        _ => failed(request),
+    }
+}
+
+fn has_committed(request: &Request) -> bool {
+    let outputs = request.tool_outputs();
+    outputs
+        .last()
+        .is_some_and(|output| output.text.contains(SUBJECT))
+}
+
+fn committed() -> String {
+    format!("Done. I translated the greeting, and committed {FILE} and {SECOND_FILE}.")
+}
+
+fn failed(request: &Request) -> String {
+    match request.tool_outputs().last() {
         Some(output) => format!("The command did not work. {}", output.text),
         None => "The command was not run.".to_owned(),
     }
-}
-
-/// Quotes the turn before from the conversation that came with the request.
-fn recollection(request: &Request) -> String {
-    let prompts = request.user_messages();
-    let asked = prompts.iter().find(|prompt| prompt.contains(FILE));
-    let answers = request.assistant_messages();
-    match (asked, answers.last()) {
-        (Some(asked), Some(answered)) => {
-            let commands = match request.tool_outputs().len() {
-                1 => "one command".to_owned(),
-                count => format!("{count} commands"),
-            };
-            format!("You asked: \"{asked}\" I ran {commands} and answered: \"{answered}\"")
-        }
-        _ => "I know of no earlier turn.".to_owned(),
-    }
-}
-
-/// Whether an answer shows that the turn before was known.
-pub(super) fn remembers(answer: &str) -> bool {
-    answer.contains(TASK)
 }

@@ -20,9 +20,7 @@ const QUIET: Style = Style::new().dimmed();
 const SENT: Style = AnsiColor::Blue.on_default().bold();
 const RECEIVED: Style = AnsiColor::Magenta.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
-const ADDED: Style = AnsiColor::Green.on_default();
-const REMOVED: Style = AnsiColor::Red.on_default();
-const PLACE: Style = AnsiColor::Cyan.on_default();
+const BAD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Prints the demo, step by step.
 pub(super) struct Show<W> {
@@ -87,14 +85,34 @@ impl<W: Write> Show<W> {
         Ok(())
     }
 
-    /// A command and what it printed, which may be a diff.
-    pub(super) fn command(&mut self, command: &str, output: &str) -> io::Result<()> {
-        writeln!(self.out, "   {QUIET}${QUIET:#} {STRONG}{command}{STRONG:#}")?;
-        for line in output.lines() {
-            let style = diff_style(line);
-            writeln!(self.out, "   {style}{line}{style:#}")?;
+    /// A command that is run.
+    pub(super) fn prompt(&mut self, command: &str) -> io::Result<()> {
+        for (index, line) in command.lines().enumerate() {
+            let mark = if index == 0 { "$" } else { " " };
+            writeln!(
+                self.out,
+                "   {QUIET}{mark}{QUIET:#} {STRONG}{line}{STRONG:#}"
+            )?;
         }
         Ok(())
+    }
+
+    /// A command and what it printed.
+    pub(super) fn command(&mut self, command: &str, output: &str) -> io::Result<()> {
+        self.prompt(command)?;
+        for line in output.lines() {
+            writeln!(self.out, "   {line}")?;
+        }
+        Ok(())
+    }
+
+    /// A line that a run has told.
+    pub(super) fn told(&mut self, line: &str) -> io::Result<()> {
+        if line.is_empty() {
+            return writeln!(self.out);
+        }
+        let style = told_style(line);
+        writeln!(self.out, "   {style}{line}{style:#}")
     }
 
     /// How it ended.
@@ -138,13 +156,12 @@ impl<W: Write> Show<W> {
     }
 }
 
-fn diff_style(line: &str) -> Style {
-    match line.as_bytes() {
-        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => STRONG,
-        [b'd', b'i', b'f', b'f', b' ', ..] => STRONG,
-        [b'@', b'@', ..] => PLACE,
-        [b'+', ..] => ADDED,
-        [b'-', ..] => REMOVED,
+/// How a run's line begins says what it is.
+fn told_style(line: &str) -> Style {
+    match line.split_whitespace().next() {
+        Some("turn") => STRONG,
+        Some("holds" | "done") => GOOD,
+        Some("missing" | "unknown" | "promised" | "denied" | "failed" | "not") => BAD,
         _ => Style::new(),
     }
 }
@@ -207,6 +224,23 @@ mod tests {
                prompt  one two three four five six seven eight nine ten eleven twelve
                        thirteen fourteen
                cwd     /repo
+        ");
+    }
+
+    #[test]
+    fn a_command_and_what_a_run_tells_are_indented() {
+        let text = shown(|show| {
+            show.prompt("codex-mcp run \\\n    --until pr")?;
+            show.told("turn 1 of 10")?;
+            show.told("")?;
+            show.told("  holds    pr: #1")
+        });
+        insta::assert_snapshot!(text, @r"
+           $ codex-mcp run \
+                 --until pr
+           turn 1 of 10
+
+             holds    pr: #1
         ");
     }
 

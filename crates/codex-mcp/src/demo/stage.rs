@@ -4,7 +4,7 @@
 //! codex-mcp-demo-XXXXXX/
 //!   project/   a git repository with one commit, for Codex to work in
 //!   codex/     CODEX_HOME, with a config.toml that names the scripted model
-//!   home/      HOME, and the XDG folders below it
+//!   home/      HOME, with a .gitconfig, and the XDG folders below it
 //!   run/       XDG_RUNTIME_DIR
 //!   tmp/       TMPDIR: Codex's sandbox leaves files there
 //! ```
@@ -12,7 +12,6 @@
 //! Codex warns of a CODEX_HOME below the folder for temporary files. It asks
 //! for that folder as we set it, so `codex/` is not below it.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -26,6 +25,7 @@ use super::tail::said;
 use crate::engine::Exit;
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
+use crate::git::ELSEWHERE;
 
 /// How long git may take for one of our commands.
 const GIT_PATIENCE: Duration = Duration::from_secs(30);
@@ -37,6 +37,14 @@ const KEEP_TO_YOURSELF: &str = "\
 check_for_update_on_startup = false
 analytics.enabled = false
 features.plugins = false
+";
+
+/// git's settings. Without the first, it would leave a process in the background.
+const GIT_CONFIG: &str = "\
+[maintenance]
+	auto = false
+[init]
+	defaultBranch = main
 ";
 
 /// Why the stage can't be set.
@@ -51,7 +59,7 @@ pub enum StageError {
         error: io::Error,
     },
     /// git is not installed.
-    #[error("`git` is missing, and the demo shows Codex's work as a diff. Install git.")]
+    #[error("`git` is missing, and the demo shows what Codex commits. Install git.")]
     NoGit,
     /// git does not do what it is told.
     #[error("`git {command}` {how}{}", said(.words))]
@@ -110,6 +118,7 @@ impl Stage {
                 "codex/config.toml",
                 format!("{codex_config}{KEEP_TO_YOURSELF}"),
             ),
+            ("home/.gitconfig", GIT_CONFIG.to_owned()),
             ("project/README.md", "# A project for the demo\n".to_owned()),
         ];
         for (name, text) in files {
@@ -130,7 +139,8 @@ impl Stage {
     }
 
     /// A program that lives in this folder alone: it finds nothing of the
-    /// user's, and no proxy between it and the model.
+    /// user's, no repository that our own environment names (a hook's does), and
+    /// no proxy between it and the model.
     pub(super) fn program<A: AsRef<std::ffi::OsStr>>(
         &self,
         path: &Path,
@@ -147,6 +157,7 @@ impl Stage {
             ("XDG_DATA_HOME", home.join(".local/share")),
             ("XDG_STATE_HOME", home.join(".local/state")),
             ("XDG_RUNTIME_DIR", self.root.join("run")),
+            ("GIT_CONFIG_GLOBAL", home.join(".gitconfig")),
         ];
         let plain = [
             ("NO_PROXY", "127.0.0.1"),
@@ -156,9 +167,15 @@ impl Stage {
             ("ATM_TEAM", ""),
             ("CODEX_MCP_ROLE", ""),
             ("CODEX_MCP_SUMMARIES", "false"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_AUTHOR_NAME", "codex-mcp demo"),
+            ("GIT_AUTHOR_EMAIL", "demo@example.com"),
+            ("GIT_COMMITTER_NAME", "codex-mcp demo"),
+            ("GIT_COMMITTER_EMAIL", "demo@example.com"),
         ];
         let mut program = Program::new(path, args);
         program.cwd = Some(self.project());
+        program.without = ELSEWHERE;
         program.env = folders
             .into_iter()
             .map(|(name, path)| (name.into(), path.into()))
@@ -175,9 +192,7 @@ impl Stage {
     pub(super) async fn start_repository(&self) -> Result<(), StageError> {
         self.git(&["init", "--quiet", "--template="]).await?;
         self.git(&["add", "README.md"]).await?;
-        // Or git would leave a process in the background.
-        let quiet = ["-c", "maintenance.auto=false", "commit", "--quiet"];
-        self.git(&[&quiet[..], &["--message", "Start"]].concat())
+        self.git(&["commit", "--quiet", "--message", "Start"])
             .await?;
         Ok(())
     }
@@ -188,8 +203,7 @@ impl Stage {
     ///
     /// [`StageError::NoGit`] and [`StageError::Git`].
     pub(super) async fn git(&self, args: &[&str]) -> Result<String, StageError> {
-        let mut git = self.program(Path::new("git"), args);
-        git.env.extend(self.git_env());
+        let git = self.program(Path::new("git"), args);
         let failed = |how: String, words: String| StageError::Git {
             command: args.join(" "),
             how,
@@ -201,30 +215,6 @@ impl Stage {
             Ok(done) => Err(failed(done.exit.to_string(), done.stderr.trim().to_owned())),
             Err(error) => Err(failed(format!("failed: {error}"), String::new())),
         }
-    }
-
-    /// Names the repository, whatever one our own environment names (a hook's
-    /// does), and leaves the machine's settings aside.
-    fn git_env(&self) -> Vec<(OsString, OsString)> {
-        let project = self.project();
-        let folders = [
-            ("GIT_DIR", project.join(".git")),
-            ("GIT_INDEX_FILE", project.join(".git/index")),
-            ("GIT_WORK_TREE", project),
-        ];
-        let plain = [
-            ("GIT_CONFIG_NOSYSTEM", "1"),
-            ("GIT_CONFIG_GLOBAL", "/dev/null"),
-            ("GIT_AUTHOR_NAME", "codex-mcp demo"),
-            ("GIT_AUTHOR_EMAIL", "demo@example.com"),
-            ("GIT_COMMITTER_NAME", "codex-mcp demo"),
-            ("GIT_COMMITTER_EMAIL", "demo@example.com"),
-        ];
-        folders
-            .into_iter()
-            .map(|(name, path)| (name.into(), path.into()))
-            .chain(plain.map(|(name, value)| (name.into(), value.into())))
-            .collect()
     }
 
     /// Leaves the folder for the user to look at.

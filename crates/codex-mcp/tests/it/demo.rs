@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,9 +15,9 @@ use testkit::process::wait_until_gone;
 use testkit::{Home, codex};
 
 /// What the reader is to see, in this order.
-const STORY: [&str; 22] = [
+const STORY: [&str; 35] = [
     "codex-mcp demo",
-    "no account is needed",
+    "nothing is charged",
     "1. Set the stage",
     "Codex",
     "2. Connect",
@@ -32,17 +33,50 @@ const STORY: [&str; 22] = [
     "May I write hello.txt?",
     "action  accept",
     "completed",
-    "→ tools/call  codex-reply",
-    "You asked: \"Create hello.txt",
-    "?? hello.txt",
-    "+Hello from Codex.",
+    "4. Hold Codex to the result",
+    "$ codex-mcp run \"Put hello.txt into French",
+    "--until files=bonjour.txt --until commits=1",
+    "missing  files=bonjour.txt",
+    "turn 1 of 10\n",
+    "nothing was executed",
+    "promised \"i will\"",
+    "missing  commits=1: new commits on the checked-out branch: 0 of 1",
+    "turn 2 of 10: the last one was words only, so Codex is told to do the work",
+    "executed",
+    "holds    commits=1: new commits on the checked-out branch: 1",
+    "done after 2 turns: all that was asked for is there",
+    "new file     bonjour.txt",
+    "5. See what is there",
+    "$ git log --oneline",
+    "Say hello in French",
+    "bonjour.txt | 1 +",
     "Done in",
 ];
+
+/// How often a test looks whether something has happened.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A Codex that says who it is and no more.
 const SILENT_CODEX: &str = "#!/bin/sh
 if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else exec sleep 600; fi
 ";
+
+/// A Codex that serves once, the call, and the next time does something else.
+fn serves_once(home: &Home, then: &str) -> PathBuf {
+    let folder = home.root().join("once");
+    let text = format!(
+        "#!/bin/sh
+if [ \"$1\" = app-server ]; then
+  if [ -e '{folder}/served' ]; then {then}; fi
+  : > '{folder}/served'
+fi
+exec '{codex}' \"$@\"
+",
+        folder = folder.display(),
+        codex = codex::native_binary(codex::newest()).display()
+    );
+    script(&folder.join("codex"), &text)
+}
 
 fn demo(home: &Home, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
@@ -164,10 +198,15 @@ async fn what_is_kept_can_be_looked_at() {
     let (_, kept) = told.rsplit_once("Kept: ").unwrap();
     let folder = Path::new(kept.lines().next().unwrap());
     assert_eq!(folder.parent().unwrap(), home.tmp());
-    assert_eq!(
-        fs::read_to_string(folder.join("project/hello.txt")).unwrap(),
-        "Hello from Codex.\n"
-    );
+    for (file, content) in [
+        ("hello.txt", "Hello from Codex.\n"),
+        ("bonjour.txt", "Bonjour de Codex.\n"),
+    ] {
+        let file = folder.join("project").join(file);
+        assert_eq!(fs::read_to_string(file).unwrap(), content);
+    }
+    let evidence = entries(&folder.join("home/.local/state/codex-mcp/runs"));
+    assert_eq!(evidence.len(), 1, "{evidence:?}");
     fs::remove_dir_all(folder).unwrap();
     assert_nothing_is_left(&home).await;
 }
@@ -179,7 +218,9 @@ async fn colours_are_there_for_who_wants_them() {
 
     let output = command.env("CLICOLOR_FORCE", "1").output().unwrap();
 
-    assert!(text(&output.stdout).contains("\x1b[32m+Hello from Codex."));
+    let told = text(&output.stdout);
+    assert!(told.contains("\x1b[1m\x1b[33m  promised"), "{told:?}");
+    assert!(told.contains("\x1b[1m\x1b[32m  holds"), "{told:?}");
     assert_nothing_is_left(&home).await;
 }
 
@@ -198,6 +239,75 @@ async fn a_signal_in_the_middle_leaves_nothing() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 15));
     assert_eq!(text(&output.stderr), "");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn a_signal_in_the_middle_of_the_run_leaves_nothing() {
+    let home = Home::new("");
+    let reached = home.root().join("reached");
+    let then = format!(": > '{}'; exec sleep 600", reached.display());
+    let codex = serves_once(&home, &then);
+    let child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    while !reached.exists() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+
+    terminate(&child);
+
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{output:?}");
+    assert!(text(&output.stdout).contains("$ codex-mcp run"));
+    assert_eq!(text(&output.stderr), "");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn a_run_that_fails_is_reported() {
+    let home = Home::new("");
+    let codex = serves_once(&home, "echo out of order >&2; exit 3");
+
+    let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+        .output()
+        .unwrap();
+
+    let error = stderr_of_failed(&output);
+    assert!(error.contains("codex-mcp run exited with code"), "{error}");
+    let told = text(&output.stdout);
+    assert!(told.contains("out of order"), "{told}");
+    assert_nothing_is_left(&home).await;
+}
+
+/// Where no more user namespaces can be made, bubblewrap can't set up a sandbox.
+#[tokio::test]
+async fn where_the_sandbox_does_not_work_codex_asks() {
+    let home = Home::new("");
+    let codex = codex::npm_shim(codex::newest());
+    let shell = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "sh", "-c", shell, "sh"])
+        .arg(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["demo", "--codex-bin"])
+        .arg(codex)
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work())
+        .stdin(Stdio::null());
+
+    let output = command.output().unwrap();
+
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let (_, asked) = told.split_once("turn 2 of 10").unwrap();
+    assert!(
+        asked.contains("The sandbox of this machine does not let me commit"),
+        "{told}"
+    );
+    assert!(asked.contains("y (the demo stands in for you)"), "{told}");
+    assert!(asked.contains("done after 2 turns"), "{told}");
     assert_nothing_is_left(&home).await;
 }
 
