@@ -1,12 +1,14 @@
 //! `codex-mcp demo`: the story is whole, and nothing is left afterwards.
 
+mod installing;
+mod work;
+
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -53,30 +55,10 @@ const STORY: [&str; 35] = [
     "Done in",
 ];
 
-/// How often a test looks whether something has happened.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
 /// A Codex that says who it is and no more.
 const SILENT_CODEX: &str = "#!/bin/sh
 if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else exec sleep 600; fi
 ";
-
-/// A Codex that serves once, the call, and the next time does something else.
-fn serves_once(home: &Home, then: &str) -> PathBuf {
-    let folder = home.root().join("once");
-    let text = format!(
-        "#!/bin/sh
-if [ \"$1\" = app-server ]; then
-  if [ -e '{folder}/served' ]; then {then}; fi
-  : > '{folder}/served'
-fi
-exec '{codex}' \"$@\"
-",
-        folder = folder.display(),
-        codex = codex::native_binary(codex::newest()).display()
-    );
-    script(&folder.join("codex"), &text)
-}
 
 fn demo(home: &Home, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
@@ -243,75 +225,6 @@ async fn a_signal_in_the_middle_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_signal_in_the_middle_of_the_run_leaves_nothing() {
-    let home = Home::new("");
-    let reached = home.root().join("reached");
-    let then = format!(": > '{}'; exec sleep 600", reached.display());
-    let codex = serves_once(&home, &then);
-    let child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
-        .spawn()
-        .unwrap();
-    while !reached.exists() {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-
-    terminate(&child);
-
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(128 + 15), "{output:?}");
-    assert!(text(&output.stdout).contains("$ codex-mcp run"));
-    assert_eq!(text(&output.stderr), "");
-    assert_nothing_is_left(&home).await;
-}
-
-#[tokio::test]
-async fn a_run_that_fails_is_reported() {
-    let home = Home::new("");
-    let codex = serves_once(&home, "echo out of order >&2; exit 3");
-
-    let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
-        .output()
-        .unwrap();
-
-    let error = stderr_of_failed(&output);
-    assert!(error.contains("codex-mcp run exited with code"), "{error}");
-    let told = text(&output.stdout);
-    assert!(told.contains("out of order"), "{told}");
-    assert_nothing_is_left(&home).await;
-}
-
-/// Where no more user namespaces can be made, bubblewrap can't set up a sandbox.
-#[tokio::test]
-async fn where_the_sandbox_does_not_work_codex_asks() {
-    let home = Home::new("");
-    let codex = codex::npm_shim(codex::newest());
-    let shell = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command
-        .args(["--user", "--map-root-user", "sh", "-c", shell, "sh"])
-        .arg(env!("CARGO_BIN_EXE_codex-mcp"))
-        .args(["demo", "--codex-bin"])
-        .arg(codex)
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work())
-        .stdin(Stdio::null());
-
-    let output = command.output().unwrap();
-
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{output:?}");
-    let (_, asked) = told.split_once("turn 2 of 10").unwrap();
-    assert!(
-        asked.contains("The sandbox of this machine does not let me commit"),
-        "{told}"
-    );
-    assert!(asked.contains("y (the demo stands in for you)"), "{told}");
-    assert!(asked.contains("done after 2 turns"), "{told}");
-    assert_nothing_is_left(&home).await;
-}
-
-#[tokio::test]
 async fn a_reader_that_has_had_enough_is_no_failure() {
     let home = Home::new("");
     let mut child = with_release(&home, codex::newest()).spawn().unwrap();
@@ -356,69 +269,5 @@ if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else echo out of order >&2
     let error = stderr_of_failed(&output);
     assert!(error.contains("the tool `codex` failed"), "{error}");
     assert!(error.contains("out of order"), "{error}");
-    assert_nothing_is_left(&home).await;
-}
-
-/// An npm whose install is a link to one that is there.
-fn npm(home: &Home, first: &str) {
-    let text = format!(
-        "#!/bin/sh
-PATH=/usr/bin:/bin
-{first}
-for prefix; do
-  if [ \"$last\" = --prefix ]; then break; fi
-  last=$prefix
-done
-mkdir -p \"$prefix/node_modules/.bin\"
-ln -s '{}' \"$prefix/node_modules/.bin/codex\"
-",
-        codex::npm_shim(codex::newest()).display()
-    );
-    script(&home.root().join("programs/npm"), &text);
-}
-
-#[tokio::test]
-async fn without_a_codex_one_is_installed_once() {
-    let home = Home::new("");
-    npm(&home, "");
-    let first = with_programs(&home, &["git"]).output().unwrap();
-    assert!(first.status.success(), "{first:?}");
-    assert!(text(&first.stdout).contains("Installing release"));
-    let place = home.cache_home().join("codex-mcp/codex");
-    assert_eq!(entries(&place), [codex::newest()]);
-
-    npm(&home, "exit 1");
-    let second = with_programs(&home, &["git"]).output().unwrap();
-    assert!(second.status.success(), "{second:?}");
-    assert!(!text(&second.stdout).contains("Installing release"));
-    assert!(text(&second.stdout).contains("--codex-bin"));
-
-    fs::remove_dir_all(home.cache_home().join("codex-mcp")).unwrap();
-    assert_nothing_is_left(&home).await;
-}
-
-#[tokio::test]
-async fn an_installation_that_fails_leaves_nothing() {
-    let home = Home::new("");
-    npm(&home, "echo no such registry >&2; exit 1");
-
-    let error = stderr_of_failed(&with_programs(&home, &["git"]).output().unwrap());
-
-    assert!(error.contains("npm could not install"), "{error}");
-    assert!(error.contains("no such registry"), "{error}");
-    assert_nothing_is_left(&home).await;
-}
-
-#[tokio::test]
-async fn an_installation_that_is_interrupted_leaves_nothing() {
-    let home = Home::new("");
-    npm(&home, "sleep 600");
-    let mut child = with_programs(&home, &["git"]).spawn().unwrap();
-    let mut told = BufReader::new(child.stdout.take().unwrap());
-    read_until(&mut told, "Installing release");
-
-    terminate(&child);
-
-    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
     assert_nothing_is_left(&home).await;
 }

@@ -1,0 +1,98 @@
+//! When the demo has come to the run.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use testkit::{Home, codex};
+
+use super::{assert_nothing_is_left, demo, script, stderr_of_failed, terminate, text};
+
+/// How often a test looks whether something has happened.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A Codex that serves once, the call, and the next time does something else.
+fn serves_once(home: &Home, then: &str) -> PathBuf {
+    let folder = home.root().join("once");
+    let text = format!(
+        "#!/bin/sh
+if [ \"$1\" = app-server ]; then
+  if [ -e '{folder}/served' ]; then {then}; fi
+  : > '{folder}/served'
+fi
+exec '{codex}' \"$@\"
+",
+        folder = folder.display(),
+        codex = codex::native_binary(codex::newest()).display()
+    );
+    script(&folder.join("codex"), &text)
+}
+
+#[tokio::test]
+async fn a_signal_in_the_middle_of_the_run_leaves_nothing() {
+    let home = Home::new("");
+    let reached = home.root().join("reached");
+    let then = format!(": > '{}'; exec sleep 600", reached.display());
+    let codex = serves_once(&home, &then);
+    let child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    while !reached.exists() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+
+    terminate(&child);
+
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{output:?}");
+    assert!(text(&output.stdout).contains("$ codex-mcp run"));
+    assert_eq!(text(&output.stderr), "");
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
+async fn a_run_that_fails_is_reported() {
+    let home = Home::new("");
+    let codex = serves_once(&home, "echo out of order >&2; exit 3");
+
+    let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+        .output()
+        .unwrap();
+
+    let error = stderr_of_failed(&output);
+    assert!(error.contains("codex-mcp run exited with code"), "{error}");
+    let told = text(&output.stdout);
+    assert!(told.contains("out of order"), "{told}");
+    assert_nothing_is_left(&home).await;
+}
+
+/// Where no more user namespaces can be made, bubblewrap can't set up a sandbox.
+#[tokio::test]
+async fn where_the_sandbox_does_not_work_codex_asks() {
+    let home = Home::new("");
+    let codex = codex::npm_shim(codex::newest());
+    let shell = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "sh", "-c", shell, "sh"])
+        .arg(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["demo", "--codex-bin"])
+        .arg(codex)
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work())
+        .stdin(Stdio::null());
+
+    let output = command.output().unwrap();
+
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let (_, asked) = told.split_once("turn 2 of 10").unwrap();
+    assert!(
+        asked.contains("The sandbox of this machine does not let me commit"),
+        "{told}"
+    );
+    assert!(asked.contains("y (the demo stands in for you)"), "{told}");
+    assert!(asked.contains("done after 2 turns"), "{told}");
+    assert_nothing_is_left(&home).await;
+}
