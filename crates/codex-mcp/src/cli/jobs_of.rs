@@ -22,6 +22,8 @@ pub(super) fn jobs_of(
     let submitter = Submitter {
         program: program.to_owned(),
         identity: Some(member.identity.clone()),
+        team: member.team.clone(),
+        atm_home: config.atm_home.clone(),
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),

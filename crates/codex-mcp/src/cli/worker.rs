@@ -169,6 +169,7 @@ fn options(args: &Args, config: &Config) -> Options {
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
+        state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),
         grace: args.grace.unwrap_or(GRACE),

@@ -10,6 +10,7 @@
 //! when somebody wants work done. Whoever asks while it starts waits for the
 //! same start.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,8 @@ use super::exit::Exit;
 use super::spawn::Program;
 
 /// What decides which app-server a thread runs in. Everything else is set for
-/// each thread. CODEX_HOME is part of our environment, which Codex inherits.
+/// each thread. CODEX_HOME is part of our environment, which Codex inherits, or of
+/// what it gets on top of that.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The Codex that was chosen, and where; else the first on PATH.
@@ -82,6 +84,8 @@ struct Slot {
 /// The shared app-server.
 pub(crate) struct Backend {
     launch: Launch,
+    /// Variables on top of our environment.
+    env: Vec<(OsString, OsString)>,
     slot: Mutex<Slot>,
     /// How many starts have been tried.
     starts: AtomicU64,
@@ -96,11 +100,17 @@ impl Backend {
     pub(crate) fn new(launch: Launch) -> Self {
         Self {
             launch,
+            env: Vec::new(),
             slot: Mutex::default(),
             starts: AtomicU64::new(0),
             last: watch::Sender::new(watch::channel(None).1),
             ending: CancellationToken::new(),
         }
+    }
+
+    /// The same with these variables.
+    pub(crate) fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
+        Self { env, ..self }
     }
 
     /// The app-server, started if there is none. Whoever waited for a start
@@ -187,6 +197,7 @@ impl Backend {
         let codex = binary::find(self.launch.codex.clone())?;
         let mut program = Program::new(&codex.native, ["app-server"]);
         program.env = codex.env();
+        program.env.extend(self.env.iter().cloned());
         let listener: Arc<dyn Listener> = supervisor.clone();
         let gone = move |exit| supervisor.gone(generation, exit);
         let (ending, ended) = watch::channel(None);

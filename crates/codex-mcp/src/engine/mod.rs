@@ -50,6 +50,7 @@ pub use release::release_of;
 pub use witness::{Given, Kind, Nobody, Witness};
 pub use workspace::Grants;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,6 +125,15 @@ impl Engine {
     #[must_use]
     pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
         Self { witness, ..self }
+    }
+
+    /// The same engine, whose Codex gets these variables on top of our environment.
+    #[must_use]
+    pub fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
+        Self {
+            backend: self.backend.with_env(env),
+            ..self
+        }
     }
 
     /// The same engine, whose threads get these MCP servers beside the user's own: by

@@ -4,6 +4,7 @@
 //! - [`store`]: where jobs are kept.
 //! - [`worker`]: who takes them from the store and has Codex do them.
 //! - [`exec`]: the run of one `codex exec`.
+//! - [`run`]: jobs that are runs: turns until what was asked for is there.
 //! - [`report`]: what is kept of what came of one, [`shown`]: jobs as programs are told
 //!   of them.
 //! - [`host`]: what this machine is called.
@@ -13,6 +14,7 @@ mod files;
 pub mod host;
 pub mod order;
 pub mod report;
+pub mod run;
 pub mod service;
 pub mod shown;
 pub mod store;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_mcp_core::job::JobId;
-use codex_mcp_core::team::AgentName;
+use codex_mcp_core::team::{AgentName, TeamName};
 use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,6 +14,7 @@ use crate::config::ThreadDefaults;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::profile::ProfileName;
 use crate::picture::{Picture, PictureError};
+use crate::run;
 
 /// How long Codex may take, if nobody says otherwise (contract of `call_codex`).
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -121,6 +122,9 @@ pub enum BadOrder {
     /// It takes too long.
     #[error("{0} must be at least 1 and at most {max} milliseconds", max = u32::MAX)]
     Time(&'static str),
+    /// A run can't be begun.
+    #[error(transparent)]
+    Run(#[from] run::order::BadOrder),
     /// No job of the folder can be gone on with.
     #[error("continue_latest: there is no job of {} yet; leave continue_latest out", .0.display())]
     NothingToContinue(PathBuf),
@@ -170,6 +174,10 @@ pub struct Submitter {
     pub program: String,
     /// Their identity.
     pub identity: Option<AgentName>,
+    /// Their team.
+    pub team: Option<TeamName>,
+    /// The home folder of teams.
+    pub atm_home: PathBuf,
     /// Their machine.
     pub host: String,
     /// Their Codex, if they have chosen one; else the first on PATH.
@@ -297,14 +305,14 @@ impl Order {
 }
 
 /// Codex's word for something that has one.
-fn in_a_word(value: impl Serialize) -> Option<String> {
+pub(super) fn in_a_word(value: impl Serialize) -> Option<String> {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => Some(word),
         _ => None,
     }
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let is_short = name.chars().count() <= LONGEST_NAME;
     !name.trim().is_empty() && is_short && !name.contains(char::is_control)
 }
@@ -321,7 +329,7 @@ fn has_files(pictures: &[Picture]) -> bool {
         .any(|picture| matches!(picture, Picture::File(_)))
 }
 
-fn millis(which: &'static str, time: Duration) -> Result<u32, BadOrder> {
+pub(super) fn millis(which: &'static str, time: Duration) -> Result<u32, BadOrder> {
     u32::try_from(time.as_millis())
         .ok()
         .filter(|millis| *millis > 0)

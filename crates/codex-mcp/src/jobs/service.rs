@@ -11,7 +11,10 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::order::{BadOrder, Order, Past, Submitter, Thread};
-use super::store::{Filter, Job, JobStore, Listed, Location, NewJob, StoreError, StoredEvent};
+use super::run::order::RunOrder;
+use super::store::{
+    Filter, Job, JobStore, Listed, Location, NewJob, Request, StoreError, StoredEvent,
+};
 use super::worker::start::{StartError, Starter};
 use crate::team::audit::{Audit, Event, Outcome, Record};
 
@@ -133,23 +136,37 @@ impl Jobs {
         };
         let session = past.as_ref().map(|past| past.session.clone());
         let request = self.submitter.request(order, past)?;
+        let submitted = self.hand_over(request, Event::CallCodex).await?;
+        Ok(Submitted {
+            session,
+            ..submitted
+        })
+    }
+
+    /// The same with a run: turns of one thread until its criteria hold.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`], as for [`Jobs::submit`].
+    pub async fn submit_run(&self, order: RunOrder) -> Result<Submitted, JobsError> {
+        let request = self.submitter.run_request(order)?;
+        self.hand_over(request, Event::CodexRun).await
+    }
+
+    async fn hand_over(&self, request: Request, event: Event) -> Result<Submitted, JobsError> {
         let job = NewJob::new(request);
-        self.note(
-            &job.id,
-            Event::CallCodex,
-            Outcome::Begun,
-            Some(&job.request.prompt),
-        )?;
+        let prompt = Some(job.request.prompt.as_str());
+        self.note(&job.id, event, Outcome::Begun, prompt)?;
         let submitted = self.store().await?.submit(&job).await;
         let outcome = match submitted {
             Ok(_) => Outcome::Done,
             Err(_) => Outcome::Failed,
         };
-        self.note_end(&job.id, Event::CallCodex, outcome);
+        self.note_end(&job.id, event, outcome);
         submitted?;
         Ok(Submitted {
             job: job.id,
-            session,
+            session: job.request.resume_session_id,
             no_worker: self.starter.ensure().await.err(),
         })
     }

@@ -7,11 +7,13 @@ use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::job::Wanted;
 use serde_json::{Value, json};
 
+use super::run::result;
 use super::store::{Job, JobSummary};
 
 /// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
 /// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
-/// `null` before the end; `response` is Codex's final message.
+/// `null` before the end; `response` is Codex's final message. A run has its
+/// [`result`](super::run::result) besides.
 #[must_use]
 pub fn record(job: &Job) -> Value {
     let Job {
@@ -21,7 +23,7 @@ pub fn record(job: &Job) -> Value {
         .result
         .as_ref()
         .and_then(|report| report.get("response"));
-    json!({
+    let mut record = json!({
         "job_id": summary.id,
         "status": summary.state,
         "tool_name": summary.tool_name,
@@ -51,7 +53,14 @@ pub fn record(job: &Job) -> Value {
         "worker": job.worker,
         "worker_host": job.worker_host,
         "cancel_requested": summary.wanted == Wanted::No,
-    })
+    });
+    if let (Some(result), Some(members)) = (result::of(job), record.as_object_mut()) {
+        members.insert("result".to_owned(), result);
+        if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
+            metadata.remove("run");
+        }
+    }
+    record
 }
 
 /// A job in a list: what `call_jobs` answers for each.

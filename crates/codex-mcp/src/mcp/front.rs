@@ -44,14 +44,16 @@ const CLASSIC_INSTRUCTIONS: &str = "Delegates coding tasks to the OpenAI Codex C
 `codex` begins a thread with a prompt and waits for the final message; \
 `codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \
 comes back early is carried on with `codex_check`. `call_codex` hands over a task that goes on \
-also when this client ends, and `call_status` tells what has come of it.";
+also when this client ends, and `call_status` tells what has come of it. `codex_run` has Codex \
+work until commits, files or whatever you ask for are really there.";
 
 /// The same for `--api sessions`.
 const SESSIONS_INSTRUCTIONS: &str = "Delegates coding tasks to OpenAI Codex agents that work \
 while you do something else: `codex` starts one, `codex_check` looks in and decides what it asks, \
 `codex_reply` gives it more to do, `codex_session` lists, interrupts, forks and waits. \
 `call_codex` hands over a task that goes on also when this client ends, and `call_status` tells \
-what has come of it.";
+what has come of it. `codex_run` has Codex work until commits, files or whatever you ask for are \
+really there.";
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -256,12 +258,14 @@ impl Front {
         let jobs = Arc::clone(self.jobs.as_ref().ok_or_else(none)?);
         let client = context.peer.peer_info();
         let client = client.map(|info| info.client_info.name.clone());
-        let call = async move { tool.call(&jobs, client, arguments).await };
+        let of_call = Arc::clone(&jobs);
+        let call = async move { tool.call(&of_call, client, arguments).await };
         let called = match tool.acts() {
             true => self.done_in_any_case(context, call).await?,
             false => self.wait_for(context, call).await??,
         };
-        Ok(called.into())
+        let answer = self.wait_for(context, called.answer(&jobs)).await??;
+        Ok(answer.into())
     }
 
     /// Whether nobody has asked this before.

@@ -19,6 +19,7 @@ pub mod order;
 mod templates;
 mod turn;
 pub mod watcher;
+pub(crate) mod words;
 pub mod worktree;
 
 pub use drive::{Done, Rig, drive};

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::engine::run::run;
@@ -93,6 +94,32 @@ impl Worktree {
         let args = ["-d", "--quiet", &self.branch];
         git(&self.origin, "branch", args).await?;
         Ok(())
+    }
+}
+
+/// A worktree that stays when its run is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Its top folder.
+    pub path: PathBuf,
+    /// The branch that is checked out in it.
+    pub branch: String,
+}
+
+impl Kept {
+    /// The worktree, if something was made in it; else it is removed.
+    pub async fn tidied(worktree: Worktree, made: bool) -> Option<Self> {
+        if !made {
+            match worktree.remove().await {
+                Ok(()) => return None,
+                // There is something in it after all.
+                Err(error) => tracing::debug!("the worktree stays: {error}"),
+            }
+        }
+        Some(Self {
+            path: worktree.top,
+            branch: worktree.branch,
+        })
     }
 }
 

@@ -89,6 +89,7 @@ pub enum Event {
     AtmPendingCount,
     CallCodex,
     CallCancel,
+    CodexRun,
     /// The server asks for the summary of a thread, as it ends.
     Summary,
     /// A turn of a thread.

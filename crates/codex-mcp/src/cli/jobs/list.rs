@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "STATE", value_parser = state::parser())]
     status: Option<JobState>,
 
-    /// Only jobs of this tool. All are of `call_codex` so far.
+    /// Only jobs of this tool: `call_codex`, or `codex_run`.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
 

@@ -8,6 +8,7 @@ mod logs;
 mod prune;
 mod resume;
 mod show;
+mod show_run;
 mod state;
 mod submit;
 mod wait;
@@ -40,8 +41,8 @@ Examples:
 
 A job is named by its id, or by how the id begins: 8 characters, or more where several begin
 so. Jobs are run by `codex-mcp worker`, which is started when the first one comes; they are
-done also when this shell is closed. MCP clients submit jobs with the tool `call_codex`, and
-find those of all others here too.
+done also when this shell is closed. MCP clients submit jobs with the tools `call_codex` and
+`codex_run`, and find those of all others here too.
 
 Exit codes: 0 done, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 it
 could not be done or told (also for a wrong command line), 124 it took longer than `wait` was

@@ -17,12 +17,14 @@ use crate::config::Config;
 use crate::engine::profile::ProfileName;
 use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
+use crate::jobs::run::order::{Kept, RunOrder};
 use crate::jobs::service::Jobs;
 use crate::jobs::store::{Job, LONGEST_TEXT, Request};
 
 const SAME: &str = "\
 Folder, model, sandbox, effort, profile and times are those of that job; pictures and a schema
-belong to its prompt and are not taken over. With --wait the exit codes are those of `jobs wait`.";
+belong to its prompt and are not taken over. A run is gone on with in its thread, but the new job
+is held to nothing: `jobs retry` submits the run itself once more. With --wait the exit codes are those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SAME)]
@@ -71,6 +73,17 @@ impl RetryArgs {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
         let job = find::job(&super::jobs(&config), &self.job).await?;
         has_ended(&job, "tried again")?;
+        if let Some(kept) = Kept::of(&job.request) {
+            let kept = kept.map_err(|error| unreadable("run", &error))?;
+            let jobs = jobs_like(&job, config);
+            let order = RunOrder {
+                run: kept.order,
+                client: None,
+                task_name: Some(job.request.task_name.clone()),
+                retry: job.request.retry,
+            };
+            return self.handing.hand_over_a_run(&jobs, order).await;
+        }
         let order = Order {
             task_name: Some(job.request.task_name.clone()),
             ..order(&job)?
@@ -155,8 +168,14 @@ fn order(job: &Job) -> Result<Order, Failure> {
         tool_timeout: Duration::from_millis((*tool_timeout_ms).into()),
         expose_stream: *expose_stream,
         retry: *retry,
-        ..Order::new(prompt, cwd)
+        ..Order::new(prompt, worktree(job).unwrap_or(cwd))
     })
+}
+
+/// The worktree that a run has left.
+fn worktree(job: &Job) -> Option<&str> {
+    let path = job.result.as_ref()?.pointer("/run/worktree/path")?;
+    path.as_str()
 }
 
 /// A newer program may know words that we don't.

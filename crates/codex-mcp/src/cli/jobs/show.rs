@@ -12,7 +12,7 @@ use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 use super::failure::Failure;
 use super::find::{self, short};
 use super::watching::nobody_works;
-use super::{state, words};
+use super::{show_run, state, words};
 use crate::cli::out;
 use crate::cli::stored::{complain, harmless};
 use crate::cli::table::shortened;
@@ -83,6 +83,10 @@ impl<W: Write> Page<W> {
         self.settings(job)?;
         let prompt = &job.request.prompt;
         self.text("Prompt", &if_long(prompt, self.full))?;
+        for (name, lines) in show_run::sections(job) {
+            let lines = self.first(lines);
+            self.lines(name, &lines)?;
+        }
         match job.result.clone().map(serde_json::from_value::<Report>) {
             None => {}
             Some(Ok(report)) => self.report(&report)?,
@@ -302,7 +306,11 @@ fn if_long(text: &str, full: bool) -> String {
 fn next(job: &Job) -> String {
     let id = short(&job.summary.id);
     let resume = format!("`codex-mcp jobs resume {id} \"…\"` goes on in its session.");
-    let retry = format!("`codex-mcp jobs retry {id}` submits it once more.");
+    let what = match job.request.run {
+        Some(_) => "the run",
+        None => "it",
+    };
+    let retry = format!("`codex-mcp jobs retry {id}` submits {what} once more.");
     match (job.summary.state, &job.summary.session_id) {
         (JobState::Queued, _) => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use codex_mcp_core::run::machine::{Limits, Parts};
+use codex_mcp_core::run::outcome::milliseconds;
 use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde_json::{Map, Value, json};
 
@@ -22,6 +24,7 @@ use crate::cli::times::duration;
 use crate::cli::values::{one_of, profile, thread};
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past};
+use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::store::LONGEST_TEXT;
 
@@ -207,9 +210,36 @@ impl Handing {
             ..order
         };
         let submitted = jobs.submit(order).await?;
+        self.tell_or_wait(jobs, &submitted).await
+    }
+
+    /// The same with a run, whose time is that of all its turns.
+    pub(super) async fn hand_over_a_run(
+        &self,
+        jobs: &Jobs,
+        order: RunOrder,
+    ) -> Result<ExitCode, Failure> {
+        let mut order = RunOrder {
+            task_name: self.name.clone().or(order.task_name),
+            ..order
+        };
+        if let Some(limit) = self.timeout {
+            let limits = Parts {
+                total_timeout_ms: Some(milliseconds(limit)),
+                ..order.run.limits.into()
+            };
+            let limits = Limits::try_from(limits);
+            let wrong = |error| Failure::Cannot(format!("--timeout: {error}"));
+            order.run.limits = limits.map_err(wrong)?;
+        }
+        let submitted = jobs.submit_run(order).await?;
+        self.tell_or_wait(jobs, &submitted).await
+    }
+
+    async fn tell_or_wait(&self, jobs: &Jobs, submitted: &Submitted) -> Result<ExitCode, Failure> {
         let id = &submitted.job;
         if !self.wait {
-            self.tell(&submitted)?;
+            self.tell(submitted)?;
             return Ok(ExitCode::SUCCESS);
         }
         complain("submitted", id.as_str());

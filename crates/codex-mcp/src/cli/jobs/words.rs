@@ -21,10 +21,17 @@ pub(super) fn line(event: &StoredEvent) -> Option<String> {
             "codex-mcp/attempt" => "[its worker was lost, and it is run again]".to_owned(),
             "codex-mcp/cut" => "[there was more than is kept]".to_owned(),
             "codex-mcp/dropped" => format!("[{} events are missing here]", dropped(&event.data)),
-            kind => format!("[{kind}]"),
+            kind => of_a_run(&event.data).unwrap_or_else(|| format!("[{kind}]")),
         },
     };
     Some(one_line(&words))
+}
+
+/// What happens in a run is kept with words for it.
+fn of_a_run(data: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(data).ok()?;
+    let words = value.get("words")?.as_str()?;
+    Some(words.to_owned())
 }
 
 fn dropped(data: &str) -> u64 {
@@ -240,6 +247,8 @@ mod tests {
             again.as_deref(),
             Some("[its worker was lost, and it is run again]")
         );
+        let step = told("codex-mcp/step", &json!({"words": "make\ntest"}));
+        assert_eq!(step.as_deref(), Some("make test"));
         let cut = told("codex-mcp/cut", &json!({"most_events": 1}));
         assert_eq!(cut.as_deref(), Some("[there was more than is kept]"));
         assert_eq!(

@@ -5,7 +5,6 @@ mod args;
 mod failure;
 mod present;
 mod show;
-mod words;
 
 use std::io;
 use std::process::ExitCode;
@@ -26,12 +25,12 @@ use crate::mcp::Defaults;
 use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
-use crate::run::worktree::Worktree;
+use crate::run::worktree::{Kept, Worktree};
 use crate::run::{Done, EvidenceFile, Rig, RunError, drive, templates_of};
 use approval::Approver;
 pub(super) use args::Args;
 use failure::Failure;
-use present::{Kept, Result as RunResult};
+use present::Result as RunResult;
 use show::Show;
 
 /// The exit code if it could not run (also for a wrong command line).

@@ -1,16 +1,15 @@
 //! What has come of a run, for people and programs.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use codex_mcp_core::run::outcome::Reason;
 use serde::Serialize;
 
-use super::words;
 use crate::cli::stored::{complain, harmless};
 use crate::run::Done;
 use crate::run::notify::Told;
-use crate::run::worktree::Worktree;
+use crate::run::words;
+use crate::run::worktree::Kept;
 
 /// How many artifacts are shown; `--json` has more.
 const SHOWN: usize = 50;
@@ -24,30 +23,6 @@ pub(super) struct Result {
     pub(super) kept: Option<Kept>,
     #[serde(rename = "notified", skip_serializing_if = "Vec::is_empty")]
     pub(super) told: Vec<Told>,
-}
-
-/// A worktree that stays.
-#[derive(Serialize)]
-pub(super) struct Kept {
-    path: PathBuf,
-    branch: String,
-}
-
-impl Kept {
-    /// The worktree, if something was made in it; else it is removed.
-    pub(super) async fn tidied(worktree: Worktree, made: bool) -> Option<Self> {
-        if !made {
-            match worktree.remove().await {
-                Ok(()) => return None,
-                // There is something in it after all.
-                Err(error) => tracing::debug!("the worktree stays: {error}"),
-            }
-        }
-        Some(Self {
-            path: worktree.top,
-            branch: worktree.branch,
-        })
-    }
 }
 
 impl Result {

@@ -8,10 +8,10 @@ use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode};
 
 use super::approval::Approver;
-use super::words;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
 use crate::run::watcher::{News, Watcher};
+use crate::run::words;
 
 /// Tells a run on stderr, and answers Codex's questions.
 pub(super) struct Show {

@@ -7,6 +7,8 @@ fn submitter(reach: Reach) -> Submitter {
     Submitter {
         program: "a client".to_owned(),
         identity: Some("arch".parse().unwrap()),
+        team: None,
+        atm_home: "/home/me".into(),
         host: "here".to_owned(),
         codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
         codex_home: "/home/me/.codex".into(),

@@ -63,6 +63,8 @@ pub struct Request {
     pub run_on: Option<String>,
     /// How often it may run again when its worker is lost.
     pub retry: u32,
+    /// What is wanted of a run; `None` for any other job.
+    pub run: Option<Json>,
 }
 
 impl Request {
@@ -94,6 +96,7 @@ impl Request {
             submitted_by: None,
             run_on: None,
             retry: 0,
+            run: None,
         }
     }
 }
@@ -339,7 +342,7 @@ pub(super) fn bound(what: &'static str, text: &str) -> Result<(), Fault> {
 pub(super) const REQUEST: &str = "tool_name, task_name, agent_source, agent_instance, prompt, \
     cwd, model_override, timeout_ms, tool_timeout_ms, expose_stream, fire_and_forget, \
     continue_latest, resume_session_id, sandbox, effort, profile, images, output_schema, \
-    codex_home, codex_bin, host, submitted_by, run_on, retry";
+    codex_home, codex_bin, host, submitted_by, run_on, retry, run";
 
 /// The columns of a list, beside those of a request.
 pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_at, started_at, \
@@ -353,8 +356,10 @@ impl Request {
         bound("the prompt", &self.prompt)?;
         let images = Json::from(self.images.clone()).to_string();
         let schema = self.output_schema.as_ref().map(Json::to_string);
+        let run = self.run.as_ref().map(Json::to_string);
         bound("the list of images", &images)?;
         bound("the output schema", schema.as_deref().unwrap_or_default())?;
+        bound("the run", run.as_deref().unwrap_or_default())?;
         Ok(vec![
             (&self.tool_name).into(),
             (&self.task_name).into(),
@@ -380,6 +385,7 @@ impl Request {
             (&self.submitted_by).into(),
             (&self.run_on).into(),
             self.retry.into(),
+            run.into(),
         ])
     }
 
@@ -409,6 +415,7 @@ impl Request {
             submitted_by: row.text("submitted_by")?,
             run_on: row.text("run_on")?,
             retry: count(row, "retry")?,
+            run: json(row, "run")?,
         })
     }
 }

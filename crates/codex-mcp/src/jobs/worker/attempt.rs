@@ -18,8 +18,10 @@ use super::Worker;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
+use super::running;
 use crate::jobs::exec::{self, News, Outcome};
 use crate::jobs::report::{FailureReport, Report};
+use crate::jobs::run::order::Kept;
 use crate::jobs::store::{Claim, Claimed, Finished, Job, Renewed, Written};
 
 /// Runs a job whose claim was asked for at this moment, and writes down what has come
@@ -143,10 +145,21 @@ async fn let_go_in_time(
 }
 
 /// What has come of an attempt.
-struct Done {
-    failure: Option<Failure>,
-    session: Option<ThreadId>,
-    report: Report,
+pub(super) struct Done {
+    pub(super) came: Came,
+    pub(super) session: Option<ThreadId>,
+    pub(super) report: Report,
+}
+
+/// How an attempt has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    /// What was wanted is done.
+    Completed,
+    /// It was ended before.
+    Cancelled,
+    /// It failed by itself.
+    Failed,
 }
 
 /// What is to be written of its end.
@@ -161,13 +174,15 @@ enum Closing {
 async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended {
     let journal = Journal::of(claim.attempt);
     let running = async {
-        let done = ask_codex(worker, job, &journal, leash).await;
+        let done = match Kept::of(&job.request) {
+            Some(kept) => running::run(worker, job, kept, &journal, leash).await,
+            None => ask_codex(worker, job, &journal, leash).await,
+        };
         journal.close();
         done
     };
     let (done, ()) = tokio::join!(running, journal.write(worker, claim, leash));
-    let failed_by = done.failure.as_ref().map(|failure| failure.class);
-    match closing(leash.why(), failed_by) {
+    match closing(leash.why(), done.came) {
         Closing::Finish(ending) => finish(worker, claim, finished(ending, &done)).await,
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
         Closing::Nothing => Ended::NotOurs,
@@ -175,14 +190,14 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
 }
 
 /// What Codex has done by itself counts, whatever it was to be ended for meanwhile.
-fn closing(why: Option<End>, failed_by: Option<FailureClass>) -> Closing {
-    match (why, failed_by) {
+fn closing(why: Option<End>, came: Came) -> Closing {
+    match (why, came) {
         (Some(End::Lost), _) => Closing::Nothing,
-        (_, None) => Closing::Finish(Ending::Completed),
-        (Some(End::Unwanted), Some(FailureClass::Cancelled)) => Closing::Finish(Ending::Cancelled),
-        (Some(End::LeaseOver), Some(FailureClass::Cancelled)) => Closing::GiveUp(WORKER_LOST),
-        (Some(End::WorkerEnds), Some(FailureClass::Cancelled)) => Closing::GiveUp(WORKER_STOPPED),
-        (_, Some(_)) => Closing::Finish(Ending::Failed),
+        (_, Came::Completed) => Closing::Finish(Ending::Completed),
+        (Some(End::Unwanted), Came::Cancelled) => Closing::Finish(Ending::Cancelled),
+        (Some(End::LeaseOver), Came::Cancelled) => Closing::GiveUp(WORKER_LOST),
+        (Some(End::WorkerEnds), Came::Cancelled) => Closing::GiveUp(WORKER_STOPPED),
+        (_, Came::Cancelled | Came::Failed) => Closing::Finish(Ending::Failed),
     }
 }
 
@@ -213,7 +228,11 @@ fn class(outcome: &Outcome) -> Option<FailureClass> {
 impl Done {
     fn of(outcome: Outcome, stream: exec::KeepStream) -> Self {
         Self {
-            failure: outcome.failure.clone(),
+            came: match class(&outcome) {
+                None => Came::Completed,
+                Some(FailureClass::Cancelled) => Came::Cancelled,
+                Some(_) => Came::Failed,
+            },
             session: outcome.digest.session.clone(),
             report: Report::of(outcome, stream),
         }
@@ -231,17 +250,18 @@ impl Done {
                 ..Report::default()
             },
             session: None,
-            failure: Some(failure),
+            came: Came::Failed,
         }
     }
 }
 
 fn finished(ending: Ending, done: &Done) -> Finished {
     let failure = done
+        .report
         .failure
         .as_ref()
         .filter(|_| ending == Ending::Failed)
-        .map(|failure| FailureReport::of(failure).in_words());
+        .map(FailureReport::in_words);
     // All of its keys are texts.
     let result = serde_json::to_value(&done.report).ok();
     Finished {
@@ -323,13 +343,9 @@ mod tests {
         ];
         let mut table = String::new();
         for why in whys {
-            for failed_by in [
-                None,
-                Some(FailureClass::Cancelled),
-                Some(FailureClass::Exit),
-            ] {
-                let closing = closing(why, failed_by);
-                table += &format!("{why:?}, {failed_by:?}: {closing:?}\n");
+            for came in [Came::Completed, Came::Cancelled, Came::Failed] {
+                let closing = closing(why, came);
+                table += &format!("{why:?}, {came:?}: {closing:?}\n");
             }
         }
         insta::assert_snapshot!(table);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use codex_mcp_protocol::codex::ThreadId;
 use codex_mcp_protocol::codex::exec::ExecEvent;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -95,11 +95,24 @@ impl Journal {
     pub(super) fn hear(&self, news: &News<'_>) {
         match news {
             News::Started => return,
-            News::Session(session) => {
-                self.pages.borrow_mut().session = Some((*session).clone());
+            News::Session(session) => return self.note_session(session),
+            News::Event(event, line) => {
+                self.pages.borrow_mut().add(kind(event, line), line);
             }
-            News::Event(event, line) => self.pages.borrow_mut().add(event, line),
         }
+        self.news.notify_one();
+    }
+
+    /// Takes in Codex's name for the conversation.
+    pub(super) fn note_session(&self, session: &ThreadId) {
+        self.pages.borrow_mut().session = Some(session.clone());
+        self.news.notify_one();
+    }
+
+    /// Takes in something of our own.
+    pub(super) fn note(&self, kind: &str, data: &Value) {
+        let data = data.to_string();
+        self.pages.borrow_mut().add(kind.to_owned(), &data);
         self.news.notify_one();
     }
 
@@ -176,7 +189,7 @@ async fn note(worker: &Worker, claim: &Claim, session: &ThreadId) -> Written {
 }
 
 impl Pages {
-    fn add(&mut self, event: &ExecEvent, line: &str) {
+    fn add(&mut self, kind: String, line: &str) {
         let size = line.len() + OVERHEAD;
         let has_room = self.events.is_empty() || self.size + size <= QUEUE_LIMIT;
         if line.len() > LONGEST_TEXT || !has_room {
@@ -185,7 +198,7 @@ impl Pages {
         }
         self.size += size;
         self.events.push_back(NewEvent {
-            kind: kind(event, line),
+            kind,
             data: line.to_owned(),
         });
     }
@@ -253,7 +266,7 @@ mod tests {
     use super::*;
 
     fn said(pages: &mut Pages, length: usize) {
-        pages.add(&ExecEvent::TurnStarted, &"x".repeat(length));
+        pages.add("turn.started".to_owned(), &"x".repeat(length));
     }
 
     fn sizes(page: Page) -> Vec<usize> {

@@ -34,12 +34,16 @@
 mod attempt;
 mod care;
 mod claiming;
+mod ended;
 mod journal;
 mod leash;
 mod order;
 pub mod place;
 mod post;
+mod reporter;
+mod running;
 pub mod start;
+mod telling;
 mod trouble;
 
 use std::cell::RefCell;
@@ -63,6 +67,7 @@ use crate::engine::binary::Source;
 
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
+pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
 
 /// How many jobs a worker runs at once, if nothing else is said.
 pub const CONCURRENCY: NonZeroU32 = NonZeroU32::new(4).unwrap();
@@ -88,6 +93,9 @@ pub struct Options {
     pub codex: Option<(PathBuf, Source)>,
     /// The home of Codex for such jobs.
     pub codex_home: PathBuf,
+    /// The folder of what is kept of this machine: the worktrees of runs, and their
+    /// evidence.
+    pub state: PathBuf,
     /// How many jobs run at once.
     pub concurrency: NonZeroU32,
     /// After how long without work it leaves; `None` is never.

@@ -116,15 +116,21 @@ fn is_of_this_host(asked: &Asked, options: &Options) -> bool {
 }
 
 fn codex(asked: &Asked, options: &Options) -> Result<CodexBinary, NoCodex> {
-    let theirs = asked.codex_bin.as_ref();
-    let theirs = theirs.filter(|_| is_of_this_host(asked, options));
-    binary::find(match theirs {
-        Some(path) => Some((path.into(), Source::Job)),
-        None => options.codex.clone(),
-    })
+    binary::find(chosen(asked, options))
 }
 
-fn codex_home(asked: &Asked, options: &Options) -> PathBuf {
+/// The Codex that is to run a job, if one was chosen.
+pub(super) fn chosen(asked: &Asked, options: &Options) -> Option<(PathBuf, Source)> {
+    let theirs = asked.codex_bin.as_ref();
+    let theirs = theirs.filter(|_| is_of_this_host(asked, options));
+    match theirs {
+        Some(path) => Some((path.into(), Source::Job)),
+        None => options.codex.clone(),
+    }
+}
+
+/// Its home.
+pub(super) fn codex_home(asked: &Asked, options: &Options) -> PathBuf {
     match &asked.codex_home {
         Some(home) if is_of_this_host(asked, options) => home.into(),
         _ => options.codex_home.clone(),
@@ -140,15 +146,19 @@ fn session(job: &Job) -> Result<(Option<ThreadId>, IfUnknown), BadOrder> {
     };
     let asked = job.request.resume_session_id.as_ref();
     let asked = asked.map(read).transpose()?;
-    let earlier = job.summary.session_id.as_deref();
-    let earlier = earlier.filter(|_| job.attempts > 1);
-    let earlier = earlier.and_then(|id| ThreadId::parse(id).ok());
-    Ok(match earlier {
+    Ok(match earlier(job) {
         Some(earlier) if Some(&earlier) != asked.as_ref() => {
             (Some(earlier), IfUnknown::Begin(asked))
         }
         _ => (asked, IfUnknown::Fail),
     })
+}
+
+/// The session that an earlier attempt has begun.
+pub(super) fn earlier(job: &Job) -> Option<ThreadId> {
+    let earlier = job.summary.session_id.as_deref();
+    let earlier = earlier.filter(|_| job.attempts > 1);
+    earlier.and_then(|id| ThreadId::parse(id).ok())
 }
 
 /// A setting by the word that Codex has for it.

@@ -62,7 +62,7 @@ impl Proxy {
     async fn call_job_tool(&self, tool: JobTool, arguments: Value) -> Result<Told, ToolError> {
         let given = object(tool.as_str(), arguments)?;
         let called = tool.call(&self.jobs, None, given).await?;
-        Ok(called.into())
+        Ok(called.answer(&self.jobs).await?.into())
     }
 
     async fn status(&self) -> Status {

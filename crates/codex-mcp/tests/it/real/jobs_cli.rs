@@ -11,7 +11,7 @@ on_each_release!(a_job_is_handed_over_waited_for_shown_and_resumed);
 
 impl Stage {
     /// What a shell is told. Each is a process of its own.
-    async fn jobs(&self, args: &[&str]) -> String {
+    pub(super) async fn jobs(&self, args: &[&str]) -> String {
         let Output {
             status,
             stdout,

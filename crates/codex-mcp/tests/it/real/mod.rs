@@ -13,6 +13,7 @@ mod processes;
 mod proxy;
 mod recovery;
 mod runs;
+mod run_tool;
 mod sessions;
 mod settings;
 mod team;

@@ -5,3 +5,6 @@ CREATE TABLE codex_numbers (
     of_what TEXT PRIMARY KEY,
     last INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- What is wanted of a run, as JSON; NULL for any other job.
+ALTER TABLE codex_jobs ADD COLUMN run TEXT;

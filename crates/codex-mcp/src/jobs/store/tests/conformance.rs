@@ -84,6 +84,7 @@ fn full_request() -> Request {
         submitted_by: Some("somebody".to_owned()),
         run_on: Some("here".to_owned()),
         retry: 2,
+        run: Some(json!({"task": "prompt\n", "exit_criteria": {"commits": 1}})),
         ..Request::new("prompt\n", "/a b")
     }
 }

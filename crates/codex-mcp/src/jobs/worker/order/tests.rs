@@ -37,6 +37,7 @@ impl Place {
             host: "here".to_owned(),
             codex: Some((self.path("ours"), Source::FlagOrVariable)),
             codex_home: self.path("our-home"),
+            state: self.path("state"),
             concurrency: CONCURRENCY,
             idle: None,
             grace: GRACE,

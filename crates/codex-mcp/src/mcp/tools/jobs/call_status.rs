@@ -41,9 +41,9 @@ pub(super) fn describe() -> Tool {
         "required": ["job_id"],
         "additionalProperties": false,
     });
-    let description = "Tells how a job of call_codex stands: status (queued, running, completed, \
+    let description = "Tells how a job of call_codex or codex_run stands: status (queued, running, completed, \
 failed, cancelled), response (the final message), error, session_id, and in metadata changed \
-files, commands and usage.";
+files, commands and usage; of a run that has ended, its result.";
     tool(NAME, description, input).with_title("Job Status")
 }
 

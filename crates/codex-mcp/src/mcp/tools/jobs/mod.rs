@@ -1,10 +1,12 @@
 //! The tools for work that outlives its client, which both backends have. Names,
-//! parameters and results are those of the program that `call_codex` comes from.
+//! parameters and results of the first four are those of the program that `call_codex`
+//! comes from; `codex_run` has those of the specification of runs.
 
 mod call_cancel;
 mod call_codex;
 mod call_jobs;
 mod call_status;
+mod codex_run;
 
 use codex_mcp_core::job::{BadId, JobId};
 use rmcp::ErrorData;
@@ -25,10 +27,17 @@ pub(in crate::mcp) enum JobTool {
     Status,
     Jobs,
     Cancel,
+    Run,
 }
 
 impl JobTool {
-    pub(in crate::mcp) const ALL: [Self; 4] = [Self::Codex, Self::Status, Self::Jobs, Self::Cancel];
+    pub(in crate::mcp) const ALL: [Self; 5] = [
+        Self::Codex,
+        Self::Status,
+        Self::Jobs,
+        Self::Cancel,
+        Self::Run,
+    ];
 
     pub(in crate::mcp) fn as_str(self) -> &'static str {
         match self {
@@ -36,6 +45,7 @@ impl JobTool {
             Self::Status => call_status::NAME,
             Self::Jobs => call_jobs::NAME,
             Self::Cancel => call_cancel::NAME,
+            Self::Run => codex_run::NAME,
         }
     }
 
@@ -45,10 +55,11 @@ impl JobTool {
             Self::Status => call_status::describe(),
             Self::Jobs => call_jobs::describe(),
             Self::Cancel => call_cancel::describe(),
+            Self::Run => codex_run::describe(),
         }
     }
 
-    /// Answers a call of a client that calls itself so.
+    /// Does what a client wants that calls itself so.
     ///
     /// # Errors
     ///
@@ -58,19 +69,48 @@ impl JobTool {
         jobs: &Jobs,
         client: Option<String>,
         given: JsonObject,
-    ) -> Result<CallToolResult, ToolError> {
-        match self {
+    ) -> Result<Called, ToolError> {
+        let answered = match self {
             Self::Codex => call_codex::call(jobs, client, given).await,
             Self::Status => call_status::call(jobs, given).await,
             Self::Jobs => call_jobs::call(jobs, given).await,
             Self::Cancel => call_cancel::call(jobs, given).await,
-        }
+            Self::Run => {
+                let begun = codex_run::begin(jobs, client, given).await?;
+                return Ok(Called::Begun(begun));
+            }
+        };
+        answered.map(Called::Answered)
     }
 
     /// Whether the call changes something, and so has to go on when its caller has
     /// gone.
     pub(in crate::mcp) fn acts(self) -> bool {
-        matches!(self, Self::Codex | Self::Cancel)
+        matches!(self, Self::Codex | Self::Cancel | Self::Run)
+    }
+}
+
+/// What has come of a call so far.
+#[derive(Debug)]
+pub(in crate::mcp) enum Called {
+    /// The answer.
+    Answered(CallToolResult),
+    /// A run, whose end may be waited for.
+    Begun(codex_run::Begun),
+}
+
+impl Called {
+    /// The answer, where nothing more is done than to wait: this can be dropped when the
+    /// caller goes away.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong with the store.
+    pub(in crate::mcp) async fn answer(self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
+        match self {
+            Self::Answered(answer) => Ok(answer),
+            Self::Begun(run) => run.answer(jobs).await,
+        }
     }
 }
 

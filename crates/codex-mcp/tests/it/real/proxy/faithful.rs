@@ -328,11 +328,12 @@ async fn the_known_tools_are_the_childs(release: &str) {
             "call_status",
             "call_jobs",
             "call_cancel",
+            "codex_run",
             "codex_threads"
         ]
     );
     assert_eq!(names(&told), names(&known));
-    for place in 0..8 {
+    for place in 0..9 {
         assert_eq!(
             without_words(&known["tools"][place]),
             without_words(&told["tools"][place])

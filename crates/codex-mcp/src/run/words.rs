@@ -12,7 +12,7 @@ use codex_mcp_core::run::prompts::PromptKind;
 const SHORT_HASH: usize = 12;
 
 /// What was made: what it is, and which.
-pub(super) fn artifact(artifact: &Artifact) -> (&'static str, String) {
+pub(crate) fn artifact(artifact: &Artifact) -> (&'static str, String) {
     match artifact {
         Artifact::PullRequest { url, .. } => ("pull request", url.clone()),
         Artifact::IssueComment { url, .. } => ("comment", url.clone()),
@@ -33,7 +33,7 @@ fn short(hash: &str) -> &str {
 }
 
 /// What holds and what doesn't, a line each.
-pub(super) fn verdict(verdict: &Verdict) -> Vec<String> {
+pub(crate) fn verdict(verdict: &Verdict) -> Vec<String> {
     let lines = verdict.iter().map(|judged| {
         let (mark, found) = match &judged.finding {
             Finding::Satisfied { found } => ("holds   ", found),
@@ -46,7 +46,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Vec<String> {
 }
 
 /// That a turn begins.
-pub(super) fn turn(prompt: &Prompt, most: u32) -> String {
+pub(crate) fn turn(prompt: &Prompt, most: u32) -> String {
     let why = match prompt.kind {
         PromptKind::Initial => "",
         PromptKind::Nudge => ": the last one was words only, so Codex is told to do the work",
@@ -61,7 +61,7 @@ pub(super) fn turn(prompt: &Prompt, most: u32) -> String {
 }
 
 /// What has come of a turn, but for the verdict.
-pub(super) fn ended(record: &TurnRecord) -> String {
+pub(crate) fn ended(record: &TurnRecord) -> String {
     let steps = match record.evidence.executed() {
         0 => "nothing was executed".to_owned(),
         1 => "1 step executed".to_owned(),
@@ -86,7 +86,7 @@ pub(super) fn promised(record: &TurnRecord) -> Option<String> {
 }
 
 /// What Codex is allowed for the criteria.
-pub(super) fn grants(grants: &[Grant]) -> Option<String> {
+pub(crate) fn grants(grants: &[Grant]) -> Option<String> {
     let words: Vec<&str> = grants
         .iter()
         .map(|grant| match grant {

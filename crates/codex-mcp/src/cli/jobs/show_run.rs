@@ -1,0 +1,122 @@
+//! What `codex-mcp jobs show` tells of a run: what was wanted, and what has come of it.
+
+use std::time::Duration;
+
+use codex_mcp_core::run::artifacts::Artifact;
+use codex_mcp_core::run::machine::Parts;
+use serde_json::Value;
+
+use crate::cli::times::took;
+use crate::jobs::run::order::Kept;
+use crate::jobs::run::result;
+use crate::jobs::store::Job;
+use crate::run::order::{Approve, Order, Place};
+use crate::run::words;
+
+/// Lines under a heading.
+pub(super) type Section = (&'static str, Vec<String>);
+
+/// What is told of a run; nothing of another job.
+pub(super) fn sections(job: &Job) -> Vec<Section> {
+    let wanted = match Kept::of(&job.request) {
+        None => return Vec::new(),
+        Some(Ok(kept)) => wanted(&kept.order),
+        Some(Err(error)) => vec![format!("It can't be read: {error}")],
+    };
+    let mut sections = vec![("Wanted", wanted)];
+    if let Some(result) = result::of(job) {
+        sections.push(("Result", outcome(&result)));
+        sections.push(("Made", made(&result)));
+        sections.push(("Missing", texts(&result, "missing")));
+        sections.push(("More", more(&result)));
+    }
+    sections.retain(|(_, lines)| !lines.is_empty());
+    sections
+}
+
+fn wanted(order: &Order) -> Vec<String> {
+    let mut lines: Vec<String> = order.criteria.iter().map(ToString::to_string).collect();
+    if lines.is_empty() {
+        lines.push("that Codex executes something, and says that it is done".to_owned());
+    }
+    let parts = Parts::from(order.limits);
+    let time = |millis: Option<u64>| took(Duration::from_millis(millis.unwrap_or_default()));
+    lines.push(format!(
+        "within {} turns of {}, and {} in all",
+        parts.max_turns.unwrap_or_default(),
+        time(parts.turn_timeout_ms),
+        time(parts.total_timeout_ms),
+    ));
+    if order.place == Place::Worktree {
+        lines.push("in a worktree of its own".to_owned());
+    }
+    if order.approve == Approve::Always {
+        lines.push("Codex's questions are answered with yes".to_owned());
+    }
+    let notify = order.notify.iter();
+    lines.extend(notify.map(|whom| format!("{whom} is told of the end")));
+    lines
+}
+
+fn outcome(result: &Value) -> Vec<String> {
+    let turns = match result.get("turns").and_then(Value::as_u64) {
+        Some(1) => "1 turn".to_owned(),
+        turns => format!("{} turns", turns.unwrap_or_default()),
+    };
+    let is_ok = result.get("ok").and_then(Value::as_bool) == Some(true);
+    let reason = text(result, "reason").unwrap_or("nobody knows why");
+    let mut lines = vec![match is_ok {
+        true => format!("done after {turns}: all that was asked for is there"),
+        false => format!("not done after {turns}: {}", reason.replace('_', " ")),
+    }];
+    lines.extend(text(result, "why").map(str::to_owned));
+    lines
+}
+
+fn made(result: &Value) -> Vec<String> {
+    let of = |key| result.get(key).and_then(Value::as_array);
+    let artifacts = of("partial").or_else(|| of("artifacts"));
+    let artifacts = artifacts.into_iter().flatten();
+    let mut lines: Vec<String> = artifacts
+        .filter_map(|artifact| serde_json::from_value::<Artifact>(artifact.clone()).ok())
+        .map(|artifact| {
+            let (what, which) = words::artifact(&artifact);
+            format!("{what:<12} {which}")
+        })
+        .collect();
+    if let Some(more) = result.get("more_artifacts").and_then(Value::as_u64) {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+fn more(result: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(worktree) = result.get("worktree")
+        && let (Some(path), Some(branch)) = (text(worktree, "path"), text(worktree, "branch"))
+    {
+        lines.push(format!("worktree {path} on branch {branch}"));
+    }
+    let told = result.get("notified").and_then(Value::as_array);
+    lines.extend(told.into_iter().flatten().filter_map(|told| {
+        let to = text(told, "to")?;
+        Some(match text(told, "error") {
+            None => format!("{to} was told"),
+            Some(error) => format!("{to} was not told: {error}"),
+        })
+    }));
+    if let Some(file) = text(result, "evidence_file") {
+        lines.push(format!("evidence {file}"));
+    }
+    lines
+}
+
+fn texts(result: &Value, key: &str) -> Vec<String> {
+    let texts = result.get(key).and_then(Value::as_array);
+    let texts = texts.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+fn text<'a>(result: &'a Value, key: &str) -> Option<&'a str> {
+    result.get(key).and_then(Value::as_str)
+}

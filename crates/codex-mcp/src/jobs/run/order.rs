@@ -1,0 +1,233 @@
+//! A run that somebody wants done, and what of the client goes with it.
+
+use std::time::Duration;
+
+use codex_mcp_core::team::TeamName;
+use codex_mcp_core::text::one_line;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::binary;
+use crate::jobs::order::{
+    BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis, resolved,
+};
+use crate::jobs::store::Request;
+use crate::run::order::{Approve, Order};
+
+/// The tool that runs are of.
+pub const TOOL: &str = "codex_run";
+
+/// What a run may take beyond its own limit (15 min): its repository is looked at
+/// before the first turn and after the last one, with commands of 5 min each.
+const LOOKING: Duration = Duration::from_secs(900);
+
+/// The longest name that a task gets from its beginning, in bytes.
+const NAME: usize = 80;
+
+/// A run that somebody wants done as a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunOrder {
+    /// What is wanted. A relative folder is below ours.
+    pub run: Order,
+    /// The program that wants it, if it isn't the submitter's own.
+    pub client: Option<String>,
+    /// What the caller calls it; else it is called by how the task begins.
+    pub task_name: Option<String>,
+    /// How often it may run again when its worker is lost.
+    pub retry: u32,
+}
+
+impl RunOrder {
+    /// An order with nothing more to say.
+    #[must_use]
+    pub fn new(run: Order) -> Self {
+        Self {
+            run,
+            client: None,
+            task_name: None,
+            retry: 0,
+        }
+    }
+}
+
+/// What is kept of an order, with what its worker can't know otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// What is wanted.
+    pub order: Order,
+    /// The team of who wants it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team: Option<TeamName>,
+    /// The home folder of teams, for telling others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atm_home: Option<String>,
+}
+
+impl Kept {
+    /// The one in a request, if that is for a run.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read: a newer program may have written it.
+    pub fn of(request: &Request) -> Option<Result<Self, serde_json::Error>> {
+        let kept = request.run.clone()?;
+        Some(serde_json::from_value(kept))
+    }
+}
+
+impl Submitter {
+    /// A run as it is kept, checked as far as it can be here. It stays on this machine:
+    /// its repository is here.
+    pub(in crate::jobs) fn run_request(&self, order: RunOrder) -> Result<Request, BadOrder> {
+        let RunOrder {
+            mut run,
+            client,
+            task_name,
+            retry,
+        } = order;
+        run.repo = resolved(&run.repo);
+        run.check()?;
+        if retry > MOST_RETRIES {
+            return Err(BadOrder::Retry);
+        }
+        if task_name.as_deref().is_some_and(|name| !is_name(name)) {
+            return Err(BadOrder::Name);
+        }
+        if run.approve == Approve::Ask {
+            // Nobody is there who could be asked.
+            run.approve = Approve::Never;
+        }
+        self.fill_in(&mut run);
+        let codex = binary::find(self.codex.clone())?.chosen;
+        let cwd = run.repo.to_str().map(str::to_owned);
+        let cwd = cwd.ok_or_else(|| BadOrder::FolderNotText(run.repo.clone()))?;
+        let settings = &run.settings;
+        Ok(Request {
+            tool_name: TOOL.to_owned(),
+            task_name: task_name.unwrap_or_else(|| beginning(&run.task)),
+            agent_source: Some(client.unwrap_or_else(|| self.program.clone())),
+            model_override: settings.thread.model.clone(),
+            timeout_ms: millis("total_timeout_ms", run.limits.total() + LOOKING)?,
+            resume_session_id: run.thread.as_ref().map(ToString::to_string),
+            sandbox: settings.thread.sandbox.and_then(in_a_word),
+            effort: settings.manner.effort.and_then(in_a_word),
+            profile: settings.profile.as_ref().map(ToString::to_string),
+            codex_home: self.codex_home.to_str().map(str::to_owned),
+            codex_bin: codex.to_str().map(str::to_owned),
+            host: Some(self.host.clone()),
+            submitted_by: self.identity.as_ref().map(ToString::to_string),
+            run_on: (self.reach == Reach::Anywhere).then(|| self.host.clone()),
+            retry,
+            run: Some(self.kept(&run)?),
+            ..Request::new(run.task, cwd)
+        })
+    }
+
+    /// Puts what the configuration says where the order says nothing.
+    fn fill_in(&self, run: &mut Order) {
+        let set = &self.defaults;
+        let thread = &mut run.settings.thread;
+        if thread.model.is_none() {
+            thread.model = set.model.as_ref().map(|set| set.value.clone());
+        }
+        let sandbox = set.sandbox.as_ref().map(|set| set.value);
+        thread.sandbox = thread.sandbox.or(sandbox);
+        let effort = set.reasoning_effort.as_ref().map(|set| set.value);
+        let manner = &mut run.settings.manner;
+        manner.effort = manner.effort.or(effort);
+    }
+
+    fn kept(&self, run: &Order) -> Result<Value, BadOrder> {
+        let kept = Kept {
+            order: run.clone(),
+            team: self.team.clone(),
+            atm_home: self.atm_home.to_str().map(str::to_owned),
+        };
+        // Only a path can have no JSON.
+        serde_json::to_value(kept).map_err(|_| BadOrder::FolderNotText(run.repo.clone()))
+    }
+}
+
+/// How a task begins, as a name.
+fn beginning(task: &str) -> String {
+    let first = task.lines().map(|line| one_line(line, NAME));
+    let mut first = first.filter(|line| !line.is_empty());
+    first.next().unwrap_or_else(|| TOOL.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_mcp_protocol::codex::SandboxMode;
+
+    use super::*;
+    use crate::config::{Setting, Source as SetBy, ThreadDefaults};
+    use crate::engine::binary::Source;
+
+    fn submitter(reach: Reach) -> Submitter {
+        let mut defaults = ThreadDefaults::default();
+        let sandbox = SandboxMode::WorkspaceWrite;
+        defaults.sandbox = Some(Setting::new(sandbox, SetBy::Default));
+        Submitter {
+            program: "a client".to_owned(),
+            identity: None,
+            team: Some("builders".parse().unwrap()),
+            atm_home: "/home/me".into(),
+            host: "here".to_owned(),
+            codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
+            codex_home: "/home/me/.codex".into(),
+            defaults,
+            reach,
+        }
+    }
+
+    fn request(reach: Reach, order: RunOrder) -> Result<Request, String> {
+        let request = submitter(reach).run_request(order);
+        request.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_run_is_kept_with_all_that_its_worker_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut order = RunOrder::new(Order::new("\n Do\u{7} it.\nNow.", folder.path()));
+        order.run.approve = Approve::Ask;
+        let here = request(Reach::Here, order.clone()).unwrap();
+        assert_eq!(
+            (here.tool_name.as_str(), here.run_on.as_ref()),
+            (TOOL, None)
+        );
+        assert_eq!(here.task_name, "Do it.");
+        assert_eq!(here.timeout_ms, 1_500_000);
+        assert_eq!(here.sandbox.as_deref(), Some("workspace-write"));
+        let kept = Kept::of(&here).unwrap().unwrap();
+        assert_eq!(kept.order.approve, Approve::Never);
+        assert_eq!(kept.order.task, order.run.task);
+        let sandbox = kept.order.settings.thread.sandbox;
+        assert_eq!(sandbox, Some(SandboxMode::WorkspaceWrite));
+        assert_eq!(kept.team, Some("builders".parse().unwrap()));
+        let anywhere = request(Reach::Anywhere, order).unwrap();
+        assert_eq!(anywhere.run_on.as_deref(), Some("here"));
+    }
+
+    #[test]
+    fn what_can_not_be_begun_is_refused_where_it_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let order = |task: &str| RunOrder::new(Order::new(task, folder.path()));
+        let refused = |order| request(Reach::Anywhere, order).unwrap_err();
+        assert!(refused(order(" ")).contains("the task is empty"));
+        let mut nowhere = order("x");
+        nowhere.run.repo = "/not/there".into();
+        assert!(refused(nowhere).contains("/not/there"));
+        let mut named = order("x");
+        named.task_name = Some("a\nb".to_owned());
+        assert!(refused(named).contains("task_name"));
+        let mut again = order("x");
+        again.retry = MOST_RETRIES + 1;
+        assert!(refused(again).contains("retry"));
+        let without = Submitter {
+            codex: Some(("/not/there".into(), Source::FlagOrVariable)),
+            ..submitter(Reach::Anywhere)
+        };
+        let error = without.run_request(order("x")).unwrap_err().to_string();
+        assert!(error.contains("npm install"), "{error}");
+    }
+}

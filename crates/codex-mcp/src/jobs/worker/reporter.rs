@@ -1,0 +1,124 @@
+//! What happens in a run, on its way into the job's events.
+
+use std::cell::RefCell;
+
+use codex_mcp_core::action::Decision;
+use codex_mcp_core::run::findings::{Finding, Verdict};
+use codex_mcp_core::run::outcome::TurnRecord;
+use codex_mcp_protocol::codex::{Ask, ThreadId};
+use serde_json::{Value, json};
+
+use super::journal::Journal;
+use crate::run::order::{Approve, Order};
+use crate::run::watcher::{News, Watcher};
+use crate::run::words;
+
+/// The kinds of events of a run. The data of each has `words`, a line for people.
+pub const BEGINS: &str = "codex-mcp/run";
+/// See [`BEGINS`].
+pub const THREAD: &str = "codex-mcp/thread";
+/// See [`BEGINS`].
+pub const TURN: &str = "codex-mcp/turn";
+/// See [`BEGINS`].
+pub const STEP: &str = "codex-mcp/step";
+/// See [`BEGINS`]. The rest is the turn's line of evidence.
+pub const TURN_ENDED: &str = "codex-mcp/turn_ended";
+
+/// Writes a run down, and answers Codex's questions: nobody can be asked.
+pub(super) struct Reporter<'a> {
+    journal: &'a Journal,
+    approve: Approve,
+    most_turns: u32,
+    thread: RefCell<Option<ThreadId>>,
+}
+
+impl<'a> Reporter<'a> {
+    pub(super) fn new(journal: &'a Journal, order: &Order) -> Self {
+        Self {
+            journal,
+            approve: order.approve,
+            most_turns: order.limits.turns(),
+            thread: RefCell::default(),
+        }
+    }
+
+    /// The conversation with Codex, if there was one.
+    pub(super) fn thread(&self) -> Option<ThreadId> {
+        self.thread.borrow().clone()
+    }
+
+    fn step(&self, words: &str) {
+        self.journal.note(STEP, &json!({ "words": words }));
+    }
+
+    fn turn_ended(&self, record: &TurnRecord) {
+        let mut data = json!(record);
+        let words = format!(
+            "{}; {}",
+            words::ended(record).trim(),
+            stand(&record.criteria)
+        );
+        if let Value::Object(members) = &mut data {
+            members.insert("words".to_owned(), words.into());
+        }
+        self.journal.note(TURN_ENDED, &data);
+    }
+}
+
+/// How many criteria hold, and what the first of the others lacks.
+fn stand(verdict: &Verdict) -> String {
+    let all = verdict.iter().count();
+    let is_lacking = |finding: &Finding| !matches!(finding, Finding::Satisfied { .. });
+    let lacking = verdict.iter().filter(|judged| is_lacking(&judged.finding));
+    let holds = all - lacking.count();
+    match verdict.missing().first() {
+        None => format!("all {all} criteria hold"),
+        Some(first) => format!("{holds} of {all} criteria hold; missing: {first}"),
+    }
+}
+
+impl Watcher for Reporter<'_> {
+    fn hears(&self, news: News<'_>) {
+        match news {
+            News::Begins {
+                top,
+                grants,
+                verdict,
+            } => {
+                let allowed = words::grants(grants);
+                let allowed = allowed.map(|what| format!(", Codex is allowed {what}"));
+                let words = format!(
+                    "run in {}{}; {}",
+                    top.display(),
+                    allowed.unwrap_or_default(),
+                    stand(verdict)
+                );
+                let data = json!({ "words": words, "grants": grants, "criteria": verdict });
+                self.journal.note(BEGINS, &data);
+            }
+            News::Thread(thread, sandbox) => {
+                self.thread.replace(Some(thread.clone()));
+                self.journal.note_session(thread);
+                let words = format!("session {thread}");
+                let data = json!({ "words": words, "thread_id": thread, "sandbox": sandbox });
+                self.journal.note(THREAD, &data);
+            }
+            News::Turn(prompt) => {
+                let words = words::turn(prompt, self.most_turns);
+                let data = json!({ "words": words, "turn": prompt.turn, "prompt": prompt.kind });
+                self.journal.note(TURN, &data);
+            }
+            News::Step(_, doing) => self.step(doing),
+            News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
+            News::Looking => self.step("looking at what is there"),
+            News::TurnEnded(record) => self.turn_ended(record),
+        }
+    }
+
+    async fn decides(&self, _: &Ask) -> Decision {
+        match self.approve {
+            Approve::Always => Decision::Accept,
+            Approve::Never | Approve::Ask => Decision::Decline,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! An attempt at a run: turns of one thread until its criteria hold, with an engine of
+//! its own.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use codex_mcp_core::session::Patience as SessionPatience;
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Worker;
+use super::attempt::{Came, Done};
+use super::ended::{Ended, Failure};
+use super::journal::Journal;
+use super::leash::{End, Leash};
+use super::order;
+use super::reporter::Reporter;
+use super::telling::Telling;
+use crate::engine::binary::{self, NoCodex};
+use crate::engine::{Engine, Launch, Options};
+use crate::jobs::run::order::Kept;
+use crate::jobs::store::Job;
+use crate::run::look::{Looker, Means};
+use crate::run::order::{Order, Place};
+use crate::run::worktree::{self, Worktree};
+use crate::run::{self, EvidenceFile, Rig, RunError, drive, templates_of};
+use crate::team::clerk::Clerk;
+
+/// How long a run that was called off has to interrupt its turn and to look at what
+/// there is (20 s), and one whose worker ends: less than that takes.
+const LAST_LOOK: Duration = Duration::from_secs(20);
+const PARTING_LOOK: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether there is still time for that.
+const LOOK_AT_LEASH: Duration = Duration::from_millis(50);
+
+/// What an attempt at a run works with.
+struct Attempt<'a> {
+    worker: &'a Worker,
+    job: &'a Job,
+    journal: &'a Journal,
+    leash: &'a Leash,
+}
+
+/// Runs a job that is a run. Nothing of Codex's is left when this returns.
+pub(super) async fn run(
+    worker: &Worker,
+    job: &Job,
+    kept: Result<Kept, serde_json::Error>,
+    journal: &Journal,
+    leash: &Leash,
+) -> Done {
+    let attempt = Attempt {
+        worker,
+        job,
+        journal,
+        leash,
+    };
+    match kept {
+        Ok(kept) => attempt.in_its_place(kept).await,
+        Err(error) => Ended::before(error).into_done(),
+    }
+}
+
+impl Attempt<'_> {
+    /// The run in the worktree that it wants.
+    async fn in_its_place(&self, mut kept: Kept) -> Done {
+        let made = match kept.order.place {
+            Place::Here => Ok(None),
+            Place::Worktree => {
+                let home = self.worker.options.state.join("worktrees");
+                Worktree::make(&kept.order.repo, &home).await.map(Some)
+            }
+        };
+        let worktree = match made {
+            Ok(worktree) => worktree,
+            Err(error) => {
+                let mut ended = Ended::before(error);
+                ended.told = self.tell(&ended, &kept).await;
+                return ended.into_done();
+            }
+        };
+        if let Some(worktree) = &worktree {
+            kept.order.repo.clone_from(&worktree.folder);
+        }
+        if let Some(earlier) = order::earlier(self.job) {
+            kept.order.thread = Some(earlier);
+        }
+        let mut ended = self.with_codex(&kept.order).await;
+        ended.told = self.tell(&ended, &kept).await;
+        if let Some(worktree) = worktree {
+            ended.worktree = worktree::Kept::tidied(worktree, ended.may_have_made()).await;
+        }
+        ended.into_done()
+    }
+
+    /// The run with a Codex of its own.
+    async fn with_codex(&self, order: &Order) -> Ended {
+        let engine = match self.engine(order) {
+            Ok(engine) => engine,
+            Err(error) => return Ended::before(error),
+        };
+        let reporter = Reporter::new(self.journal, order);
+        let driven = tokio::select! {
+            driven = self.drive(&engine, &reporter, order) => driven,
+            () = self.no_time_left() => Err(Failure::Cut),
+        };
+        engine.shut_down().await;
+        Ended {
+            driven,
+            thread: reporter.thread(),
+            told: None,
+            worktree: None,
+        }
+    }
+
+    fn engine(&self, order: &Order) -> Result<Engine, NoCodex> {
+        let (asked, options) = (&self.job.request, &self.worker.options);
+        let codex = order::chosen(asked, options);
+        binary::find(codex.clone())?;
+        let codex_home = order::codex_home(asked, options);
+        let env = vec![("CODEX_HOME".into(), codex_home.clone().into())];
+        let engine = Engine::new(Options {
+            launch: Launch {
+                codex,
+                line_limit: DEFAULT_LINE_LIMIT,
+            },
+            codex_home,
+            patience: SessionPatience {
+                approval: order.limits.total(),
+                stall: order.limits.total(),
+            },
+        });
+        Ok(engine.with_env(env))
+    }
+
+    async fn drive(
+        &self,
+        engine: &Engine,
+        reporter: &Reporter<'_>,
+        order: &Order,
+    ) -> Result<run::Done, Failure> {
+        let limit = Duration::from_millis(self.job.request.timeout_ms.into());
+        let driving = async {
+            let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
+            let looker = looker.map_err(RunError::from)?;
+            let clerk = Clerk::start().map_err(Failure::Thread)?;
+            let top = looker.top().to_owned();
+            let templates = asked(&clerk, move || templates_of(&top)).await??;
+            let folder = self.worker.options.state.join("runs");
+            let evidence = evidence_in(&clerk, &folder).await?;
+            let rig = Rig {
+                engine,
+                watcher: reporter,
+                stop: &self.leash.pulled,
+                templates: &templates,
+                evidence: Some(evidence),
+            };
+            Ok(drive(rig, order, looker).await?)
+        };
+        let driven = timeout(limit, driving).await;
+        driven.unwrap_or(Err(Failure::TooLong(limit)))
+    }
+
+    /// Comes back when the run is to end and has no time for that any more.
+    async fn no_time_left(&self) {
+        self.leash.pulled.cancelled().await;
+        let since = Instant::now();
+        loop {
+            let patience = match self.leash.why() {
+                Some(End::Lost | End::LeaseOver) => return,
+                Some(End::WorkerEnds) => PARTING_LOOK,
+                Some(End::Unwanted) | None => LAST_LOOK,
+            };
+            if since.elapsed() >= patience {
+                return;
+            }
+            sleep(LOOK_AT_LEASH).await;
+        }
+    }
+
+    /// Tells others of the end, if it is one: a job that is given up may run again.
+    async fn tell(&self, ended: &Ended, kept: &Kept) -> Option<Value> {
+        let is_the_end = ended.came() != Came::Cancelled || self.leash.why() == Some(End::Unwanted);
+        if !is_the_end || kept.order.notify.is_empty() {
+            return None;
+        }
+        let telling = Telling {
+            worker: self.worker,
+            job: self.job,
+            kept,
+            ended,
+        };
+        telling.tell(self.leash).await
+    }
+}
+
+async fn asked<T: Send + 'static>(
+    clerk: &Clerk,
+    task: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let answer = clerk.ask(task).await;
+    answer.map_err(|error| Failure::Thread(io::Error::other(error)))
+}
+
+async fn evidence_in(clerk: &Clerk, folder: &Path) -> Result<EvidenceFile, Failure> {
+    let here = folder.to_owned();
+    let made = asked(clerk, move || EvidenceFile::new_in(&here)).await?;
+    made.map_err(|error| Failure::Evidence {
+        folder: folder.to_owned(),
+        error,
+    })
+}

@@ -1,0 +1,220 @@
+//! `codex_run`: turns of Codex until what was asked for is there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_mcp_core::job::JobId;
+use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::run::machine::{Limits, Parts};
+use codex_mcp_core::run::notifier::Notifier;
+use codex_mcp_core::run::snapshot::Preexisting;
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Count, Wait, arguments};
+use super::{answer, tool};
+use crate::engine::profile::ProfileName;
+use crate::jobs::run::order::RunOrder;
+use crate::jobs::run::result;
+use crate::jobs::service::{Jobs, Looked};
+use crate::mcp::code::Code;
+use crate::mcp::error::ToolError;
+use crate::run::order::{Approve, Order, Place};
+
+pub(super) const NAME: &str = crate::jobs::run::order::TOOL;
+
+/// How long the end is waited for, unless told otherwise: clients cut calls after a
+/// minute.
+const WAIT: Duration = Duration::from_secs(50);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    task: String,
+    repo: Option<PathBuf>,
+    exit_criteria: Option<Criteria>,
+    max_turns: Option<Count>,
+    turn_timeout_ms: Option<Count>,
+    total_timeout_ms: Option<Count>,
+    allow_preexisting: Option<bool>,
+    thread_id: Option<ThreadId>,
+    worktree: Option<bool>,
+    model: Option<String>,
+    sandbox: Option<SandboxMode>,
+    effort: Option<Effort>,
+    profile: Option<ProfileName>,
+    approve: Option<Approval>,
+    notify: Option<Vec<Notifier>>,
+    task_name: Option<String>,
+    retry: Option<Count>,
+    wait_ms: Option<Wait>,
+}
+
+/// What Codex's questions are answered: nobody is there to be asked.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Approval {
+    Never,
+    Always,
+}
+
+pub(super) fn describe() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "task": { "type": "string" },
+            "repo": { "type": "string", "description": "Folder to work in. Default: this server's." },
+            "exit_criteria": exit_criteria(),
+            "max_turns": { "type": "integer", "description": "Default: 10." },
+            "turn_timeout_ms": { "type": "integer", "description": "Default: 120000." },
+            "total_timeout_ms": { "type": "integer", "description": "Default: 600000." },
+            "allow_preexisting": { "type": "boolean", "description": "What was there before counts too." },
+            "thread_id": { "type": "string", "description": "Go on in this thread." },
+            "worktree": { "type": "boolean", "description": "Work in a git worktree of its own." },
+            "model": { "type": "string" },
+            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"] },
+            "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
+            "profile": { "type": "string" },
+            "approve": { "enum": ["never", "always"], "description": "Answer to Codex's approvals. Default: never." },
+            "notify": { "type": "array", "items": { "type": "string" }, "description": "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM." },
+            "task_name": { "type": "string" },
+            "retry": { "type": "integer" },
+            "wait_ms": { "type": "integer", "description": "Default: 50000." },
+        },
+        "required": ["task"],
+        "additionalProperties": false,
+    });
+    let description = "Has Codex work, turn after turn, until exit_criteria hold in repo: it looks \
+at the repository, not at what Codex says. Answers {ok, artifacts, evidence, turns, reason, \
+partial, missing, thread_id, job_id}; after wait_ms {status, job_id} for call_status. The run \
+goes on without you; call_cancel calls it off.";
+    tool(NAME, description, input).with_title("Run Until Done")
+}
+
+fn exit_criteria() -> Value {
+    json!({
+        "type": "object",
+        "description": "All must hold. Without any: Codex executed something and said it is done.",
+        "properties": {
+            "files": { "description": "Globs: a fitting file is new or changed." },
+            "commits": { "description": "N new ones, or \"N@BRANCH\"." },
+            "branch": { "type": "string" },
+            "pushed": { "type": "boolean" },
+            "pr": { "type": "boolean" },
+            "issue_comment": { "description": "OWNER/REPO#N" },
+            "clean": { "type": "boolean" },
+            "command": { "description": "Exits with 0." },
+            "diff_within": { "description": "Only these paths changed." },
+        },
+        "additionalProperties": false,
+    })
+}
+
+/// A run that was handed over, and how long to wait for its end.
+#[derive(Debug)]
+pub(in crate::mcp) struct Begun {
+    job: JobId,
+    wait: Duration,
+}
+
+/// Hands the run over: from then on it goes on by itself.
+pub(super) async fn begin(
+    jobs: &Jobs,
+    client: Option<String>,
+    given: JsonObject,
+) -> Result<Begun, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
+    let submitted = jobs.submit_run(given.into_order(client)?).await?;
+    Ok(Begun {
+        job: submitted.job,
+        wait,
+    })
+}
+
+impl Begun {
+    /// Waits for the end, and answers what has come of the run until then.
+    pub(super) async fn answer(self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
+        let Self { job: id, wait } = self;
+        let looked = jobs.look(&id, Some(wait)).await;
+        let Looked { job, no_worker } = looked.map_err(|error| {
+            let note = format!("the run is job {id} (call_status), but it can't be looked at");
+            ToolError::from(error).with_note(&note)
+        })?;
+        if let Some(result) = result::of(&job) {
+            let is_error = result::is_error(&result);
+            let mut answer = answer(result);
+            if is_error {
+                answer.is_error = Some(true);
+            }
+            return Ok(answer);
+        }
+        let message = match no_worker {
+            Some(why) => format!(
+                "The run waits: {why}. `codex-mcp worker` runs a worker by hand; call_status \
+                 tries again to start one."
+            ),
+            None => format!(
+                "The run goes on, also without you. call_status with job_id {id} and wait_ms \
+                 50000 answers when it has ended, with tail also what Codex does; call_cancel \
+                 calls it off."
+            ),
+        };
+        Ok(answer(json!({
+            "status": job.summary.state,
+            "job_id": id,
+            "thread_id": job.summary.session_id,
+            "message": message,
+        })))
+    }
+}
+
+impl Arguments {
+    fn into_order(self, client: Option<String>) -> Result<RunOrder, ToolError> {
+        let limits = self.limits()?;
+        let mut run = Order::new(self.task, self.repo.unwrap_or_else(|| ".".into()));
+        run.limits = limits;
+        run.criteria = self.exit_criteria.unwrap_or_default();
+        if self.allow_preexisting.unwrap_or_default() {
+            run.preexisting = Preexisting::Counts;
+        }
+        run.thread = self.thread_id;
+        if self.worktree.unwrap_or_default() {
+            run.place = Place::Worktree;
+        }
+        let settings = &mut run.settings;
+        settings.thread.model = self.model;
+        settings.thread.sandbox = self.sandbox;
+        settings.manner.effort = self.effort;
+        settings.profile = self.profile;
+        run.approve = match self.approve {
+            None | Some(Approval::Never) => Approve::Never,
+            Some(Approval::Always) => Approve::Always,
+        };
+        run.notify = self.notify.unwrap_or_default();
+        let retry = self.retry.map_or(0, |Count(count)| count);
+        Ok(RunOrder {
+            client,
+            task_name: self.task_name,
+            retry: u32::try_from(retry).unwrap_or(u32::MAX),
+            ..RunOrder::new(run)
+        })
+    }
+
+    fn limits(&self) -> Result<Limits, ToolError> {
+        let count = |given: Option<Count>| given.map(|Count(count)| count);
+        let turns = count(self.max_turns);
+        let limits = Limits::try_from(Parts {
+            max_turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
+            turn_timeout_ms: count(self.turn_timeout_ms),
+            total_timeout_ms: count(self.total_timeout_ms),
+        });
+        let wrong = |why| {
+            let names = "max_turns, turn_timeout_ms, total_timeout_ms";
+            ToolError::new(Code::InvalidArgument, format!("{names}: {why}"))
+        };
+        limits.map_err(wrong)
+    }
+}

@@ -1,0 +1,440 @@
+//! Runs over MCP: Codex is held to the result, and the run is a job.
+
+use std::fs;
+use std::time::Duration;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::{McpClient, Signal};
+
+use super::{Stage, on_each_release, structured, text};
+use crate::jobs::Worker;
+
+on_each_release!(
+    a_promise_is_nudged_into_work_while_the_caller_waits,
+    a_run_is_called_off_and_tells_what_is_there,
+);
+
+/// What the model has the shell do for a commit.
+const COMMIT: &str = "echo x > made.txt && git add made.txt && git commit -qm 'Make it'";
+
+/// So that what a worker has left is found soon.
+const SHORT: [&str; 4] = ["--lease-ms", "2500", "--heartbeat-ms", "250"];
+
+/// A stage whose worker leaves soon when there is nothing to do.
+async fn stage(release: &str, script: Script) -> Stage {
+    let stage = Stage::new(release, script).await;
+    let folder = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&folder).unwrap();
+    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
+    fs::write(folder.join("config.toml"), config).unwrap();
+    stage
+}
+
+async fn newest(script: Script) -> Stage {
+    stage(testkit::codex::newest(), script).await
+}
+
+/// Promises at first, and does the work when it is told to.
+fn promises() -> Script {
+    Script::new()
+        .on("words only", [Reply::shell(COMMIT), Reply::say("Done.")])
+        .otherwise([Reply::say("I will make it.")])
+}
+
+/// Makes one of two files, and hangs in the middle of the other.
+fn hangs() -> Script {
+    let half = "echo x > half.txt; setsid sleep 1000 & touch started.txt; sleep 1000";
+    Script::new().otherwise([Reply::shell(half), Reply::say("never")])
+}
+
+async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+    let result = client.call_tool(tool, arguments).await;
+    assert_ne!(result["isError"], true, "{result:#}");
+    let object = structured(&result).clone();
+    assert_eq!(text(&result, 0).parse::<Value>().unwrap(), object);
+    object
+}
+
+async fn ended(client: &mut McpClient, job: &Value) -> Value {
+    let arguments = json!({ "job_id": job, "wait_ms": 60_000, "tail": 50 });
+    told(client, "call_status", arguments).await
+}
+
+/// A run that is not waited for; its job.
+async fn begun(client: &mut McpClient, mut arguments: Value) -> Value {
+    arguments["wait_ms"] = json!(0);
+    let begun = told(client, "codex_run", arguments).await;
+    let is_under_way = begun["status"] == "queued" || begun["status"] == "running";
+    assert!(is_under_way, "{begun:#}");
+    let message = begun["message"].as_str().unwrap();
+    assert!(message.contains("call_status"), "{message}");
+    begun["job_id"].clone()
+}
+
+async fn until_there_is(stage: &Stage, name: &str) {
+    while !stage.file(name).exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until the worker has left, and nothing with it.
+async fn finish(stage: &Stage, client: McpClient) {
+    assert!(client.finish().await.success());
+    while !stage.home.processes().is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn words(status: &Value) -> String {
+    let events = status["events"].as_array().unwrap().iter();
+    let words = events.filter_map(|event| event["data"]["words"].as_str());
+    words.collect::<Vec<_>>().join("\n")
+}
+
+async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
+    let stage = stage(release, promises()).await;
+    let mut client = stage.client(&["--identity", "arch"]).await;
+    let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1, "clean": true } });
+    let done = told(&mut client, "codex_run", arguments).await;
+    assert_eq!(done["ok"], true, "{done:#}");
+    assert_eq!(
+        (&done["status"], &done["turns"]),
+        (&json!("completed"), &json!(2))
+    );
+    assert_eq!(done["artifacts"][0]["type"], "commit");
+    assert_eq!(done["artifacts"][0]["subject"], "Make it");
+    assert_eq!(done["evidence"]["log"][0]["commands"], 0);
+    assert_eq!(done["evidence"]["log"][1]["prompt"], "nudge");
+    assert_eq!(done["response"], "Done.");
+
+    let status = ended(&mut client, &done["job_id"]).await;
+    assert_eq!(status["tool_name"], "codex_run");
+    assert_eq!(status["task_name"], "make it");
+    assert_eq!(status["session_id"], done["thread_id"]);
+    assert_eq!(status["result"], done);
+    let words = words(&status);
+    for expected in [
+        "run in ",
+        "turn 1 of 10",
+        "nothing was executed; 1 of 2",
+        "all 2 criteria",
+    ] {
+        assert!(words.contains(expected), "{expected:?} is missing: {words}");
+    }
+    let file = done["evidence_file"].as_str().unwrap();
+    let runs = stage.home.state_home().join("codex-mcp/runs");
+    assert!(file.starts_with(runs.to_str().unwrap()), "{file}");
+    assert_eq!(fs::read_to_string(file).unwrap().lines().count(), 2);
+    let audit = stage
+        .home
+        .atm_home()
+        .join(".config/atm/codex-sessions/arch/audit.jsonl");
+    let audit = fs::read_to_string(audit).unwrap();
+    let first: Value = audit.lines().next().unwrap().parse().unwrap();
+    assert_eq!(
+        (&first["event"], &first["summary"]),
+        (&json!("codex_run"), &json!("make it"))
+    );
+    finish(&stage, client).await;
+}
+
+async fn a_run_is_called_off_and_tells_what_is_there(release: &str) {
+    let stage = stage(release, hangs()).await;
+    let mut client = stage.client(&[]).await;
+    let arguments =
+        json!({ "task": "make both", "exit_criteria": { "files": ["half.txt", "whole.txt"] } });
+    let job = begun(&mut client, arguments).await;
+    until_there_is(&stage, "started.txt").await;
+    let cancelled = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
+    assert_eq!(cancelled["new_status"], "cancelled", "{cancelled:#}");
+    let left = format!("{:?}", stage.home.processes());
+    assert!(
+        !left.contains("sleep") && !left.contains("app-server"),
+        "{left}"
+    );
+
+    let status = ended(&mut client, &job).await;
+    assert_eq!(status["status"], "cancelled");
+    let result = &status["result"];
+    assert_eq!(
+        (&result["ok"], &result["reason"]),
+        (&json!(false), &json!("cancelled"))
+    );
+    let partial = result["partial"].to_string();
+    assert!(partial.contains("half.txt"), "{result:#}");
+    assert!(
+        result["missing"].to_string().contains("whole.txt"),
+        "{result:#}"
+    );
+    assert_eq!(result["thread_id"], status["session_id"]);
+    finish(&stage, client).await;
+}
+
+/// With Codex's own MCP server behind us, runs are the same.
+#[tokio::test]
+async fn runs_are_there_on_the_proxy_too() {
+    let stage = stage("0.153.4", promises()).await;
+    let mut client = stage.client(&["--backend", "mcp-server"]).await;
+    let arguments = json!({ "task": "make it", "repo": stage.home.work(),
+        "exit_criteria": { "commits": 1 }, "task_name": "a name" });
+    let done = told(&mut client, "codex_run", arguments).await;
+    assert_eq!(done["ok"], true, "{done:#}");
+    assert_eq!(
+        ended(&mut client, &done["job_id"]).await["task_name"],
+        "a name"
+    );
+    let id = client.request_tool("codex_run", json!({ "task": "" }));
+    assert_eq!(client.error(&id).await["code"], -32602);
+    finish(&stage, client).await;
+}
+
+/// Its client is killed at once, and a person at a shell sees it, goes on, and has it
+/// done again.
+#[tokio::test]
+async fn a_run_outlives_its_client_and_is_seen_at_a_shell() {
+    let go_on = [Reply::say("Went on.")];
+    let script = promises_after(Script::new().on("go on", go_on));
+    let stage = newest(script).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1 } });
+    let job = begun(&mut client, arguments).await;
+    let id = job.as_str().unwrap();
+    client.signal(Signal::SIGKILL);
+    client.exited().await;
+
+    assert_eq!(stage.jobs(&["wait", id]).await, "Done.\n");
+    let page = stage.jobs(&["show", id]).await;
+    for words in [
+        "State     completed",
+        "Result\n  done after 2 turns",
+        "commit ",
+        "Wanted\n  commits=1",
+        "10 turns",
+    ] {
+        assert!(page.contains(words), "{words:?} is missing: {page}");
+    }
+    let log = stage.jobs(&["logs", id]).await;
+    for words in [
+        "turn 2 of 10: the last one was words only",
+        "1 step executed; all 1",
+    ] {
+        assert!(log.contains(words), "{words:?} is missing: {log}");
+    }
+    assert_eq!(
+        stage.jobs(&["resume", id, "--wait", "go on"]).await,
+        "Went on.\n"
+    );
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.assistant_messages().contains(&"I will make it."));
+
+    // The same file is no new commit any more.
+    fs::remove_file(stage.file("made.txt")).unwrap();
+    stage.home.git(&["commit", "-qam", "Remove it"]);
+    let again = stage.jobs(&["retry", id, "--wait", "--json"]).await;
+    let again: Value = again.parse().unwrap();
+    assert_eq!(again["result"]["ok"], true, "{again:#}");
+    assert_ne!(again["job_id"], job);
+    let listed = stage.jobs(&["list", "--tool", "codex_run"]).await;
+    assert!(listed.ends_with("\n2 of 2\n"), "{listed}");
+    while !stage.home.processes().is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn promises_after(script: Script) -> Script {
+    script
+        .on("words only", [Reply::shell(COMMIT), Reply::say("Done.")])
+        .otherwise([Reply::say("I will make it.")])
+}
+
+#[tokio::test]
+async fn what_was_not_reached_is_no_error_of_the_call() {
+    let script = Script::new().otherwise([Reply::say("It is done already.")]);
+    let stage = newest(script).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({ "task": "make it", "max_turns": 2, "exit_criteria": { "files": "*.tex" },
+        "notify": ["command:tee told.json"] });
+    let done = told(&mut client, "codex_run", arguments).await;
+    assert_eq!(
+        (&done["ok"], &done["status"]),
+        (&json!(false), &json!("failed")),
+        "{done:#}"
+    );
+    assert_eq!(done["reason"], "max_turns_exceeded");
+    assert_eq!((&done["turns"], &done["partial"]), (&json!(2), &json!([])));
+    assert!(done["missing"][0].as_str().unwrap().contains("*.tex"));
+    assert_eq!(done["notified"], json!([{ "to": "command:tee told.json" }]));
+    let heard: Value = fs::read_to_string(stage.file("told.json"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(heard["turns"], 2);
+    let status = ended(&mut client, &done["job_id"]).await;
+    let error = status["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("not satisfied: ") && error.contains("*.tex"),
+        "{error}"
+    );
+    assert_eq!(status["metadata"]["failure"]["class"], "not_satisfied");
+    finish(&stage, client).await;
+}
+
+#[tokio::test]
+async fn a_run_that_could_not_begin_is_an_error_of_the_call() {
+    let stage = newest(promises()).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({ "task": "make it", "sandbox": "read-only",
+        "exit_criteria": { "commits": 1 } });
+    let refused = client.call_tool("codex_run", arguments).await;
+    assert_eq!(refused["isError"], true, "{refused:#}");
+    let result = structured(&refused);
+    assert_eq!(
+        (&result["ok"], &result["reason"]),
+        (&json!(false), &json!("could_not_run"))
+    );
+    assert!(
+        result["why"].as_str().unwrap().contains("workspace-write"),
+        "{result:#}"
+    );
+    assert!(result["job_id"].is_string());
+    let arguments = json!({ "task": "make it", "exit_criteria": { "pushed": true } });
+    let refused = client.call_tool("codex_run", arguments).await;
+    let why = structured(&refused)["why"].as_str().unwrap();
+    assert!(why.contains("git remote add"), "{why}");
+    finish(&stage, client).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
+    let stage = newest(promises()).await;
+    let mut client = stage.client(&[]).await;
+    for (arguments, why) in [
+        (json!({}), "missing field `task`"),
+        (json!({ "task": " " }), "the task is empty"),
+        (
+            json!({ "task": "x", "repo": "/not/there" }),
+            "there is no folder /not/there",
+        ),
+        (
+            json!({ "task": "x", "max_turns": 0 }),
+            "from 1 to 100 turns",
+        ),
+        (
+            json!({ "task": "x", "max_turns": 1e10 }),
+            "from 1 to 100 turns",
+        ),
+        (
+            json!({ "task": "x", "total_timeout_ms": 0 }),
+            "at most 24 h",
+        ),
+        (
+            json!({ "task": "x", "exit_criteria": { "commits": "many" } }),
+            "commits=2@main",
+        ),
+        (
+            json!({ "task": "x", "exit_criteria": { "tests": true } }),
+            "unknown field `tests`",
+        ),
+        (json!({ "task": "x", "approve": "ask" }), "`never`"),
+        (json!({ "task": "x", "notify": ["pigeon:x"] }), "notify[0]"),
+        (json!({ "task": "x", "thread_id": "last" }), "thread_id"),
+        (
+            json!({ "task": "x", "retry": 11 }),
+            "retry must be at most 10",
+        ),
+        (
+            json!({ "task": "x", "task_name": "a\nb" }),
+            "task_name must have",
+        ),
+        (json!({ "task": "x", "wait_ms": -1 }), "wait_ms"),
+    ] {
+        let id = client.request_tool("codex_run", arguments.clone());
+        let error = client.error(&id).await;
+        assert_eq!(error["code"], -32602, "{arguments}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(why), "{message}");
+    }
+    assert_eq!(told(&mut client, "call_jobs", json!({})).await["total"], 0);
+    finish(&stage, client).await;
+}
+
+#[tokio::test]
+async fn a_run_in_a_worktree_leaves_the_folder_as_it_is() {
+    let stage = newest(promises()).await;
+    let mut client = stage.client(&[]).await;
+    let arguments =
+        json!({ "task": "make it", "worktree": true, "exit_criteria": { "commits": 1 } });
+    let done = told(&mut client, "codex_run", arguments).await;
+    assert_eq!(done["ok"], true, "{done:#}");
+    let path = done["worktree"]["path"].as_str().unwrap();
+    let home = stage.home.state_home().join("codex-mcp/worktrees");
+    assert!(path.starts_with(home.to_str().unwrap()), "{path}");
+    assert!(fs::exists(format!("{path}/made.txt")).unwrap());
+    assert!(!stage.file("made.txt").exists());
+    finish(&stage, client).await;
+}
+
+/// A worker of our own, so that it can be killed.
+fn worker(stage: &Stage) -> Worker {
+    let store = stage.home.state_home().join("codex-mcp/jobs.db");
+    let codex = testkit::codex::native_binary(&stage.release);
+    Worker::start(&stage.home, store.to_str().unwrap(), &codex, &SHORT)
+}
+
+#[tokio::test]
+async fn a_run_whose_worker_is_killed_fails_and_can_be_gone_on_with() {
+    let stage = newest(hangs()).await;
+    let first = worker(&stage);
+    first.says("takes jobs from").await;
+    let mut client = stage.client(&[]).await;
+    let job = begun(&mut client, json!({ "task": "make it" })).await;
+    until_there_is(&stage, "started.txt").await;
+    first.signal(Signal::SIGKILL);
+    first.ended().await;
+    let second = worker(&stage);
+    let status = ended(&mut client, &job).await;
+    assert_eq!(
+        (&status["status"], &status["error"]),
+        (&json!("failed"), &json!("worker lost"))
+    );
+    let result = &status["result"];
+    assert_eq!(
+        (&result["ok"], &result["reason"]),
+        (&json!(false), &json!("worker_lost"))
+    );
+    assert!(result["thread_id"].is_string(), "{status:#}");
+    second.finish().await;
+    finish(&stage, client).await;
+}
+
+#[tokio::test]
+async fn a_run_whose_worker_is_killed_goes_on_in_its_thread_if_it_may() {
+    let work = format!(
+        "if [ -e started.txt ]; then rm started.txt; {COMMIT}; else touch started.txt; sleep 1000; fi"
+    );
+    let script = Script::new().otherwise([Reply::shell(work), Reply::say("Done.")]);
+    let stage = newest(script).await;
+    let first = worker(&stage);
+    first.says("takes jobs from").await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({ "task": "make it", "retry": 1, "exit_criteria": { "commits": 1 } });
+    let job = begun(&mut client, arguments).await;
+    until_there_is(&stage, "started.txt").await;
+    let thread = told(&mut client, "call_status", json!({ "job_id": job })).await;
+    first.signal(Signal::SIGKILL);
+    first.ended().await;
+    let second = worker(&stage);
+    let status = ended(&mut client, &job).await;
+    assert_eq!(status["result"]["ok"], true, "{status:#}");
+    assert_eq!(status["attempts"], 2);
+    assert_eq!(status["session_id"], thread["session_id"]);
+    let asked = stage.model.requests().pop().unwrap();
+    let prompts = asked.user_messages().into_iter();
+    assert_eq!(
+        prompts.filter(|prompt| prompt.contains("make it")).count(),
+        2
+    );
+    second.finish().await;
+    finish(&stage, client).await;
+}
