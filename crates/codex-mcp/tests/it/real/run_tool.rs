@@ -117,8 +117,8 @@ async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
     for expected in [
         "run in ",
         "turn 1 of 10",
-        "nothing was executed; 1 of 2",
-        "all 2 criteria",
+        "nothing was executed; 1 of 3",
+        "all 3 criteria",
     ] {
         assert!(words.contains(expected), "{expected:?} is missing: {words}");
     }
@@ -149,10 +149,9 @@ async fn a_run_is_called_off_and_tells_what_is_there(release: &str) {
     let cancelled = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
     assert_eq!(cancelled["new_status"], "cancelled", "{cancelled:#}");
     let left = format!("{:?}", stage.home.processes());
-    assert!(
-        !left.contains("sleep") && !left.contains("app-server"),
-        "{left}"
-    );
+    assert!(!left.contains("sleep"), "{left}");
+    // The server has an app-server too.
+    assert!(left.matches("guard").count() <= 1, "{left}");
 
     let status = ended(&mut client, &job).await;
     assert_eq!(status["status"], "cancelled");

@@ -8,7 +8,7 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::machine::{Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ struct Arguments {
     turn_timeout_ms: Option<Count>,
     total_timeout_ms: Option<Count>,
     allow_preexisting: Option<bool>,
-    thread_id: Option<ThreadId>,
+    thread_id: Option<Thread>,
     worktree: Option<bool>,
     model: Option<String>,
     sandbox: Option<SandboxMode>,
@@ -50,6 +50,19 @@ struct Arguments {
     task_name: Option<String>,
     retry: Option<Count>,
     wait_ms: Option<Wait>,
+}
+
+/// The name of a thread: what is none would cost the run its first turns.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Thread(ThreadId);
+
+impl TryFrom<String> for Thread {
+    type Error = NotAThreadId;
+
+    fn try_from(text: String) -> Result<Self, NotAThreadId> {
+        ThreadId::parse(&text).map(Self)
+    }
 }
 
 /// What Codex's questions are answered: nobody is there to be asked.
@@ -180,7 +193,7 @@ impl Arguments {
         if self.allow_preexisting.unwrap_or_default() {
             run.preexisting = Preexisting::Counts;
         }
-        run.thread = self.thread_id;
+        run.thread = self.thread_id.map(|Thread(thread)| thread);
         if self.worktree.unwrap_or_default() {
             run.place = Place::Worktree;
         }
