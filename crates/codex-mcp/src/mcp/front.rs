@@ -30,7 +30,7 @@ use super::question;
 use super::request_state::RequestState;
 use super::resources::{self, Stdio};
 use super::tools::codex_status::{self, Calls, Status};
-use super::tools::jobs::JobTool;
+use super::tools::jobs::{Called, JobTool};
 use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api};
 use super::turn::{TurnWait, Until};
@@ -264,8 +264,15 @@ impl Front {
             true => self.done_in_any_case(context, call).await?,
             false => self.wait_for(context, call).await??,
         };
-        let answer = self.wait_for(context, called.answer(&jobs)).await??;
-        Ok(answer.into())
+        let run = match called {
+            Called::Answered(answer) => return Ok(answer.into()),
+            Called::Begun(run) => run,
+        };
+        match self.wait_for(context, run.answer(&jobs)).await {
+            // Whoever pipes calls into a server gets to know what the run is called.
+            Err(_) if self.closing.is_cancelled() => Ok(run.goes_on().into()),
+            answered => Ok(answered??.into()),
+        }
     }
 
     /// Whether nobody has asked this before.

@@ -15,6 +15,9 @@ use crate::engine::spawn::Program;
 /// disk, with files of Git LFS to fetch.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How much of the name of a run names its worktree, in characters.
+const TAG: usize = 8;
+
 /// Why there is no worktree.
 #[derive(Debug, thiserror::Error)]
 pub enum WorktreeError {
@@ -54,14 +57,24 @@ impl Worktree {
     ///
     /// [`WorktreeError`]. There is no worktree then.
     pub async fn make(folder: &Path, home: &Path) -> Result<Self, WorktreeError> {
+        let tag = Uuid::new_v4().simple().to_string();
+        Self::of(folder, home, &tag).await
+    }
+
+    /// The same for the run of this name, of which the first eight characters count:
+    /// where there is one of it already, that one.
+    ///
+    /// # Errors
+    ///
+    /// [`WorktreeError`].
+    pub async fn of(folder: &Path, home: &Path, run: &str) -> Result<Self, WorktreeError> {
         let top = git(folder, "rev-parse", ["--show-toplevel"]).await;
         let top = top.map_err(|error| match error {
             WorktreeError::Git { .. } => WorktreeError::NoRepository(folder.to_owned()),
             error => error,
         })?;
         let origin = PathBuf::from(top);
-        let mut tag = Uuid::new_v4().simple().to_string();
-        tag.truncate(8);
+        let tag: String = run.chars().take(TAG).collect();
         let name = origin.file_name().unwrap_or_default().to_string_lossy();
         let top = home.join(format!("{name}-{tag}"));
         let branch = format!("codex-mcp/run-{tag}");
@@ -73,7 +86,9 @@ impl Worktree {
             (&top).into(),
             "HEAD".into(),
         ];
-        git(&origin, "worktree", args).await?;
+        if !top.is_dir() {
+            git(&origin, "worktree", args).await?;
+        }
         let below = folder.strip_prefix(&origin).unwrap_or(Path::new(""));
         Ok(Self {
             folder: top.join(below),

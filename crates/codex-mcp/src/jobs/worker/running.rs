@@ -71,7 +71,9 @@ impl Attempt<'_> {
             Place::Here => Ok(None),
             Place::Worktree => {
                 let home = self.worker.options.state.join("worktrees");
-                Worktree::make(&kept.order.repo, &home).await.map(Some)
+                let run = self.job.summary.id.as_str();
+                // A second attempt goes on in that of the first.
+                Worktree::of(&kept.order.repo, &home, run).await.map(Some)
             }
         };
         let worktree = match made {

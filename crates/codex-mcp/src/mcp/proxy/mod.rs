@@ -108,6 +108,8 @@ struct Proxy {
     to_child: Outbox,
     /// Cancelled when the client has gone, or is to be given up.
     closing: CancellationToken,
+    /// Cancelled then, and when the client has hung up: nobody waits any more.
+    leaving: CancellationToken,
     /// Woken when the router wants to be told the time earlier than promised.
     earlier: Notify,
     /// Woken when a tool of our own has answered, or a thread has given its summary.
@@ -150,6 +152,7 @@ pub async fn serve<R, W>(
         () = proxy.read(Side::Client, reader) => {}
         () = closing.cancelled() => {}
     }
+    proxy.leaving.cancel();
 
     let effects = proxy.tell(|router, _| router.shut_down());
     proxy.perform(effects);
@@ -216,6 +219,7 @@ impl Proxy {
             framing: Mutex::default(),
             to_client,
             to_child,
+            leaving: closing.child_token(),
             closing,
             earlier: Notify::new(),
             done: Notify::new(),

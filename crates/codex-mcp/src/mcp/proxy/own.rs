@@ -11,7 +11,7 @@ use super::{Proxy, answers, lock};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::tools::codex_status::{self, Calls, Messages, Status};
-use crate::mcp::tools::jobs::{self, JobTool};
+use crate::mcp::tools::jobs::{self, Called, JobTool};
 use crate::mcp::tools::team::{TeamTool, Told};
 use crate::team::Office;
 
@@ -62,7 +62,13 @@ impl Proxy {
     async fn call_job_tool(&self, tool: JobTool, arguments: Value) -> Result<Told, ToolError> {
         let given = object(tool.as_str(), arguments)?;
         let called = tool.call(&self.jobs, None, given).await?;
-        Ok(called.answer(&self.jobs).await?.into())
+        Ok(match called {
+            Called::Answered(answer) => answer.into(),
+            Called::Begun(run) => tokio::select! {
+                answer = run.answer(&self.jobs) => answer?.into(),
+                () = self.leaving.cancelled() => run.goes_on().into(),
+            },
+        })
     }
 
     async fn status(&self) -> Status {

@@ -241,6 +241,25 @@ async fn a_run_outlives_its_client_and_is_seen_at_a_shell() {
     }
 }
 
+/// As a script does that is piped into a server.
+#[tokio::test]
+async fn a_client_that_has_gone_before_its_answer_is_told_the_job() {
+    for backend in ["app-server", "mcp-server"] {
+        let stage = stage("0.153.4", promises()).await;
+        let mut client = stage.client(&["--backend", backend]).await;
+        let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1 } });
+        let id = client.request_tool("codex_run", arguments);
+        client.close_stdin();
+        let begun = structured(&client.result(&id).await).clone();
+        assert_eq!(begun["status"], "running", "{begun:#}");
+        assert!(client.exited().await.success());
+        let mut other = stage.client(&["--backend", backend]).await;
+        let status = ended(&mut other, &begun["job_id"]).await;
+        assert_eq!(status["result"]["ok"], true, "{status:#}");
+        finish(&stage, other).await;
+    }
+}
+
 fn promises_after(script: Script) -> Script {
     script
         .on("words only", [Reply::shell(COMMIT), Reply::say("Done.")])

@@ -148,10 +148,11 @@ pub(super) async fn begin(
 }
 
 impl Begun {
-    /// Waits for the end, and answers what has come of the run until then.
-    pub(super) async fn answer(self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
+    /// Waits for the end, and answers what has come of the run until then. Nothing is
+    /// lost when this is dropped.
+    pub(in crate::mcp) async fn answer(&self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
         let Self { job: id, wait } = self;
-        let looked = jobs.look(&id, Some(wait)).await;
+        let looked = jobs.look(id, Some(*wait)).await;
         let Looked { job, no_worker } = looked.map_err(|error| {
             let note = format!("the run is job {id} (call_status), but it can't be looked at");
             ToolError::from(error).with_note(&note)
@@ -164,23 +165,34 @@ impl Begun {
             }
             return Ok(answer);
         }
+        let state = job.summary.state;
         let message = match no_worker {
             Some(why) => format!(
                 "The run waits: {why}. `codex-mcp worker` runs a worker by hand; call_status \
                  tries again to start one."
             ),
-            None => format!(
-                "The run goes on, also without you. call_status with job_id {id} and wait_ms \
-                 50000 answers when it has ended, with tail also what Codex does; call_cancel \
-                 calls it off."
-            ),
+            None => self.message(),
         };
         Ok(answer(json!({
-            "status": job.summary.state,
+            "status": state,
             "job_id": id,
             "thread_id": job.summary.session_id,
             "message": message,
         })))
+    }
+
+    /// The answer where nobody waits any more.
+    pub(in crate::mcp) fn goes_on(&self) -> CallToolResult {
+        let message = self.message();
+        answer(json!({ "status": "running", "job_id": self.job, "message": message }))
+    }
+
+    fn message(&self) -> String {
+        let id = &self.job;
+        format!(
+            "The run goes on, also without you. call_status with job_id {id} and wait_ms 50000 \
+             answers when it has ended, with tail also what Codex does; call_cancel calls it off."
+        )
     }
 }
 

@@ -14,6 +14,8 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
+pub(in crate::mcp) use codex_run::Begun;
+
 use super::{answer, parameters, tool};
 use crate::jobs::service::{Jobs, JobsError};
 use crate::jobs::store::StoreError;
@@ -96,22 +98,7 @@ pub(in crate::mcp) enum Called {
     /// The answer.
     Answered(CallToolResult),
     /// A run, whose end may be waited for.
-    Begun(codex_run::Begun),
-}
-
-impl Called {
-    /// The answer, where nothing more is done than to wait: this can be dropped when the
-    /// caller goes away.
-    ///
-    /// # Errors
-    ///
-    /// What was wrong with the store.
-    pub(in crate::mcp) async fn answer(self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
-        match self {
-            Self::Answered(answer) => Ok(answer),
-            Self::Begun(run) => run.answer(jobs).await,
-        }
-    }
+    Begun(Begun),
 }
 
 /// An error of one of these tools, if it is one of the protocol: here what is wrong
