@@ -456,3 +456,25 @@ async fn a_run_whose_worker_is_killed_goes_on_in_its_thread_if_it_may() {
     second.finish().await;
     finish(&stage, client).await;
 }
+
+/// The worker is told to end, and the run has no time to.
+#[tokio::test]
+async fn a_worker_that_is_told_to_end_leaves_nothing_of_a_run() {
+    let stage = newest(hangs()).await;
+    let store = stage.home.state_home().join("codex-mcp/jobs.db");
+    let codex = testkit::codex::native_binary(&stage.release);
+    let args = ["--grace", "1ms"];
+    let worker = Worker::start(&stage.home, store.to_str().unwrap(), &codex, &args);
+    worker.says("takes jobs from").await;
+    let mut client = stage.client(&[]).await;
+    let job = begun(&mut client, json!({ "task": "make it" })).await;
+    until_there_is(&stage, "started.txt").await;
+    worker.finish().await;
+    let left = format!("{:?}", stage.home.processes());
+    assert!(!left.contains("sleep"), "{left}");
+    let status = ended(&mut client, &job).await;
+    assert_eq!(status["error"], "worker stopped", "{status:#}");
+    assert_eq!(status["result"]["reason"], "worker_lost");
+    assert!(status["session_id"].is_string());
+    finish(&stage, client).await;
+}

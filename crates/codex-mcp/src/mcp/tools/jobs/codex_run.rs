@@ -85,7 +85,7 @@ pub(super) fn describe() -> Tool {
             "total_timeout_ms": { "type": "integer", "description": "Default: 600000." },
             "allow_preexisting": { "type": "boolean", "description": "What was there before counts too." },
             "thread_id": { "type": "string", "description": "Go on in this thread." },
-            "worktree": { "type": "boolean", "description": "Work in a git worktree of its own." },
+            "worktree": { "type": "boolean", "description": "In a git worktree of its own." },
             "model": { "type": "string" },
             "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"] },
             "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
@@ -106,20 +106,22 @@ goes on without you; call_cancel calls it off.";
     tool(NAME, description, input).with_title("Run Until Done")
 }
 
+/// Most can be one value or several; what is described is the form that serves best.
 fn exit_criteria() -> Value {
+    let texts = |description: &str| json!({ "type": "array", "items": { "type": "string" }, "description": description });
     json!({
         "type": "object",
         "description": "All must hold. Without any: Codex executed something and said it is done.",
         "properties": {
-            "files": { "description": "Globs: a fitting file is new or changed." },
-            "commits": { "description": "N new ones, or \"N@BRANCH\"." },
+            "files": texts("Globs: a fitting file is new or changed."),
+            "commits": { "type": ["integer", "string"], "description": "N new ones, or \"N@BRANCH\"." },
             "branch": { "type": "string" },
             "pushed": { "type": "boolean" },
             "pr": { "type": "boolean" },
-            "issue_comment": { "description": "OWNER/REPO#N" },
+            "issue_comment": { "type": "string", "description": "OWNER/REPO#N" },
             "clean": { "type": "boolean" },
-            "command": { "description": "Exits with 0." },
-            "diff_within": { "description": "Only these paths changed." },
+            "command": { "type": "string", "description": "Exits with 0." },
+            "diff_within": texts("Only these changed."),
         },
         "additionalProperties": false,
     })
