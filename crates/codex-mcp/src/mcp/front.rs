@@ -30,7 +30,7 @@ use super::question;
 use super::request_state::RequestState;
 use super::resources::{self, Stdio};
 use super::tools::codex_status::{self, Calls, Status};
-use super::tools::jobs::{Called, JobTool};
+use super::tools::jobs::{Begun, Called, JobTool, Waited};
 use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api};
 use super::turn::{TurnWait, Until};
@@ -264,14 +264,30 @@ impl Front {
             true => self.done_in_any_case(context, call).await?,
             false => self.wait_for(context, call).await??,
         };
-        let run = match called {
-            Called::Answered(answer) => return Ok(answer.into()),
-            Called::Begun(run) => run,
-        };
-        match self.wait_for(context, run.answer(&jobs)).await {
-            // Whoever pipes calls into a server gets to know what the run is called.
-            Err(_) if self.closing.is_cancelled() => Ok(run.goes_on().into()),
-            answered => Ok(answered??.into()),
+        match called {
+            Called::Answered(answer) => Ok(answer.into()),
+            Called::Begun(run) => self.wait_for_run(context, &jobs, &run).await,
+        }
+    }
+
+    /// Waits for a run on behalf of a call, and tells what happens in it.
+    async fn wait_for_run(
+        &self,
+        context: &RequestContext<RoleServer>,
+        jobs: &Jobs,
+        run: &Begun,
+    ) -> Result<CallToolResponse, ToolError> {
+        let mut progress = Progress::new(context);
+        loop {
+            let waited = run.wait(jobs);
+            match self.wait_until(context, None, &mut progress, waited).await {
+                // Whoever pipes calls into a server gets to know what the run is called.
+                Err(_) if self.closing.is_cancelled() => return Ok(run.goes_on().into()),
+                waited => match waited?? {
+                    Waited::Answered(answer) => return Ok(answer.into()),
+                    Waited::Doing(words) => progress.say(context, words).await,
+                },
+            }
         }
     }
 

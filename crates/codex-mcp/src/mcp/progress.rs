@@ -55,6 +55,18 @@ impl Progress {
         }
     }
 
+    /// Tells what happens, if that is something else than before.
+    pub(super) async fn say(
+        &mut self,
+        context: &RequestContext<RoleServer>,
+        doing: Option<String>,
+    ) {
+        if let Some(doing) = doing.filter(|doing| *doing != self.doing) {
+            self.doing.clone_from(&doing);
+            self.send(context, doing).await;
+        }
+    }
+
     pub(super) async fn heartbeat(&mut self, context: &RequestContext<RoleServer>) {
         let seconds = self.began.elapsed().as_secs();
         self.send(context, format!("{} ({seconds} s)", self.doing))

@@ -19,7 +19,7 @@ use super::order;
 use super::reporter::Reporter;
 use super::telling::Telling;
 use crate::engine::binary::{self, NoCodex};
-use crate::engine::{Engine, Launch, Options};
+use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
 use crate::run::look::{Looker, Means};
@@ -35,6 +35,10 @@ const PARTING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether there is still time for that.
 const LOOK_AT_LEASH: Duration = Duration::from_millis(50);
+
+/// How often Codex is started that ends at once, and how long after.
+const STARTS: u32 = 3;
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// What an attempt at a run works with.
 struct Attempt<'a> {
@@ -148,6 +152,7 @@ impl Attempt<'_> {
         let driving = async {
             let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
             let looker = looker.map_err(RunError::from)?;
+            start(engine).await;
             let clerk = Clerk::start().map_err(Failure::Thread)?;
             let top = looker.top().to_owned();
             let templates = asked(&clerk, move || templates_of(&top)).await??;
@@ -196,6 +201,18 @@ impl Attempt<'_> {
             ended,
         };
         telling.tell(self.leash).await
+    }
+}
+
+/// Starts Codex, also where it ends at once: two that make the files of a new CODEX_HOME
+/// at the same time are in each other's way (seen with 0.153.4). Why it can't be started
+/// at all is told by the run.
+async fn start(engine: &Engine) {
+    for _ in 0..STARTS {
+        match engine.introduce().await.err().as_deref() {
+            Some(LaunchError::Start(StartError::Ended { .. })) => sleep(AGAIN_AFTER).await,
+            _ => return,
+        }
     }
 }
 

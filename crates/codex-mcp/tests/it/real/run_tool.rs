@@ -188,6 +188,31 @@ async fn runs_are_there_on_the_proxy_too() {
     finish(&stage, client).await;
 }
 
+/// Who waits hears of the turns.
+#[tokio::test]
+async fn a_caller_that_waits_is_told_what_happens() {
+    let waits = "until [ -e go.txt ]; do sleep 0.05; done";
+    let script = Script::new().otherwise([Reply::shell(waits), Reply::say("Done.")]);
+    let stage = newest(script).await;
+    let mut client = stage.client(&[]).await;
+    let call = json!({ "name": "codex_run", "arguments": { "task": "wait" },
+        "_meta": { "progressToken": "mine" } });
+    let id = client.request("tools/call", call);
+    loop {
+        let told = client.notification("notifications/progress").await;
+        let told = &told["params"];
+        assert_eq!(told["progressToken"], "mine");
+        if told["message"].as_str().unwrap().contains("go.txt") {
+            break;
+        }
+    }
+    fs::write(stage.file("go.txt"), "").unwrap();
+    client.ignore("notifications/progress");
+    let done = client.result(&id).await;
+    assert_eq!(structured(&done)["ok"], true, "{done:#}");
+    finish(&stage, client).await;
+}
+
 /// Its client is killed at once, and a person at a shell sees it, goes on, and has it
 /// done again.
 #[tokio::test]

@@ -12,6 +12,7 @@ use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::parameters::{Count, Wait, arguments};
 use super::{answer, tool};
@@ -28,6 +29,9 @@ pub(super) const NAME: &str = crate::jobs::run::order::TOOL;
 /// How long the end is waited for, unless told otherwise: clients cut calls after a
 /// minute.
 const WAIT: Duration = Duration::from_secs(50);
+
+/// How often a caller that waits is told what happens.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,11 +131,20 @@ fn exit_criteria() -> Value {
     })
 }
 
-/// A run that was handed over, and how long to wait for its end.
+/// A run that was handed over, and until when its end is waited for.
 #[derive(Debug)]
 pub(in crate::mcp) struct Begun {
     job: JobId,
-    wait: Duration,
+    until: Instant,
+}
+
+/// What has come of waiting for a while.
+#[derive(Debug)]
+pub(in crate::mcp) enum Waited {
+    /// The answer: the run has ended, or has been waited for long enough.
+    Answered(CallToolResult),
+    /// The run goes on, and this is what happened last in it, if anybody knows.
+    Doing(Option<String>),
 }
 
 /// Hands the run over: from then on it goes on by itself.
@@ -145,7 +158,7 @@ pub(super) async fn begin(
     let submitted = jobs.submit_run(given.into_order(client)?).await?;
     Ok(Begun {
         job: submitted.job,
-        wait,
+        until: Instant::now() + wait,
     })
 }
 
@@ -153,21 +166,42 @@ impl Begun {
     /// Waits for the end, and answers what has come of the run until then. Nothing is
     /// lost when this is dropped.
     pub(in crate::mcp) async fn answer(&self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
-        let Self { job: id, wait } = self;
-        let looked = jobs.look(id, Some(*wait)).await;
-        let Looked { job, no_worker } = looked.map_err(|error| {
+        loop {
+            if let Waited::Answered(answer) = self.wait(jobs).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// The same, for a second at most.
+    pub(in crate::mcp) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+        let id = &self.job;
+        let left = self.until.saturating_duration_since(Instant::now());
+        let wait = left.min(BETWEEN_LOOKS);
+        let looked = jobs.look(id, Some(wait)).await;
+        let looked = looked.map_err(|error| {
             let note = format!("the run is job {id} (call_status), but it can't be looked at");
             ToolError::from(error).with_note(&note)
         })?;
+        let has_ended = looked.job.summary.state.has_ended();
+        if has_ended || Instant::now() >= self.until {
+            return Ok(Waited::Answered(self.so_far(looked)));
+        }
+        let last = jobs.tail(id, 1).await?.pop();
+        let data = last.and_then(|event| serde_json::from_str::<Value>(&event.data).ok());
+        let words = data.and_then(|data| data.get("words")?.as_str().map(str::to_owned));
+        Ok(Waited::Doing(words))
+    }
+
+    fn so_far(&self, Looked { job, no_worker }: Looked) -> CallToolResult {
         if let Some(result) = result::of(&job) {
             let is_error = result::is_error(&result);
             let mut answer = answer(result);
             if is_error {
                 answer.is_error = Some(true);
             }
-            return Ok(answer);
+            return answer;
         }
-        let state = job.summary.state;
         let message = match no_worker {
             Some(why) => format!(
                 "The run waits: {why}. `codex-mcp worker` runs a worker by hand; call_status \
@@ -175,12 +209,12 @@ impl Begun {
             ),
             None => self.message(),
         };
-        Ok(answer(json!({
-            "status": state,
-            "job_id": id,
+        answer(json!({
+            "status": job.summary.state,
+            "job_id": self.job,
             "thread_id": job.summary.session_id,
             "message": message,
-        })))
+        }))
     }
 
     /// The answer where nobody waits any more.

@@ -14,7 +14,7 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
-pub(in crate::mcp) use codex_run::Begun;
+pub(in crate::mcp) use codex_run::{Begun, Waited};
 
 use super::{answer, parameters, tool};
 use crate::jobs::service::{Jobs, JobsError};
