@@ -4,15 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp_core::exec::Evidence;
-use codex_mcp_core::run::outcome::{NOTICE_LIMIT, Reason};
+use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::ThreadId;
 use serde_json::{Value, json};
 
 use super::attempt::{Came, Done};
 use crate::engine::binary::NoCodex;
-use crate::jobs::report::{EvidenceReport, FailureReport, Report};
+use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;
 use crate::run::worktree::{Kept, WorktreeError};
 use crate::run::{self, RunError};
@@ -94,10 +93,7 @@ impl Ended {
     pub(super) fn notice(&self, number: u64) -> String {
         match &self.driven {
             Ok(done) => done.outcome.notice(number),
-            Err(failure) => {
-                let words = failure.reason().words();
-                one_line(&format!("BLOCKED :: {words}: {failure}"), NOTICE_LIMIT)
-            }
+            Err(failure) => blocked(&failure.to_string()),
         }
     }
 
@@ -132,7 +128,7 @@ impl Ended {
             report: match &self.driven {
                 Ok(done) => Report {
                     response: Some(done.response.clone()).filter(|text| !text.is_empty()),
-                    evidence: evidence(&done.outcome.evidence.total),
+                    evidence: done.outcome.evidence.total.into(),
                     ..report
                 },
                 Err(_) => report,
@@ -183,10 +179,6 @@ impl Ended {
             }
         }
     }
-}
-
-fn evidence(total: &Evidence) -> EvidenceReport {
-    EvidenceReport::from(Evidence { ..*total })
 }
 
 impl Failure {
