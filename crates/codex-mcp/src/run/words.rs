@@ -75,7 +75,7 @@ pub(crate) fn ended(record: &TurnRecord) -> String {
 }
 
 /// By what Codex announced the work that it did not do.
-pub(super) fn promised(record: &TurnRecord) -> Option<String> {
+pub(crate) fn promised(record: &TurnRecord) -> Option<String> {
     let words: Vec<String> = record
         .promises
         .iter()
