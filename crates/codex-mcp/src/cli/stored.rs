@@ -76,7 +76,7 @@ pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
 
 pub(super) fn complain(kind: &str, what: &str) {
     // If stderr is gone too, the exit code has to tell.
-    let _ = writeln!(anstream::stderr(), "{kind}: {what}");
+    let _ = writeln!(anstream::stderr(), "{kind}: {}", harmless(what));
 }
 
 /// A text that does nothing to a terminal. Newlines and tabs stay.

@@ -23,6 +23,7 @@ use super::binary::{self, NoCodex, Source};
 use super::connection::Listener;
 use super::exit::Exit;
 use super::spawn::Program;
+use crate::git::ELSEWHERE;
 
 /// What decides which app-server a thread runs in. Everything else is set for
 /// each thread. CODEX_HOME is part of our environment, which Codex inherits, or of
@@ -198,6 +199,8 @@ impl Backend {
         let mut program = Program::new(&codex.native, ["app-server"]);
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
+        // A thread works in the repository around its folder.
+        program.without = ELSEWHERE;
         let listener: Arc<dyn Listener> = supervisor.clone();
         let gone = move |exit| supervisor.gone(generation, exit);
         let (ending, ended) = watch::channel(None);

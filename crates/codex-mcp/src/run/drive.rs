@@ -17,7 +17,7 @@ use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::snapshot::{Answer, Snapshot, Work};
 use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
 use serde::Serialize;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
@@ -26,7 +26,9 @@ use super::look::Looker;
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
-use crate::engine::command::{Prompt, Refusals, Resume, SessionId, Settings, Start, TurnRef};
+use crate::engine::command::{
+    Opened, Prompt, Refusals, Resume, SessionId, Settings, Start, TurnRef,
+};
 use crate::engine::{Engine, EngineError, Grants};
 
 /// How long one command of a criterion may take (5 min); less where the run has less
@@ -39,6 +41,9 @@ const LEAST_COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a turn may take to begin that is to be ended already.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The pause between two looks whether the last turn of a thread has ended.
+const ENDING_PAUSE: Duration = Duration::from_millis(100);
 
 /// What has come of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -83,7 +88,11 @@ pub async fn drive<W: Watcher>(
 ) -> Result<Done, RunError> {
     order.check()?;
     let start = looker.start().await?;
-    let settings = granted(rig.engine, order, &looker).await?;
+    let grants = grants(order, &looker);
+    let mut settings = order.settings.clone();
+    settings.thread.cwd = Some(order.repo.clone());
+    let settings = rig.engine.granting(settings, &grants).await;
+    let settings = settings.map_err(RunError::Engine)?;
     let verdict = judge(
         &order.criteria,
         &start,
@@ -91,10 +100,8 @@ pub async fn drive<W: Watcher>(
         &Work::default(),
         order.preexisting,
     );
-    let grants: Vec<Grant> = order.criteria.grants().into_iter().collect();
     rig.watcher.hears(News::Begins {
         top: looker.top(),
-        grants: &grants,
         verdict: &verdict,
     });
     let driver = Driver {
@@ -102,6 +109,7 @@ pub async fn drive<W: Watcher>(
         order,
         looker,
         settings,
+        grants,
         start,
         began: Instant::now(),
         shown: Shown::default(),
@@ -117,24 +125,22 @@ pub async fn drive<W: Watcher>(
     driver.drive().await
 }
 
-/// The settings of the thread, with what it takes for the criteria.
-async fn granted(engine: &Engine, order: &Order, looker: &Looker) -> Result<Settings, EngineError> {
-    let mut settings = order.settings.clone();
-    settings.thread.cwd = Some(order.repo.clone());
+/// What it takes for the criteria.
+fn grants(order: &Order, looker: &Looker) -> Grants {
     let grants = order.criteria.grants();
-    let grants = Grants {
+    Grants {
         folders: match grants.contains(&Grant::GitFolder) {
             true => looker.git_folders(),
             false => Vec::new(),
         },
         network: grants.contains(&Grant::Network),
-    };
-    engine.granting(settings, &grants).await
+    }
 }
 
 /// Whether a turn began.
 enum Begun {
-    Turn(TurnRef),
+    /// It did, and this is how far the session had come before.
+    Turn(TurnRef, (u64, String)),
     /// It did not before it was to be ended, for this reason.
     TooLate(TurnEnd),
 }
@@ -144,6 +150,7 @@ struct Driver<'a, W> {
     order: &'a Order,
     looker: Looker,
     settings: Settings,
+    grants: Grants,
     start: Snapshot,
     began: Instant,
     shown: Shown,
@@ -187,18 +194,24 @@ impl<W: Watcher> Driver<'_, W> {
 
     /// Gives Codex a prompt and waits until the turn has ended.
     async fn turn(&mut self, run: &mut Run, wanted: &Wanted) -> Result<Came, RunError> {
+        if self.rig.stop.is_cancelled() {
+            run.stop();
+            return Ok(Came::nothing(TurnEnd::Interrupted));
+        }
         let text = self.prompt(wanted);
         if wanted.conversation == Conversation::New {
             (self.thread, self.session) = (None, None);
         }
         let mut leash = Leash::new(run, self.began, self.rig.stop);
-        let turn = match self.begun(text, &mut leash).await {
-            Ok(Begun::Turn(turn)) => turn,
+        let (turn, told) = match self.begun(text, &mut leash).await {
+            Ok(Begun::Turn(turn, told)) => (turn, told),
             Ok(Begun::TooLate(why)) => return Ok(Came::nothing(why)),
             Err(RunError::Engine(error)) => return Ok(Came::failed(&error)),
+            // What was done by then is not lost.
+            Err(error) if !self.log.is_empty() => return Ok(Came::refused_by(&error)),
             Err(error) => return Err(error),
         };
-        let turn = Turn::new(self.rig.engine, self.rig.watcher, turn);
+        let turn = Turn::new(self.rig.engine, self.rig.watcher, turn, told);
         let ended = turn.ended(leash).await;
         Ok(ended.unwrap_or_else(|error| Came::failed(&error)))
     }
@@ -210,54 +223,70 @@ impl<W: Watcher> Driver<'_, W> {
         let late = {
             let mut begin = pin!(self.begin(text));
             let why = tokio::select! {
-                begun = &mut begin => return begun.map(Begun::Turn),
+                begun = &mut begin => return begun,
                 why = leash.pull() => why,
             };
             match timeout(BEGIN_PATIENCE, begin).await {
                 Ok(begun) => {
-                    let turn = begun?;
-                    engine.interrupt(&turn)?;
-                    return Ok(Begun::Turn(turn));
+                    let begun = begun?;
+                    if let Begun::Turn(turn, _) = &begun {
+                        engine.interrupt(turn)?;
+                    }
+                    return Ok(begun);
                 }
                 Err(_) => why,
             }
         };
-        // Nobody knows how far it has come.
+        // Nobody knows how far it has come. The thread is taken up anew.
         if let Some(session) = self.session.take() {
             engine.cancel(&session, "its turn did not begin in time")?;
         }
-        self.thread = None;
         Ok(Begun::TooLate(late))
     }
 
     /// Begins the turn, and the conversation before it if there is none.
-    async fn begin(&mut self, text: String) -> Result<TurnRef, RunError> {
+    async fn begin(&mut self, text: String) -> Result<Begun, RunError> {
         let session = match self.session.clone() {
             Some(session) => session,
             None => self.open().await?,
         };
-        let prompt = Prompt::text(text);
-        Ok(self.rig.engine.prompt(&session, prompt).await?)
+        let engine = self.rig.engine;
+        let before = engine.inspect(&session)?.progress;
+        let turn = engine.prompt(&session, Prompt::text(text)).await?;
+        Ok(Begun::Turn(turn, before))
     }
 
     async fn open(&mut self) -> Result<SessionId, RunError> {
+        let opened = loop {
+            match self.opened().await {
+                Err(EngineError::StillEnding(_)) => sleep(ENDING_PAUSE).await,
+                opened => break opened?,
+            }
+        };
+        if opened.sandbox == Some(SandboxMode::ReadOnly) && self.has_to_write() {
+            return Err(RunError::ReadOnly);
+        }
+        let watcher = self.rig.watcher;
+        watcher.hears(News::Thread {
+            thread: &opened.thread,
+            sandbox: opened.sandbox,
+            grants: &self.grants,
+        });
+        self.thread = Some(opened.thread);
+        self.session = Some(opened.session.clone());
+        Ok(opened.session)
+    }
+
+    async fn opened(&self) -> Result<Opened, EngineError> {
         let start = Start {
             settings: self.settings.clone(),
             refusals: Refusals::Told,
             ..Start::default()
         };
-        let opened = match self.thread.clone() {
+        match self.thread.clone() {
             Some(thread) => self.rig.engine.resume(Resume { thread, start }).await,
             None => self.rig.engine.start(start).await,
-        }?;
-        if opened.sandbox == Some(SandboxMode::ReadOnly) && self.has_to_write() {
-            return Err(RunError::ReadOnly);
         }
-        let watcher = self.rig.watcher;
-        watcher.hears(News::Thread(&opened.thread, opened.sandbox));
-        self.thread = Some(opened.thread);
-        self.session = Some(opened.session.clone());
-        Ok(opened.session)
     }
 
     /// Whether a criterion can only be met by something new.

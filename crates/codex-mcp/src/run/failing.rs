@@ -17,6 +17,15 @@ pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {
     }
 }
 
+/// That a turn took too long, for Codex too.
+pub(super) fn of_time(doing: &str) -> String {
+    let was = "the turn took too long and was interrupted: work in smaller steps";
+    match doing {
+        "" => was.to_owned(),
+        doing => format!("{was}; the last that was seen of it: {doing}"),
+    }
+}
+
 /// How a turn ended that could not be begun.
 pub(super) fn of_start(error: &EngineError) -> TurnEnd {
     match error {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::pending;
 
 use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::exec::FailureClass;
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
 use codex_mcp_core::session::{Outcome, Steps};
 use codex_mcp_protocol::codex::Ask;
@@ -12,6 +13,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::error::RunError;
 use super::failing;
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Open, TurnRef, View};
@@ -40,6 +42,14 @@ impl Came {
             denied: Vec::new(),
             text: String::new(),
             failure: None,
+        }
+    }
+
+    /// One that could not be begun, as nothing could come of it.
+    pub(super) fn refused_by(error: &RunError) -> Self {
+        Self {
+            failure: Some(error.to_string()),
+            ..Self::nothing(TurnEnd::Failed(FailureClass::Sandbox))
         }
     }
 
@@ -119,14 +129,20 @@ pub(super) struct Turn<'a, W> {
 }
 
 impl<'a, W: Watcher> Turn<'a, W> {
-    pub(super) fn new(engine: &'a Engine, watcher: &'a W, turn: TurnRef) -> Self {
+    /// `told` is how far the session had come before.
+    pub(super) fn new(
+        engine: &'a Engine,
+        watcher: &'a W,
+        turn: TurnRef,
+        told: (u64, String),
+    ) -> Self {
         Self {
             engine,
             watcher,
             turn,
             asked: BTreeSet::new(),
             denied: Vec::new(),
-            told: (0, String::new()),
+            told,
         }
     }
 
@@ -201,12 +217,15 @@ impl<'a, W: Watcher> Turn<'a, W> {
     }
 
     fn came(self, outcome: &Outcome, pulled: Option<TurnEnd>) -> Came {
-        let (end, failure) = failing::of_turn(&outcome.ending);
+        let (end, failure) = match (failing::of_turn(&outcome.ending), pulled) {
+            ((TurnEnd::Interrupted, _), Some(TurnEnd::TimedOut)) => {
+                (TurnEnd::TimedOut, Some(failing::of_time(&self.told.1)))
+            }
+            ((TurnEnd::Interrupted, _), Some(why)) => (why, None),
+            (ended, _) => ended,
+        };
         Came {
-            end: match (end, pulled) {
-                (TurnEnd::Interrupted, Some(why)) => why,
-                (end, _) => end,
-            },
+            end,
             steps: outcome.facts.steps.clone(),
             denied: self.denied,
             text: outcome.text.clone(),

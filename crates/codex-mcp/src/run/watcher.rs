@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use codex_mcp_core::action::Decision;
-use codex_mcp_core::run::criteria::Grant;
 use codex_mcp_core::run::findings::Verdict;
 use codex_mcp_core::run::machine::Prompt;
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
+
+use crate::engine::Grants;
 
 /// Something that has happened in a run.
 #[derive(Debug, Clone, Copy)]
@@ -16,13 +17,18 @@ pub enum News<'a> {
     Begins {
         /// Where it works: the top folder of the repository.
         top: &'a Path,
-        /// What Codex is allowed for the criteria, in `workspace-write`.
-        grants: &'a [Grant],
         /// How things stand before it.
         verdict: &'a Verdict,
     },
-    /// The conversation with Codex, and how far its commands may reach, if it tells.
-    Thread(&'a ThreadId, Option<SandboxMode>),
+    /// There is a conversation with Codex.
+    Thread {
+        /// Which.
+        thread: &'a ThreadId,
+        /// How far its commands may reach, if it tells.
+        sandbox: Option<SandboxMode>,
+        /// What it is allowed for the criteria, in `workspace-write`.
+        grants: &'a Grants,
+    },
     /// A turn begins.
     Turn(&'a Prompt),
     /// Codex does something: how many steps there were in this turn, and the last one

@@ -2,11 +2,12 @@
 
 use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::run::artifacts::Artifact;
-use codex_mcp_core::run::criteria::Grant;
 use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_core::run::prompts::PromptKind;
+
+use crate::engine::Grants;
 
 /// How much of a commit's name is shown.
 const SHORT_HASH: usize = 12;
@@ -86,13 +87,13 @@ pub(crate) fn promised(record: &TurnRecord) -> Option<String> {
 }
 
 /// What Codex is allowed for the criteria.
-pub(crate) fn grants(grants: &[Grant]) -> Option<String> {
-    let words: Vec<&str> = grants
-        .iter()
-        .map(|grant| match grant {
-            Grant::GitFolder => "to write in .git",
-            Grant::Network => "to use the network",
-        })
+pub(crate) fn grants(grants: &Grants) -> Option<String> {
+    let folders = grants.folders.iter();
+    let mut words: Vec<String> = folders
+        .map(|folder| format!("to write in {}", folder.display()))
         .collect();
+    if grants.network {
+        words.push("to use the network".to_owned());
+    }
     (!words.is_empty()).then(|| words.join(" and "))
 }

@@ -52,7 +52,7 @@ impl RawItem {
 #[must_use]
 pub fn told(output: &Value) -> &str {
     match output {
-        Value::String(text) => text,
+        Value::String(text) => without_preamble(text),
         Value::Array(parts) => {
             let texts = parts.iter().map(told);
             texts
@@ -62,9 +62,17 @@ pub fn told(output: &Value) -> &str {
         }
         Value::Object(members) => {
             let text = members.get("content").or_else(|| members.get("text"));
-            text.and_then(Value::as_str).unwrap_or("")
+            without_preamble(text.and_then(Value::as_str).unwrap_or(""))
         }
         _ => "",
+    }
+}
+
+/// Newer releases begin with the id and the time of what was run.
+fn without_preamble(text: &str) -> &str {
+    match text.split_once("\nOutput:\n") {
+        Some((preamble, output)) if preamble.starts_with("Chunk ID:") => output,
+        _ => text,
     }
 }
 
@@ -87,6 +95,7 @@ mod tests {
         assert_eq!(call, expected);
         for output in [
             json!("no"),
+            json!("Chunk ID: 5\nWall time: 0.1 seconds\nOutput:\nno"),
             json!({ "content": "no", "success": false }),
             json!([{ "type": "input_image" }, { "type": "input_text", "text": "no" }]),
         ] {

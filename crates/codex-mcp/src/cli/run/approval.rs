@@ -1,25 +1,36 @@
 //! What Codex's questions are answered at a shell.
 
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
 use codex_mcp_core::action::Decision;
 use codex_mcp_protocol::codex::Ask;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
-use tokio::sync::Mutex;
+use nix::sys::termios::{FlushArg, tcflush};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::sleep;
 
 use crate::mcp::in_words;
 use crate::run::order::Approve;
 
+/// How long a line that was typed before a question may be on its way to us.
+const ON_ITS_WAY: Duration = Duration::from_millis(50);
+
+/// How many lines are kept that answer nothing yet.
+const LINES: usize = 64;
+
 /// Answers.
 pub(super) struct Approver {
     approve: Approve,
-    /// The person at the terminal, who is asked one question at a time.
-    person: Mutex<Lines<BufReader<Stdin>>>,
+    /// Who is asked, one question at a time. Nothing is read before the first.
+    person: Mutex<Option<mpsc::Receiver<String>>>,
 }
 
 impl Approver {
     pub(super) fn new(approve: Approve) -> Self {
         Self {
             approve,
-            person: Mutex::new(BufReader::new(stdin()).lines()),
+            person: Mutex::new(None),
         }
     }
 
@@ -34,13 +45,17 @@ impl Approver {
 
     async fn ask(&self, ask: &Ask, put: impl Fn(&str)) -> Decision {
         let mut person = self.person.lock().await;
-        let question = in_words(ask);
+        let lines = person.get_or_insert_with(read_on);
+        if io::stdin().is_terminal() {
+            forget_what_was_typed(lines).await;
+        }
+        let question = in_one_line(&in_words(ask));
         loop {
             put(&format!(
                 "{question}\n  Allow it? y: yes, a: yes, for the like of it too, n: no"
             ));
             // Where nobody is there any more, it is no.
-            let Ok(Some(answer)) = person.next_line().await else {
+            let Some(answer) = lines.recv().await else {
                 return Decision::Decline;
             };
             match answer.trim().to_lowercase().as_str() {
@@ -50,5 +65,57 @@ impl Approver {
                 _ => {}
             }
         }
+    }
+}
+
+/// Reads what is typed, line by line, from now on.
+fn read_on() -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel(LINES);
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(stdin()).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if tell.send(line).await.is_err() {
+                break;
+            }
+        }
+    });
+    told
+}
+
+/// What was typed before a question is no answer to it: it may have been meant for one
+/// that nobody waits for any more.
+async fn forget_what_was_typed(lines: &mut mpsc::Receiver<String>) {
+    if let Err(error) = tcflush(io::stdin(), FlushArg::TCIFLUSH) {
+        tracing::debug!("what was typed half is still there: {error}");
+    }
+    sleep(ON_ITS_WAY).await;
+    while lines.try_recv().is_ok() {}
+}
+
+/// A question that can't draw another one: its commands are of Codex's choice.
+fn in_one_line(question: &str) -> String {
+    let plain = |character: char| match character {
+        '\n' => '⏎',
+        '\t' => ' ',
+        // Those that turn the direction of what follows.
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            char::REPLACEMENT_CHARACTER
+        }
+        other => other,
+    };
+    question.chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_one_line() {
+        let asked = "Codex wants to run: a\nAllow it? y\u{202e}z";
+        assert_eq!(
+            in_one_line(asked),
+            "Codex wants to run: a⏎Allow it? y\u{fffd}z"
+        );
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::ending::Ending;
 use super::jobs_of::jobs_of;
 use super::office::Identity;
-use super::stored::{complain, harmless};
+use super::stored::complain;
 use super::{log, out, runtime};
 use crate::config::{self, Config, Warning};
 use crate::engine::{Engine, Launch, Options};
@@ -43,19 +43,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
     log::start_quietly();
     match act(args) {
         Ok(code) => code,
-        // Whoever read it has read enough.
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
         Err(error) => {
             if args.json() {
-                let why = error.to_string();
-                let told =
-                    json!({ "ok": false, "reason": "could_not_run", "why": why, "turns": 0 });
                 // If it can't be written, the exit code has to tell.
-                let _ = out::pretty(&told);
+                let _ = out::pretty(&could_not_run(&error));
             }
-            complain("error", &harmless(&error.to_string()));
+            complain("error", &error.to_string());
             ExitCode::from(COULD_NOT)
         }
     }
@@ -66,6 +59,8 @@ fn could_not_run(error: &Failure) -> Value {
     json!({
         "ok": false,
         "artifacts": [],
+        "partial": [],
+        "evidence": { "criteria": [], "log": [] },
         "turns": 0,
         "reason": "could_not_run",
         "why": error.to_string(),
@@ -120,9 +115,14 @@ async fn perform(
     };
     let (done, told) = worked?;
     let result = RunResult { done, kept, told };
-    match args.json() {
-        true => out::pretty(&json!(result))?,
-        false => result.present()?,
+    let shown = match args.json() {
+        true => out::pretty(&json!(result)),
+        false => result.present(),
+    };
+    match shown {
+        // Whoever read it has read enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
     }
     Ok(ExitCode::from(result.done.outcome.exit_code()))
 }

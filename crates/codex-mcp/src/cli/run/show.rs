@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use codex_mcp_core::action::Decision;
 use codex_mcp_core::run::outcome::TurnRecord;
-use codex_mcp_protocol::codex::{Ask, SandboxMode};
+use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 
 use super::approval::Approver;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
+use crate::engine::Grants;
 use crate::run::watcher::{News, Watcher};
 use crate::run::words;
 
@@ -45,6 +46,22 @@ impl Show {
         }
     }
 
+    fn thread(&self, thread: &ThreadId, sandbox: Option<SandboxMode>, grants: &Grants) {
+        let reach = match sandbox {
+            Some(SandboxMode::ReadOnly) => ", sandbox read-only",
+            Some(SandboxMode::WorkspaceWrite) => ", sandbox workspace-write",
+            Some(SandboxMode::DangerFullAccess) => ", without a sandbox",
+            None => "",
+        };
+        self.say(&format!("  thread {thread}{reach}"));
+        if let (Some(SandboxMode::WorkspaceWrite), Some(allowed)) = (sandbox, words::grants(grants))
+        {
+            self.say(&format!(
+                "  Codex is allowed {allowed}, for what is asked for"
+            ));
+        }
+    }
+
     fn turn_ended(&self, record: &TurnRecord) {
         let took = took(self.began.get().elapsed());
         self.say(&format!("{} in {took}", words::ended(record)));
@@ -66,30 +83,17 @@ impl Show {
 impl Watcher for Show {
     fn hears(&self, news: News<'_>) {
         match news {
-            News::Begins {
-                top,
-                grants,
-                verdict,
-            } => {
+            News::Begins { top, verdict } => {
                 self.say(&format!("in {}", top.display()));
-                if let Some(grants) = words::grants(grants) {
-                    self.say(&format!(
-                        "  Codex is allowed {grants}, for what is asked for"
-                    ));
-                }
                 for line in words::verdict(verdict) {
                     self.say(&line);
                 }
             }
-            News::Thread(thread, sandbox) => {
-                let sandbox = match sandbox {
-                    Some(SandboxMode::ReadOnly) => ", sandbox read-only",
-                    Some(SandboxMode::WorkspaceWrite) => ", sandbox workspace-write",
-                    Some(SandboxMode::DangerFullAccess) => ", without a sandbox",
-                    None => "",
-                };
-                self.say(&format!("  thread {thread}{sandbox}"));
-            }
+            News::Thread {
+                thread,
+                sandbox,
+                grants,
+            } => self.thread(thread, sandbox, grants),
             News::Turn(prompt) => {
                 self.began.set(Instant::now());
                 self.say(&words::turn(prompt, self.most_turns));

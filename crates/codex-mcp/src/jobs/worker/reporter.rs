@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use codex_mcp_core::action::Decision;
 use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::outcome::TurnRecord;
-use codex_mcp_protocol::codex::{Ask, ThreadId};
+use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 use serde_json::{Value, json};
 
 use super::journal::Journal;
@@ -80,26 +80,22 @@ fn stand(verdict: &Verdict) -> String {
 impl Watcher for Reporter<'_> {
     fn hears(&self, news: News<'_>) {
         match news {
-            News::Begins {
-                top,
-                grants,
-                verdict,
-            } => {
-                let allowed = words::grants(grants);
-                let allowed = allowed.map(|what| format!(", Codex is allowed {what}"));
-                let words = format!(
-                    "run in {}{}; {}",
-                    top.display(),
-                    allowed.unwrap_or_default(),
-                    stand(verdict)
-                );
-                let data = json!({ "words": words, "grants": grants, "criteria": verdict });
+            News::Begins { top, verdict } => {
+                let words = format!("run in {}; {}", top.display(), stand(verdict));
+                let data = json!({ "words": words, "criteria": verdict });
                 self.journal.note(BEGINS, &data);
             }
-            News::Thread(thread, sandbox) => {
+            News::Thread {
+                thread,
+                sandbox,
+                grants,
+            } => {
                 self.thread.replace(Some(thread.clone()));
                 self.journal.note_session(thread);
-                let words = format!("session {thread}");
+                let allowed = words::grants(grants);
+                let allowed = allowed.filter(|_| sandbox == Some(SandboxMode::WorkspaceWrite));
+                let allowed = allowed.map(|what| format!(", Codex is allowed {what}"));
+                let words = format!("session {thread}{}", allowed.unwrap_or_default());
                 let data = json!({ "words": words, "thread_id": thread, "sandbox": sandbox });
                 self.journal.note(THREAD, &data);
             }

@@ -354,7 +354,10 @@ impl Run {
         let tried = report.tried();
         let in_vain = report.gain == Gain::Nothing
             && (tried == Tried::Something || report.standing == Standing::Unclear);
-        let failed = matches!(report.end, TurnEnd::Failed(_) | TurnEnd::Died);
+        let failed = matches!(
+            report.end,
+            TurnEnd::Failed(_) | TurnEnd::Died | TurnEnd::TimedOut
+        );
         let raised = |count: u32, holds: bool| if holds { count + 1 } else { 0 };
         self.fruitless = raised(self.fruitless, in_vain);
         self.failures = raised(self.failures, failed && tried == Tried::Nothing);
@@ -437,7 +440,8 @@ impl Report {
             TurnEnd::Failed(class) => Some(class),
             TurnEnd::Died => Some(FailureClass::Signal),
             TurnEnd::StaleSession => Some(FailureClass::UnknownSession),
-            TurnEnd::Completed | TurnEnd::TimedOut | TurnEnd::Interrupted => None,
+            TurnEnd::TimedOut => Some(FailureClass::Timeout),
+            TurnEnd::Completed | TurnEnd::Interrupted => None,
         }
     }
 

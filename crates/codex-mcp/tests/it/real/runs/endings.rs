@@ -1,13 +1,12 @@
 //! How a run begins and ends.
 
 use std::fs;
-use std::time::Duration;
 
 use scripted_model::{Reply, Script};
 use testkit::Signal;
 
 use super::super::{Stage, on_each_release};
-use super::{commit, kill};
+use super::{commit, kill, until};
 
 on_each_release!(ctrl_c_reports_what_is_there, a_thread_is_hopped_into);
 
@@ -26,16 +25,15 @@ async fn ctrl_c_reports_what_is_there(release: &str) {
         "--until",
         "commits=2",
     ];
-    let child = stage.run_command(&args).spawn().unwrap();
+    let mut child = stage.run_command(&args).spawn().unwrap();
     let pid = child.id().unwrap();
-    while !stage
-        .home
-        .processes()
-        .iter()
-        .any(|one| one.command.ends_with("sleep 1000"))
-    {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let sleeps = || {
+        let processes = stage.home.processes();
+        processes
+            .iter()
+            .any(|one| one.command.ends_with("sleep 1000"))
+    };
+    until(&mut child, sleeps).await;
     kill(pid, Signal::SIGINT);
     let ran = stage.ended(child).await;
     ran.assert_not_done("cancelled");
@@ -118,6 +116,43 @@ async fn a_read_only_sandbox_is_refused_at_once() {
     ];
     let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
     ran.assert_not_done("max_turns_exceeded");
+}
+
+/// Who reads no more of it changes nothing of how it ended.
+#[tokio::test]
+async fn a_reader_that_goes_away_does_not_make_it_done() {
+    let script = Script::new().otherwise([Reply::say("I will.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    for json in [&[][..], &["--json"]] {
+        let args = ["x", "--until", "command=false", "--max-turns", "1"];
+        let mut child = stage.run_command(&[&args, json].concat()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().await.unwrap().code(), Some(2));
+    }
+}
+
+/// As in a hook of git's, which tells where it belongs to.
+#[tokio::test]
+async fn git_is_that_of_the_folder() {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let other = stage.home.root().join("other");
+    stage
+        .home
+        .git(&["clone", "--quiet", ".", other.to_str().unwrap()]);
+    let args = [
+        "--json",
+        "--sandbox",
+        "workspace-write",
+        "x",
+        "--until",
+        "commits=1",
+    ];
+    let mut command = stage.run_command(&args);
+    command.env("GIT_DIR", other.join(".git"));
+    let ran = stage.ended(command.spawn().unwrap()).await;
+    ran.assert_done(&["initial"]);
+    assert_eq!(stage.home.git(&["log", "-1", "--format=%s"]), "Add a.txt");
 }
 
 #[tokio::test]

@@ -100,6 +100,24 @@ async fn a_person_is_asked() {
     assert_eq!(stage.home.processes(), []);
 }
 
+/// It may have been meant for a question that nobody waits for any more.
+#[tokio::test]
+async fn what_was_typed_before_is_no_answer() {
+    let touch = |file: &str| Reply::shell(Shell::escalated(format!("touch {file}"), "wanted"));
+    let script = Script::new().otherwise([touch("1.txt"), touch("2.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let terminal = stage.run_on_terminal(&["x", "--max-turns", "1", "--until", "files=2.txt"]);
+    let mut terminal = terminal.shows("Allow it?").await;
+    terminal.types("y\ny\ny");
+    let mut terminal = terminal.shows("touch 2.txt").await;
+    terminal.seen.clear();
+    terminal.types("\nn\n");
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(2), "{seen}");
+    assert!(stage.file("1.txt").exists());
+    assert!(!stage.file("2.txt").exists());
+}
+
 #[tokio::test]
 async fn a_person_sees_what_holds_and_what_was_made() {
     let work = Reply::shell("printf x > \"$(printf 'a\\033[31mb.txt')\"");

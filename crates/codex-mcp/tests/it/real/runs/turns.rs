@@ -1,13 +1,12 @@
 //! Which turn comes next.
 
 use std::fs;
-use std::time::Duration;
 
 use scripted_model::{Gate, Reply, Script, Shell};
 use testkit::Signal;
 
 use super::super::{Stage, on_each_release};
-use super::{NUDGE, commit, kill};
+use super::{NUDGE, commit, kill, until};
 
 on_each_release!(
     a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on,
@@ -81,7 +80,7 @@ async fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on(release: &str
         .otherwise([Reply::say("never").behind(&gate)]);
     let stage = Stage::new(release, script).await;
     let ran = stage
-        .run(&["x", "--until", "commits=1", "--turn-timeout", "5s"])
+        .run(&["x", "--until", "commits=1", "--turn-timeout", "20s"])
         .await;
     // On a slow machine the second turn may be too slow as well.
     assert_eq!(ran.result["ok"], true, "{:#}", ran.result);
@@ -110,10 +109,8 @@ async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release
         "--until",
         "commits=1",
     ];
-    let child = stage.run_command(&args).spawn().unwrap();
-    while gate.arrivals() == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let mut child = stage.run_command(&args).spawn().unwrap();
+    until(&mut child, || gate.arrivals() > 0).await;
     let is_codex = |process: &&testkit::process::Process| {
         process.command.ends_with("app-server") && !process.command.contains(" guard ")
     };
