@@ -108,10 +108,11 @@ async fn what_was_typed_before_is_no_answer() {
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let terminal = stage.run_on_terminal(&["x", "--max-turns", "1", "--until", "files=2.txt"]);
     let mut terminal = terminal.shows("Allow it?").await;
-    terminal.types("y\ny\ny");
-    let mut terminal = terminal.shows("touch 2.txt").await;
     terminal.seen.clear();
-    terminal.types("\nn\n");
+    terminal.types("y\ny\ny");
+    let mut terminal = terminal.shows("Allow it?").await;
+    assert!(!stage.file("2.txt").exists());
+    terminal.types("n\n");
     let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(2), "{seen}");
     assert!(stage.file("1.txt").exists());
