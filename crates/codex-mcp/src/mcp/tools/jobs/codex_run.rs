@@ -124,7 +124,7 @@ fn exit_criteria() -> Value {
             "pr": { "type": "boolean" },
             "issue_comment": { "type": "string", "description": "OWNER/REPO#N" },
             "clean": { "type": "boolean" },
-            "command": { "type": "string", "description": "Exits with 0." },
+            "command": { "type": "string", "description": "Exits with 0; runs unsandboxed." },
             "diff_within": texts("Only these changed."),
         },
         "additionalProperties": false,
