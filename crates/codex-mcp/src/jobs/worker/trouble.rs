@@ -34,9 +34,13 @@ impl Trouble {
         }
     }
 
-    /// For how long nothing has failed.
+    /// For how long nothing has failed. What has, and has not been tried again since, may
+    /// be the renewal of a lease.
     pub(super) fn well_for(&self) -> Duration {
-        self.well_since.get().elapsed()
+        match self.failing.get() {
+            0 => self.well_since.get().elapsed(),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Something was not as it should be until now, although nothing has failed.
@@ -205,6 +209,26 @@ mod tests {
                 .unwrap(),
             8
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_is_well_when_all_that_failed_has_been_tried_again() {
+        let trouble = Trouble::new();
+        let slow = async {
+            let failures = (0..9).map(|_| Err(away())).chain([Ok(7)]);
+            trouble.insist(answers(failures)).await
+        };
+        let quick = async {
+            while trouble.failing.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            trouble.insist(answers([Ok(8)])).await;
+            sleep(FIRST_PAUSE / 2).await;
+            assert_eq!(trouble.well_for(), Duration::ZERO);
+        };
+        tokio::join!(slow, quick);
+        sleep(FIRST_PAUSE).await;
+        assert!(trouble.well_for() >= FIRST_PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
