@@ -10,6 +10,7 @@
 //! - [`job`]: a prompt that outlives who handed it over.
 //! - [`events`]: what a session tells those who look in from time to time.
 //! - [`exec`]: what comes of one run of `codex exec`.
+//! - [`eyes`]: what decides of pictures that Codex asks for.
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
@@ -29,6 +30,7 @@ pub mod clock;
 mod describe;
 pub mod events;
 pub mod exec;
+pub mod eyes;
 pub mod job;
 mod json;
 pub mod proxy;

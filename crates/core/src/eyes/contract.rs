@@ -1,0 +1,99 @@
+//! What Codex is told, and the words that both sides know.
+//!
+//! Source of the names and of the rules: the specification of Codex Eyes.
+
+use super::path::PicturePath;
+use super::picture::BadPicture;
+use crate::text::one_line;
+
+/// What Codex prints when it waits for a picture.
+pub const MARKER: &str = "<<WAITING_FOR_IMAGE>>";
+
+/// The tool that asks for one.
+pub const TOOL: &str = "request_image";
+
+/// The MCP server that has the tool.
+pub const SERVER: &str = "image-request-mcp";
+
+/// Where requests are written, from the root of the repository on.
+pub const QUEUE: &str = ".codex-eyes/requests.jsonl";
+
+/// The words that come with the picture.
+pub const ATTACHED: &str = "Requested image attached";
+
+/// How much of a path is shown to Codex, in bytes.
+const SHOWN_PATH: usize = 300;
+
+/// The rules, for Codex's developer instructions.
+#[must_use]
+pub fn instructions() -> String {
+    format!(
+        "\
+You can look at pictures in this repository.
+1. When you need to see a local picture, call the tool {TOOL} with its path from the root of \
+the repository on, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
+.jpg, .jpeg and .webp files. Ask for one picture at a time.
+2. When the tool has taken the request, your next message is exactly this line and nothing else:
+{MARKER}
+3. Then stop: call no other tool, and do not guess what the picture shows.
+4. The picture comes with the words \"{ATTACHED}\". Go on with your work then, and only then.
+If the tool refuses, or you are told that the picture could not be attached, do not print that \
+line: ask for another picture, or go on without one.
+"
+    )
+}
+
+/// What the tool answers. It has the marker in it, so wherever this is drawn there are
+/// other words on the same line or Codex's sign of a tool's result before it.
+#[must_use]
+pub fn acknowledgement(path: &PicturePath) -> String {
+    let path = one_line(path.as_str(), SHOWN_PATH);
+    format!(
+        "{path} was requested. Now print exactly {MARKER} and nothing else, then stop and wait; \
+         the picture will be attached. Do not guess what it shows."
+    )
+}
+
+/// What the resumed Codex is told where there is no picture any more.
+#[must_use]
+pub fn not_attached(why: &BadPicture) -> String {
+    let path = one_line(why.path.as_str(), SHOWN_PATH);
+    format!(
+        "The requested image {path} could not be attached: {why}. Ask for another one with {TOOL}, \
+         or go on without it."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eyes::picture::Why;
+
+    #[test]
+    fn what_codex_is_told() {
+        let path: PicturePath = "screens/error.png".parse().unwrap();
+        let gone = BadPicture {
+            path: path.clone(),
+            why: Why::Missing,
+        };
+        insta::assert_snapshot!(format!(
+            "{}\n{}\n\n{}",
+            instructions(),
+            acknowledgement(&path),
+            not_attached(&gone)
+        ));
+    }
+
+    #[test]
+    fn what_codex_is_told_is_bounded_and_without_control_characters() {
+        let path: PicturePath = format!("{}.png", "x".repeat(4000)).parse().unwrap();
+        let why = BadPicture {
+            path: path.clone(),
+            why: Why::Unreadable("y\n".repeat(4000)),
+        };
+        for told in [acknowledgement(&path), not_attached(&why)] {
+            assert!(told.len() < 1200, "{}", told.len());
+            assert!(!told.chars().any(char::is_control));
+        }
+    }
+}

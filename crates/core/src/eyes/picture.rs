@@ -1,0 +1,316 @@
+//! Whether what is found under a path is a picture, by its first bytes and its size.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::path::PicturePath;
+use crate::text::one_line;
+
+/// How many bytes at the beginning tell the kind of a picture.
+pub const START: usize = 12;
+
+/// How many bytes a picture can be allowed to have (100 MB): Codex holds all of it in
+/// memory, more than once.
+const LARGEST: u64 = 100_000_000;
+
+/// How much of a path is shown, in bytes.
+const SHOWN_PATH: usize = 300;
+
+/// How much of a reason of the system's is shown, in bytes.
+const SHOWN_REASON: usize = 200;
+
+/// The kinds of pictures that Codex can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Portable Network Graphics.
+    Png,
+    /// JPEG.
+    Jpeg,
+    /// WebP.
+    WebP,
+}
+
+impl Kind {
+    /// The kind of a file with this extension, in large or small letters, without the
+    /// dot.
+    #[must_use]
+    pub fn of_extension(extension: &str) -> Option<Self> {
+        match extension.to_ascii_lowercase().as_str() {
+            "png" => Some(Self::Png),
+            "jpg" | "jpeg" => Some(Self::Jpeg),
+            "webp" => Some(Self::WebP),
+            _ => None,
+        }
+    }
+
+    /// The kind of a file that begins so; [`START`] bytes are enough. Source of the
+    /// signatures: PNG, 5.2; JPEG (ITU-T T.81), B.1.1.3, and the marker that follows;
+    /// RFC 9649, 2.4.
+    #[must_use]
+    pub fn of_bytes(start: &[u8]) -> Option<Self> {
+        if start.starts_with(b"\x89PNG\r\n\x1a\n") {
+            return Some(Self::Png);
+        }
+        if start.starts_with(b"\xff\xd8\xff") {
+            return Some(Self::Jpeg);
+        }
+        let is_webp = start.starts_with(b"RIFF") && start.get(8..START) == Some(b"WEBP");
+        is_webp.then_some(Self::WebP)
+    }
+
+    /// Its media type.
+    #[must_use]
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::WebP => "image/webp",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Png => "PNG",
+            Self::Jpeg => "JPEG",
+            Self::WebP => "WebP",
+        })
+    }
+}
+
+/// How many bytes a picture may have: from 1 to 100 MB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct SizeLimit(u64);
+
+/// Why there can't be such a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("pictures can be limited to 1 to {LARGEST} bytes, not to {0}")]
+pub struct BadLimit(pub u64);
+
+impl SizeLimit {
+    /// It in bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for SizeLimit {
+    /// 20 MB.
+    fn default() -> Self {
+        Self(20_000_000)
+    }
+}
+
+impl TryFrom<u64> for SizeLimit {
+    type Error = BadLimit;
+
+    fn try_from(bytes: u64) -> Result<Self, BadLimit> {
+        match bytes {
+            1..=LARGEST => Ok(Self(bytes)),
+            _ => Err(BadLimit(bytes)),
+        }
+    }
+}
+
+impl From<SizeLimit> for u64 {
+    fn from(limit: SizeLimit) -> Self {
+        limit.0
+    }
+}
+
+/// Why Codex doesn't get a picture, in words for Codex.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadPicture {
+    /// What it asked for.
+    pub path: PicturePath,
+    /// Why not.
+    pub why: Why,
+}
+
+/// Why there is no picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// There is nothing of that name.
+    Missing,
+    /// A link leads out of the repository.
+    Outside,
+    /// It is a folder, a pipe or the like.
+    NotAFile,
+    /// It can't be read, for this reason of the system's.
+    Unreadable(String),
+    /// It can't be given to Codex under this name, for this reason.
+    Unfit(String),
+    /// It has more bytes than it may have.
+    TooLarge {
+        /// How many it has.
+        size: u64,
+        /// How many it may have.
+        limit: SizeLimit,
+    },
+    /// There is something else in it.
+    Content(Content),
+}
+
+/// What is in a file that is not the picture that its name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// Nothing.
+    Nothing,
+    /// A picture of another kind.
+    Other(Kind),
+    /// Something else.
+    Unknown,
+}
+
+impl std::error::Error for BadPicture {}
+
+impl fmt::Display for BadPicture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, why } = self;
+        let kind = path.kind();
+        let path = one_line(path.as_str(), SHOWN_PATH);
+        let ask = "ask for another file";
+        match why {
+            // The program that this one replaces says no more.
+            Why::Missing => f.write_str("file does not exist"),
+            Why::Outside => write!(f, "{path} leads out of the repository, {ask}"),
+            Why::NotAFile => write!(f, "{path} is not a regular file, {ask}"),
+            Why::Unreadable(reason) | Why::Unfit(reason) => {
+                let reason = one_line(reason, SHOWN_REASON);
+                write!(f, "{path} can't be attached: {reason}, {ask}")
+            }
+            Why::TooLarge { size, limit } => write!(
+                f,
+                "{path} is too large: it has {size} bytes and may have {}, ask for a smaller one",
+                limit.bytes()
+            ),
+            Why::Content(content) => {
+                let found = match content {
+                    Content::Nothing => "the file is empty".to_owned(),
+                    Content::Other(other) => format!("it is a {other} picture under that name"),
+                    Content::Unknown => "it holds something else".to_owned(),
+                };
+                write!(f, "{path} is not a {kind} picture: {found}, {ask}")
+            }
+        }
+    }
+}
+
+/// Judges a regular file by its size in bytes and its first [`START`] bytes, or all
+/// that it has.
+///
+/// # Errors
+///
+/// [`BadPicture`] if it is too large, or not of the kind that its name says.
+pub fn check(
+    path: &PicturePath,
+    size: u64,
+    start: &[u8],
+    limit: SizeLimit,
+) -> Result<Kind, BadPicture> {
+    let refused = |why| BadPicture {
+        path: path.clone(),
+        why,
+    };
+    if size > limit.bytes() {
+        return Err(refused(Why::TooLarge { size, limit }));
+    }
+    let content = match Kind::of_bytes(start) {
+        Some(kind) if kind == path.kind() => return Ok(kind),
+        Some(other) => Content::Other(other),
+        None if start.is_empty() => Content::Nothing,
+        None => Content::Unknown,
+    };
+    Err(refused(Why::Content(content)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    const STARTS: [(&str, &[u8]); 8] = [
+        ("PNG", b"\x89PNG\r\n\x1a\n\0\0\0\r"),
+        ("JPEG", b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01"),
+        ("WebP", b"RIFF\x24\0\0\0WEBP"),
+        ("WAV", b"RIFF\x24\0\0\0WAVE"),
+        ("GIF", b"GIF89a\x01\0\x01\0\0\0"),
+        ("text", b"not a picture"),
+        ("half a PNG", b"\x89PNG\r\n"),
+        ("nothing", b""),
+    ];
+
+    fn path(text: &str) -> PicturePath {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_content_and_extension() {
+        let mut table = String::new();
+        for name in ["a.png", "a.JPG", "a.jpeg", "a.webp"] {
+            writeln!(table, "{name}").unwrap();
+            for (what, start) in STARTS {
+                let judged = match check(&path(name), 12, start, SizeLimit::default()) {
+                    Ok(kind) => kind.media_type().to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                writeln!(table, "  {what:<12} {judged}").unwrap();
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn every_other_refusal() {
+        let limit = SizeLimit::default();
+        let whys = [
+            Why::Missing,
+            Why::Outside,
+            Why::NotAFile,
+            Why::Unreadable("Permission denied\n(os error 13)".to_owned()),
+            Why::Unfit("Codex takes a comma for the end of a name".to_owned()),
+            Why::TooLarge {
+                size: 20_000_001,
+                limit,
+            },
+        ];
+        let path = path("./screens/a.png");
+        let told = whys.map(|why| {
+            let path = path.clone();
+            BadPicture { path, why }.to_string()
+        });
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn a_picture_may_have_as_many_bytes_as_the_limit_says() {
+        let limit = SizeLimit::try_from(10).unwrap();
+        let (path, start) = (path("a.png"), STARTS[0].1);
+        assert!(check(&path, 10, start, limit).is_ok());
+        let error = check(&path, 11, start, limit).unwrap_err();
+        assert_eq!(error.why, Why::TooLarge { size: 11, limit });
+    }
+
+    #[test]
+    fn a_limit_is_bounded() {
+        assert_eq!(SizeLimit::try_from(0), Err(BadLimit(0)));
+        assert_eq!(SizeLimit::try_from(LARGEST).unwrap().bytes(), LARGEST);
+        assert!(serde_json::from_str::<SizeLimit>("100000001").is_err());
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_however_long_the_name_is() {
+        let long = format!("{}\u{2028}\u{202e}.png", "ä".repeat(2000));
+        let told = BadPicture {
+            path: path(&long),
+            why: Why::Outside,
+        };
+        let told = told.to_string();
+        assert!(told.len() < 400 && told.contains("… leads out"), "{told}");
+    }
+}

@@ -1,0 +1,265 @@
+//! The requests, as the tool writes them to `.codex-eyes/requests.jsonl` and the
+//! wrapper reads them there.
+//!
+//! A line is `{"ts":1730000000000,"path":"./screens/error.png"}`. What has been
+//! answered is told by where a line stands, not by its `ts`: clocks are set, and two
+//! requests may have the same one. What was there before the wrapper began is nobody's
+//! request any more; so is half a line, until its end comes.
+
+use serde::{Deserialize, Serialize};
+
+use super::path::PicturePath;
+
+/// The longest line that is read, in bytes: a path in which every byte is escaped, and
+/// what a newer program may add.
+const LONGEST_LINE: usize = 32 * 1024;
+
+/// A request for a picture. Members that nobody here knows are passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// When it was made, in milliseconds since 1970.
+    pub ts: u64,
+    /// What for.
+    pub path: PicturePath,
+}
+
+impl Request {
+    /// The line that is appended to the file, with its end.
+    #[must_use]
+    pub fn line(&self) -> String {
+        // A number and a text are always JSON.
+        let mut line = serde_json::to_string(self).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+}
+
+/// Which request it is: they are numbered as they are read, from 1 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Number(pub u64);
+
+/// The file, as far as it has been read.
+#[derive(Debug, Clone, Default)]
+pub struct Queue {
+    /// Up to which byte of the file.
+    position: u64,
+    line: Line,
+    valid: u64,
+    malformed: u64,
+    last: Option<Request>,
+}
+
+/// What of a line has been read that has no end yet.
+#[derive(Debug, Clone)]
+enum Line {
+    Begun(Vec<u8>),
+    TooLong,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::Begun(Vec::new())
+    }
+}
+
+impl Queue {
+    /// Leaves aside what the file has already: so many bytes.
+    #[must_use]
+    pub fn after(length: u64) -> Self {
+        Self {
+            position: length,
+            ..Self::default()
+        }
+    }
+
+    /// From which byte of the file on is to be read, now that it has so many. If it has
+    /// become shorter, it is another file, and all of it is new.
+    pub fn next(&mut self, length: u64) -> u64 {
+        if length < self.position {
+            self.position = 0;
+            self.line = Line::default();
+        }
+        self.position
+    }
+
+    /// Takes what was read from there on, in parts of any size.
+    pub fn take(&mut self, bytes: &[u8]) {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.position = self.position.saturating_add(length);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match part.strip_suffix(b"\n") {
+                Some(end) => {
+                    self.extend(end);
+                    self.close();
+                }
+                None => self.extend(part),
+            }
+        }
+    }
+
+    /// The last valid request, and its number.
+    #[must_use]
+    pub fn last(&self) -> Option<(Number, &Request)> {
+        let last = self.last.as_ref()?;
+        Some((Number(self.valid), last))
+    }
+
+    /// The last valid request, if it is newer than what was `answered` last.
+    #[must_use]
+    pub fn open(&self, answered: Option<Number>) -> Option<(Number, &Request)> {
+        self.last().filter(|(number, _)| Some(*number) > answered)
+    }
+
+    /// How many lines were no requests.
+    #[must_use]
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    fn extend(&mut self, part: &[u8]) {
+        if let Line::Begun(line) = &mut self.line {
+            match line.len() + part.len() <= LONGEST_LINE {
+                true => line.extend_from_slice(part),
+                false => self.line = Line::TooLong,
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let request = match std::mem::take(&mut self.line) {
+            Line::Begun(line) if line.trim_ascii().is_empty() => return,
+            Line::Begun(line) => serde_json::from_slice(&line).ok(),
+            Line::TooLong => None,
+        };
+        match request {
+            Some(request) => {
+                self.valid += 1;
+                self.last = Some(request);
+            }
+            None => self.malformed += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(ts: u64, path: &str) -> Request {
+        let path = path.parse().unwrap();
+        Request { ts, path }
+    }
+
+    fn read(bytes: &[u8]) -> Queue {
+        let mut queue = Queue::default();
+        queue.take(bytes);
+        queue
+    }
+
+    #[test]
+    fn a_line_is_what_the_contract_says() {
+        let line = request(1_730_000_000_000, "screens/error.png").line();
+        let expected = r#"{"ts":1730000000000,"path":"./screens/error.png"}"#;
+        assert_eq!(line, format!("{expected}\n"));
+    }
+
+    #[test]
+    fn malformed_lines_are_skipped_and_counted_and_unknown_members_taken() {
+        let queue = read(
+            b"{\"ts\":1,\"path\":\"a.png\"}\n\
+              \n\
+              not json\n\
+              \xff\xfe\n\
+              {\"ts\":2}\n\
+              {\"ts\":-1,\"path\":\"a.png\"}\n\
+              {\"ts\":3,\"path\":\"../b.png\"}\n\
+              [{\"ts\":3,\"path\":\"b.png\"}]\n\
+              {\"ts\":4,\"path\":\"b.png\",\"why\":{\"new\":[]}}\r\n\
+              {\"ts\":5,\"path\":\"c.pn",
+        );
+        assert_eq!(queue.last(), Some((Number(2), &request(4, "b.png"))));
+        assert_eq!(queue.malformed(), 6);
+    }
+
+    #[test]
+    fn the_place_of_a_line_counts_and_not_its_time() {
+        let mut queue = read(request(9, "a.png").line().as_bytes());
+        let (first, _) = queue.open(None).unwrap();
+        assert_eq!(queue.open(Some(first)), None);
+        queue.take(request(9, "a.png").line().as_bytes());
+        let (second, _) = queue.open(Some(first)).unwrap();
+        queue.take(request(1, "b.png").line().as_bytes());
+        let (third, last) = queue.open(Some(second)).unwrap();
+        assert_eq!((third, last.path.as_str()), (Number(3), "./b.png"));
+        assert_eq!(queue.open(Some(third)), None);
+    }
+
+    #[test]
+    fn what_was_there_before_is_left_aside() {
+        let old = request(1, "old.png").line();
+        let length = u64::try_from(old.len()).unwrap();
+        let mut queue = Queue::after(length);
+        assert_eq!(queue.next(length), length);
+        assert_eq!(queue.last(), None);
+        queue.take(request(2, "new.png").line().as_bytes());
+        assert_eq!(queue.last(), Some((Number(1), &request(2, "new.png"))));
+    }
+
+    #[test]
+    fn a_file_that_has_become_shorter_is_read_from_its_beginning() {
+        let mut queue = read(b"{\"ts\":1,\"path\":\"a.png\"}\n{\"ts\":2,");
+        assert_eq!(queue.next(10), 0);
+        let answered = queue.last().map(|(number, _)| number);
+        queue.take(request(0, "b.png").line().as_bytes());
+        assert_eq!(
+            queue.open(answered),
+            Some((Number(2), &request(0, "b.png")))
+        );
+        assert_eq!(queue.malformed(), 0);
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_held_for_ever() {
+        let mut queue = Queue::default();
+        for _ in 0..100 {
+            queue.take(&[b'x'; 1000]);
+        }
+        assert!(matches!(queue.line, Line::TooLong));
+        queue.take(b"\n");
+        queue.take(request(1, "a.png").line().as_bytes());
+        assert_eq!((queue.malformed(), queue.valid), (1, 1));
+    }
+
+    #[test]
+    fn the_longest_path_fits_into_a_line() {
+        let longest = super::super::path::LONGEST_PATH;
+        let name = format!("./{}.png", "\"".repeat(longest - 6));
+        let queue = read(request(u64::MAX, &name).line().as_bytes());
+        assert_eq!(queue.last(), Some((Number(1), &request(u64::MAX, &name))));
+    }
+
+    proptest! {
+        #[test]
+        fn it_makes_no_difference_how_a_file_is_cut(
+            lines in proptest::collection::vec(
+                prop_oneof![
+                    r"[a-z ]{1,9}\.png".prop_map(|path| request(1, &path).line().into_bytes()),
+                    proptest::collection::vec(any::<u8>(), 0..40),
+                    Just(b"\n".to_vec()),
+                ],
+                0..12,
+            ),
+            size in 1_usize..50,
+        ) {
+            let bytes = lines.concat();
+            let whole = read(&bytes);
+            let mut parts = Queue::default();
+            bytes.chunks(size).for_each(|part| parts.take(part));
+            prop_assert_eq!(parts.last(), whole.last());
+            prop_assert_eq!(parts.malformed(), whole.malformed());
+            prop_assert_eq!(parts.position, u64::try_from(bytes.len()).unwrap());
+        }
+    }
+}
