@@ -8,8 +8,10 @@
 //! - [`picture`]: whether what is found there is a picture.
 //! - [`queue`]: the requests, as the tool writes and the wrapper reads them.
 //! - [`contract`]: what Codex is told.
+//! - [`screen`]: whether Codex waits, by what its screen shows.
 
 pub mod contract;
 pub mod path;
 pub mod picture;
 pub mod queue;
+pub mod screen;

@@ -1,0 +1,193 @@
+//! Whether Codex waits for a picture, by what its screen shows.
+//!
+//! Codex draws its conversation in blocks. Each begins in the first column, with a
+//! sign, and goes on with rows that are indented:
+//!
+//! ```text
+//! › look at the error            what somebody has sent
+//!
+//! • Called image-request-mcp.request_image({"path":"./a.png"})
+//!   └ ./a.png was requested. Now print exactly <<WAITING_FOR_IMAGE>> and …
+//!
+//! • <<WAITING_FOR_IMAGE>>        what Codex says
+//!
+//! › Ask Codex to do anything     where somebody types
+//! ```
+//!
+//! Source: the screens of Codex 0.104.0, 0.153.4 and 0.169.0 in `screens/`.
+//!
+//! **The rule.** Codex waits if, of the blocks that Codex or somebody has begun,
+//!
+//! 1. the last one of Codex's is a message and not what a tool has brought (those have
+//!    a `└` below their first line), and
+//! 2. one of its paragraphs ends with the marker, alone on its row or rows, and
+//! 3. exactly one block of somebody's comes after it: where they type.
+//!
+//! So what does not count is: the tool's acknowledgement and a file that Codex shows
+//! (1); words about the marker (2); a text that somebody has sent or is typing, as its
+//! rows belong to their block (1); the old conversation after a resume, as the words of
+//! the resume come after it (3); a Codex that still works, as its `• Working` comes
+//! after it (1); and a message whose beginning has left the screen, as nobody knows
+//! whose it is. Codex is asked to print nothing but the marker, so that its message has
+//! few rows and comes last.
+//!
+//! This alone is no order. The [`machine`](super::machine) also wants a request that has
+//! not been answered, and the screen to stay like this for a while: in the middle of a
+//! redraw or of a resume it may look so for a moment. Were a marker counted as new when
+//! there are more of them than before the request, scrolling would hide a new one behind
+//! an old one that leaves, and a redraw make old ones new: hence the place of the last
+//! one, which is the same after scrolling, redrawing, a change of size, and on either
+//! screen of the terminal. One case is left: somebody scrolls back, while a request is
+//! open, to where the message of an earlier wait is the last of Codex's in view, and
+//! leaves it there. Then Codex is resumed early, with the picture that it asked for.
+//!
+//! Codex breaks rows itself, with an indentation, and in the middle of the marker where
+//! the terminal is narrow; what a terminal wraps goes on in the first column. Colours
+//! are not looked at.
+
+use super::contract::MARKER;
+
+/// One row of the screen, as the parser of the terminal has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// What is written in it.
+    pub text: &'a str,
+    /// Where it ends.
+    pub end: RowEnd,
+}
+
+/// Where a row ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowEnd {
+    /// What comes in the next row is something else.
+    Closed,
+    /// The terminal has wrapped it: the next row goes on with it.
+    Wrapped,
+}
+
+/// What the screen tells of Codex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sight {
+    /// It waits for a picture.
+    Waiting,
+    /// It doesn't, or nobody can tell.
+    Other,
+}
+
+/// Looks at all rows of the screen, from the top.
+#[must_use]
+pub fn sight(rows: &[Row<'_>]) -> Sight {
+    let lines = unwrapped(rows);
+    let blocks = blocks(&lines);
+    let Some(last) = blocks
+        .iter()
+        .rposition(|block| block.speaker == Speaker::Codex)
+    else {
+        return Sight::Other;
+    };
+    let after = blocks.iter().skip(last + 1);
+    let typing = after.filter(|block| block.speaker == Speaker::Somebody);
+    let waits = blocks.get(last).is_some_and(Block::waits) && typing.count() == 1;
+    match waits {
+        true => Sight::Waiting,
+        false => Sight::Other,
+    }
+}
+
+/// Who has begun a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    Codex,
+    Somebody,
+    /// A warning, a line across, or the rest of something.
+    Other,
+}
+
+/// A block: its lines without the sign and the spaces around; those between paragraphs
+/// are empty.
+#[derive(Debug)]
+struct Block<'a> {
+    speaker: Speaker,
+    lines: Vec<&'a str>,
+}
+
+impl Block<'_> {
+    fn waits(&self) -> bool {
+        let mut paragraphs = self.lines.split(|line| line.is_empty());
+        let is_of_a_tool = self.lines.iter().any(|line| is_result(line));
+        !is_of_a_tool && paragraphs.any(ends_with_marker)
+    }
+}
+
+/// Whether a line begins what a tool has brought, or what waits to be sent.
+fn is_result(line: &str) -> bool {
+    ["└ ", "↳ "].iter().any(|sign| line.starts_with(sign))
+}
+
+/// Whether the last rows of a paragraph are the marker, and whole rows of it.
+fn ends_with_marker(paragraph: &[&str]) -> bool {
+    let mut rest = MARKER;
+    for line in paragraph.iter().rev() {
+        let Some(before) = rest.strip_suffix(line) else {
+            return false;
+        };
+        if before.is_empty() {
+            return true;
+        }
+        rest = before;
+    }
+    false
+}
+
+/// The rows with those together that the terminal has wrapped.
+fn unwrapped(rows: &[Row<'_>]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut before = RowEnd::Closed;
+    for row in rows {
+        match (before, lines.last_mut()) {
+            (RowEnd::Wrapped, Some(line)) => line.push_str(row.text),
+            _ => lines.push(row.text.to_owned()),
+        }
+        before = row.end;
+    }
+    lines
+}
+
+/// The blocks; lines above the first one belong to what has left the screen.
+fn blocks(lines: &[String]) -> Vec<Block<'_>> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    for line in lines {
+        let goes_on = line.starts_with(char::is_whitespace) || line.is_empty();
+        match (goes_on, blocks.last_mut()) {
+            (true, Some(block)) => block.lines.push(line.trim()),
+            (true, None) => {}
+            (false, _) => blocks.push(begun(line)),
+        }
+    }
+    blocks
+}
+
+fn begun(line: &str) -> Block<'_> {
+    let signs = [
+        ('•', Speaker::Codex),
+        // What Codex is at work at, every other 600 ms.
+        ('◦', Speaker::Codex),
+        ('›', Speaker::Somebody),
+    ];
+    let speaks = |(sign, speaker)| {
+        let rest = line.strip_prefix(sign)?;
+        let fits = rest.is_empty() || rest.starts_with(' ');
+        fits.then_some((speaker, rest))
+    };
+    let (speaker, text) = signs
+        .into_iter()
+        .find_map(speaks)
+        .unwrap_or((Speaker::Other, line));
+    Block {
+        speaker,
+        lines: vec![text.trim()],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::eyes::contract::{ATTACHED, acknowledgement, instructions};
+
+/// Where Codex waits: screens of real ones on which it does.
+const WAITING: [(&str, &str); 8] = [
+    ("0.104.0", include_str!("screens/0.104.0-100-columns.txt")),
+    (
+        "0.104.0, narrow",
+        include_str!("screens/0.104.0-16-columns.txt"),
+    ),
+    (
+        "0.104.0, resumed",
+        include_str!("screens/0.104.0-resumed.txt"),
+    ),
+    ("0.153.4", include_str!("screens/0.153.4-60-columns.txt")),
+    (
+        "0.153.4, resumed",
+        include_str!("screens/0.153.4-resumed.txt"),
+    ),
+    ("0.169.0", include_str!("screens/0.169.0-100-columns.txt")),
+    (
+        "0.169.0, narrow",
+        include_str!("screens/0.169.0-16-columns.txt"),
+    ),
+    (
+        "0.169.0, resumed",
+        include_str!("screens/0.169.0-resumed.txt"),
+    ),
+];
+
+fn closed(text: &str) -> Row<'_> {
+    let end = RowEnd::Closed;
+    Row { text, end }
+}
+
+fn look(screen: &str) -> Sight {
+    let rows: Vec<Row<'_>> = screen.lines().map(closed).collect();
+    sight(&rows)
+}
+
+fn with_composer(transcript: &str) -> String {
+    format!("{transcript}\n\n› Ask Codex to do anything\n\n  ? for shortcuts\n")
+}
+
+#[test]
+fn real_screens_on_which_codex_waits() {
+    for (which, screen) in WAITING {
+        assert_eq!(look(screen), Sight::Waiting, "{which}");
+    }
+}
+
+/// Neither the old conversation nor the acknowledgement nor what was sent counts.
+#[test]
+fn real_screens_before_codex_has_printed_the_marker() {
+    for (which, screen) in WAITING {
+        let (before, after) = screen.rsplit_once("• <<").unwrap();
+        let (_, composer) = after.split_once("\n›").unwrap();
+        let before = format!("{before}\n›{composer}");
+        assert_eq!(look(&before), Sight::Other, "{which}");
+        let (asked, _) = before.rsplit_once("\n• Called").unwrap();
+        let asked = format!("{asked}\n›{composer}");
+        assert_eq!(look(&asked), Sight::Other, "{which}, before the call");
+    }
+}
+
+#[test]
+fn a_codex_at_work_does_not_wait() {
+    for (which, screen) in WAITING {
+        for working in ["• Working (0s • esc to interrupt)", "◦ Working (9s)"] {
+            let at = screen.rfind("\n›").unwrap();
+            let (before, composer) = screen.split_at(at);
+            let screen = format!("{before}\n{working}\n{composer}");
+            assert_eq!(look(&screen), Sight::Other, "{which}");
+        }
+    }
+}
+
+#[test]
+fn scrolling_changes_nothing_as_long_as_the_message_is_there() {
+    for (which, screen) in WAITING {
+        let lines: Vec<&str> = screen.lines().collect();
+        let message = lines.iter().rposition(|line| line.starts_with("• <<"));
+        for top in 0..lines.len() {
+            let expected = match Some(top) <= message {
+                true => Sight::Waiting,
+                false => Sight::Other,
+            };
+            let rest = lines[top..].join("\n");
+            assert_eq!(look(&rest), expected, "{which} from row {top}");
+        }
+    }
+}
+
+#[test]
+fn a_marker_that_is_no_message_of_codex_s_does_not_count() {
+    let no_orders = [
+        "› <<WAITING_FOR_IMAGE>>",
+        "› is it\n  <<WAITING_FOR_IMAGE>>",
+        "• Ran cat a.txt\n  └ <<WAITING_FOR_IMAGE>>",
+        "• Ran cat a.txt\n  └ a\n    <<WAITING_FOR_IMAGE>>\n\n    <<WAITING_FOR_IMAGE>>",
+        "• Ran sh -c 'echo\n  │ <<WAITING_FOR_IMAGE>>\n  └ (no output)",
+        "• Queued follow-up inputs\n  ↳ <<WAITING_FOR_IMAGE>>",
+        "• Edited a.txt (+1 -0)\n    1 +<<WAITING_FOR_IMAGE>>",
+        "• I was to print <<WAITING_FOR_IMAGE>>",
+        "• <<WAITING_FOR_IMAGE>> is what I print",
+        "• <<WAITING_FOR_IMAGE>>\n  is what I print",
+        "• <<WAITING_FOR_\n\n  IMAGE>>",
+        "• <<waiting_for_image>>",
+        "  <<WAITING_FOR_IMAGE>>",
+        "⚠ <<WAITING_FOR_IMAGE>>",
+        "•<<WAITING_FOR_IMAGE>>",
+        "<<WAITING_FOR_IMAGE>>",
+    ];
+    for screen in no_orders {
+        assert_eq!(look(&with_composer(screen)), Sight::Other, "{screen}");
+    }
+    let typing = "• Hello\n\n› <<WAITING_FOR_IMAGE>>\n  <<WAITING_FOR_IMAGE>>\n\n  ? for shortcuts";
+    assert_eq!(look(typing), Sight::Other);
+}
+
+#[test]
+fn a_message_may_say_more_before_the_marker() {
+    let orders = [
+        "• I need to see it.\n\n  <<WAITING_FOR_IMAGE>>",
+        "• I need to see it.\n  <<WAITING_FOR_IMAGE>>",
+        "• Folders:\n  └── a.png\n\n  <<WAITING_FOR_IMAGE>>",
+        "• <<WAITING_FOR_IMAGE>>\n\n⚠ something is old\n\n────",
+    ];
+    for screen in orders {
+        assert_eq!(look(&with_composer(screen)), Sight::Waiting, "{screen}");
+    }
+}
+
+#[test]
+fn without_the_place_to_type_nobody_can_tell() {
+    assert_eq!(look("• <<WAITING_FOR_IMAGE>>\n"), Sight::Other);
+    assert_eq!(look(""), Sight::Other);
+}
+
+#[test]
+fn what_the_terminal_wraps_goes_on_in_the_first_column() {
+    let row = |text, end| Row { text, end };
+    let composer = closed("› ");
+    let waiting = [
+        row("• <<WAITING_", RowEnd::Wrapped),
+        row("FOR_IMAGE>>", RowEnd::Closed),
+        composer,
+    ];
+    assert_eq!(sight(&waiting), Sight::Waiting);
+    // A long row of a tool's result that is wrapped just before what looks like a message.
+    let not = [
+        row("• Ran cat a.txt", RowEnd::Closed),
+        row("  └ aaaaaaaaaaaa", RowEnd::Wrapped),
+        row("• <<WAITING_FOR_IMAGE>>", RowEnd::Closed),
+        composer,
+    ];
+    assert_eq!(sight(&not), Sight::Other);
+    let last = [row("• <<WAITING_FOR_IMAGE>>", RowEnd::Wrapped)];
+    assert_eq!(sight(&last), Sight::Other);
+}
+
+/// A part of a conversation, to be drawn.
+#[derive(Debug, Clone)]
+enum Cell {
+    Sent(String),
+    Said(String),
+    Waits,
+    Called(String),
+    Warned(String),
+    Working,
+}
+
+impl Cell {
+    fn draw(&self, width: usize) -> Vec<String> {
+        match self {
+            Self::Sent(text) => indented("› ", "  ", text, width),
+            Self::Said(text) => indented("• ", "  ", text, width),
+            Self::Waits => indented("• ", "  ", MARKER, width),
+            Self::Called(text) => {
+                let mut rows = indented("• ", "  │ ", "Called it", width);
+                rows.extend(indented("  └ ", "    ", text, width));
+                rows
+            }
+            Self::Warned(text) => indented("⚠ ", "  ", text, width),
+            Self::Working => vec!["◦ Working (1s • esc to interrupt)".to_owned()],
+        }
+    }
+
+    fn is_of_codex_or_somebody(&self) -> bool {
+        !matches!(self, Self::Warned(_))
+    }
+}
+
+/// The text in rows of the width, broken between words and in long ones, as Codex does.
+fn indented(first: &str, rest: &str, text: &str, width: usize) -> Vec<String> {
+    let mut rows = vec![first.to_owned()];
+    let mut begun = false;
+    for line in text.lines() {
+        if begun {
+            rows.push(rest.to_owned());
+        }
+        for (index, word) in line.split(' ').enumerate() {
+            let used = rows.last().unwrap().chars().count();
+            if index > 0 && used + 1 + word.chars().count() <= width {
+                rows.last_mut().unwrap().push(' ');
+            } else if index > 0 {
+                rows.push(rest.to_owned());
+            }
+            for one in word.chars() {
+                if rows.last().unwrap().chars().count() >= width {
+                    rows.push(rest.to_owned());
+                }
+                rows.last_mut().unwrap().push(one);
+            }
+        }
+        begun = true;
+    }
+    rows
+}
+
+/// What can stand in a conversation and looks like what it is not.
+fn words() -> impl Strategy<Value = String> {
+    let acknowledged = acknowledgement(&"./a.png".parse().unwrap());
+    prop_oneof![
+        "[a-z]{1,9}( [a-z]{1,9}){0,9}",
+        Just(format!("see {MARKER}")),
+        Just(format!("{MARKER} it is")),
+        Just(acknowledged),
+        Just(instructions().replace(&format!("{MARKER}\n"), "")),
+    ]
+}
+
+/// Where the words are somebody else's they may also be the marker itself.
+fn hostile() -> impl Strategy<Value = String> {
+    let lone = [MARKER.to_owned(), format!("a\n{MARKER}\nb\n{MARKER}")];
+    prop_oneof![words(), proptest::sample::select(lone.to_vec())]
+}
+
+fn cell() -> impl Strategy<Value = Cell> {
+    prop_oneof![
+        3 => hostile().prop_map(Cell::Sent),
+        2 => words().prop_filter("breaks only", |text| !breaks(text)).prop_map(Cell::Said),
+        2 => Just(Cell::Waits),
+        3 => hostile().prop_map(Cell::Called),
+        1 => hostile().prop_map(Cell::Warned),
+        1 => Just(Cell::Working),
+    ]
+}
+
+/// Whether words that hold the marker could be broken so that it stands alone: then
+/// Codex has as good as printed it.
+fn breaks(text: &str) -> bool {
+    text.contains(MARKER)
+}
+
+fn screen(cells: &[Cell], width: usize, typed: &str) -> Vec<String> {
+    let mut rows = Vec::new();
+    for cell in cells {
+        rows.extend(cell.draw(width));
+        rows.push(String::new());
+    }
+    rows.extend(indented("› ", "  ", typed, width));
+    rows.extend([String::new(), "  ? for shortcuts".to_owned()]);
+    rows
+}
+
+fn rows_sight(rows: &[String]) -> Sight {
+    let rows: Vec<Row<'_>> = rows.iter().map(|row| closed(row)).collect();
+    sight(&rows)
+}
+
+proptest! {
+    /// Codex waits exactly if the last thing that it or somebody has done is that it
+    /// has printed the marker; however wide the screen is.
+    #[test]
+    fn codex_waits_if_its_message_comes_last(
+        cells in proptest::collection::vec(cell(), 0..8),
+        typed in hostile(),
+        width in 10_usize..120,
+    ) {
+        let last = cells.iter().rfind(|cell| cell.is_of_codex_or_somebody());
+        let expected = match last {
+            Some(Cell::Waits) => Sight::Waiting,
+            _ => Sight::Other,
+        };
+        let rows = screen(&cells, width, &typed);
+        prop_assert_eq!(rows_sight(&rows), expected, "{}", rows.join("\n"));
+    }
+
+    /// After a resume all of the old conversation is history, whatever was in it.
+    #[test]
+    fn the_old_conversation_is_no_order(
+        cells in proptest::collection::vec(cell(), 0..8),
+        new in proptest::collection::vec(hostile().prop_map(Cell::Called), 0..2),
+        width in 10_usize..120,
+        top in 0_usize..60,
+    ) {
+        let words = Cell::Sent(ATTACHED.to_owned());
+        let cells: Vec<Cell> = cells.into_iter().chain([words]).chain(new).collect();
+        let rows = screen(&cells, width, "");
+        let words = rows.iter().rposition(|row| row.starts_with("› Req")).unwrap();
+        let rows = &rows[top.min(words)..];
+        prop_assert_eq!(rows_sight(rows), Sight::Other, "{}", rows.join("\n"));
+    }
+
+    #[test]
+    fn no_screen_makes_it_panic(
+        rows in proptest::collection::vec((r"[•›◦└ ßa<>]{0,9}(<<WAITING_FOR_IMAGE>>)?", any::<bool>()), 0..9),
+        any in any::<String>(),
+    ) {
+        let end = |wrapped: bool| match wrapped {
+            true => RowEnd::Wrapped,
+            false => RowEnd::Closed,
+        };
+        let rows = rows.iter().map(|(text, wrapped)| Row { text, end: end(*wrapped) });
+        let rows: Vec<Row<'_>> = rows.chain([closed(&any)]).collect();
+        let _ = sight(&rows);
+    }
+}
