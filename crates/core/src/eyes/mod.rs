@@ -9,8 +9,10 @@
 //! - [`queue`]: the requests, as the tool writes and the wrapper reads them.
 //! - [`contract`]: what Codex is told.
 //! - [`screen`]: whether Codex waits, by what its screen shows.
+//! - [`machine`]: when Codex is ended and resumed, and when the wrapper gives up.
 
 pub mod contract;
+pub mod machine;
 pub mod path;
 pub mod picture;
 pub mod queue;

@@ -1,0 +1,140 @@
+//! What the machine is told, and what it says is to be done.
+
+use codex_mcp_protocol::codex::ThreadId;
+
+use super::MOST_RESTARTS;
+use crate::eyes::path::PicturePath;
+use crate::eyes::picture::BadPicture;
+use crate::eyes::queue::Number;
+use crate::eyes::screen::Sight;
+
+/// What happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// There is a request of this number. It may be told again and again, and is to be
+    /// told again after [`Input::Started`] if it is still open.
+    Asked(Number, PicturePath),
+    /// The screen has changed, or been looked at for the first time since Codex started,
+    /// and shows this.
+    Saw(Sight),
+    /// Codex calls the conversation so.
+    Named(ThreadId),
+    /// Codex has gone, with all that it has started. The queue is to be read before this
+    /// is told: what the old Codex asked for is not the new one's request.
+    Exited(Exit),
+    /// Somebody has sent us this signal.
+    Told(Signal),
+    /// The picture was looked at.
+    Checked(Result<(), BadPicture>),
+    /// Codex was started again.
+    Started,
+    /// Codex can't be started again, for this reason.
+    NotStarted(String),
+    /// The [`deadline`](super::Machine::deadline) has come.
+    Time,
+}
+
+/// How Codex has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// With this code.
+    Code(u8),
+    /// By this signal.
+    Signal(u8),
+}
+
+impl Exit {
+    /// What a shell says of it.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128_u8.saturating_add(signal),
+        }
+    }
+}
+
+/// A signal that ends the wrapper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// SIGINT, sent from elsewhere: Ctrl-C at the terminal is a key for Codex.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl Signal {
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// To end Codex and all that it has started.
+    End(How),
+    /// To look at a picture again, and to say what was found.
+    Check(PicturePath),
+    /// To start Codex.
+    Start(Resume),
+    /// To exit.
+    Leave(Leave),
+}
+
+/// How Codex is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum How {
+    /// By TERM.
+    Term,
+    /// By KILL.
+    Kill,
+}
+
+/// How Codex is resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// Which conversation.
+    pub session: Session,
+    /// With which picture, if it is one.
+    pub picture: Option<PicturePath>,
+    /// What it is told.
+    pub words: String,
+}
+
+/// Which conversation is resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Session {
+    /// The one of this name.
+    Named(ThreadId),
+    /// The last one that there was.
+    Last,
+}
+
+/// With what the wrapper exits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leave {
+    /// Its exit code.
+    pub code: u8,
+    /// What went wrong, if something did.
+    pub error: Option<GaveUp>,
+}
+
+/// Why the wrapper gives up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GaveUp {
+    /// Codex asks for one picture after the other.
+    #[error(
+        "Codex was restarted {MOST_RESTARTS} times in 5 minutes and now asks for {0}; see what it does with so many pictures, then go on with `resume --last`"
+    )]
+    TooManyRestarts(PicturePath),
+    /// Codex doesn't end.
+    #[error("Codex has not ended, not even by KILL, and no second one is started beside it")]
+    StillThere,
+    /// It can't be started again.
+    #[error("Codex can't be started again: {0}; see to that, then go on with `resume --last`")]
+    NotStarted(String),
+}

@@ -1,0 +1,391 @@
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::eyes::picture::Why;
+
+const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn path(text: &str) -> PicturePath {
+    text.parse().unwrap()
+}
+
+fn asked(number: u64) -> Input {
+    Input::Asked(Number(number), path(&format!("{number}.png")))
+}
+
+fn gone() -> BadPicture {
+    BadPicture {
+        path: path("1.png"),
+        why: Why::Missing,
+    }
+}
+
+fn told(effect: Option<Effect>) -> String {
+    match effect {
+        None => "-".to_owned(),
+        Some(Effect::End(how)) => format!("end Codex: {how:?}"),
+        Some(Effect::Check(path)) => format!("look at {path}"),
+        Some(Effect::Start(resume)) => {
+            let session = match resume.session {
+                Session::Named(_) => "by its name",
+                Session::Last => "the last one",
+            };
+            let picture = resume.picture.map(|path| path.to_string());
+            let picture = picture.unwrap_or_else(|| "no picture".to_owned());
+            let words: String = resume.words.chars().take(24).collect();
+            format!("resume {session}, {picture}, {words:?}")
+        }
+        Some(Effect::Leave(leave)) => match leave.error {
+            None => format!("leave: {}", leave.code),
+            Some(error) => format!("leave: {}, {error}", leave.code),
+        },
+    }
+}
+
+/// Applies inputs, a second each; the time when it is wanted.
+fn after(inputs: &[Input]) -> (Machine, Duration) {
+    let (mut machine, mut at) = (Machine::default(), Duration::ZERO);
+    for input in inputs {
+        at = match (input, machine.deadline()) {
+            (Input::Time, Some(deadline)) => deadline,
+            _ => at + SECOND,
+        };
+        machine.apply(input.clone(), at);
+    }
+    (machine, at)
+}
+
+fn states() -> Vec<(&'static str, Vec<Input>)> {
+    let need = vec![asked(1)];
+    let waiting = [need.clone(), vec![Input::Saw(Sight::Waiting)]].concat();
+    let restarting = [waiting.clone(), vec![Input::Time]].concat();
+    let killed = [restarting.clone(), vec![Input::Time]].concat();
+    let resuming = [restarting.clone(), vec![Input::Exited(Exit::Code(0))]].concat();
+    let starting = [resuming.clone(), vec![Input::Checked(Ok(()))]].concat();
+    let told = Input::Told(Signal::Terminate);
+    let starting_told = [starting.clone(), vec![told.clone()]].concat();
+    let again = [starting.clone(), vec![Input::Started]].concat();
+    vec![
+        ("running", vec![]),
+        ("need image", need),
+        ("need image, and Codex waits", waiting),
+        ("restarting", restarting),
+        ("restarting, killed", killed),
+        ("resuming", resuming),
+        ("starting", starting),
+        ("starting, and told to end", starting_told),
+        ("running again", again),
+        ("leaving", vec![told.clone()]),
+        ("leaving, killed", vec![told.clone(), told]),
+        ("over", vec![Input::Exited(Exit::Code(0))]),
+    ]
+}
+
+#[test]
+fn every_state_and_input() {
+    let inputs = [
+        ("asked for a picture", asked(2)),
+        ("asked for an old one", asked(1)),
+        ("Codex waits", Input::Saw(Sight::Waiting)),
+        ("Codex doesn't", Input::Saw(Sight::Other)),
+        ("named", Input::Named(ThreadId::parse(ID).unwrap())),
+        ("exited: 3", Input::Exited(Exit::Code(3))),
+        ("exited by signal 9", Input::Exited(Exit::Signal(9))),
+        ("told: SIGINT", Input::Told(Signal::Interrupt)),
+        ("told: SIGTERM", Input::Told(Signal::Terminate)),
+        ("picture is fine", Input::Checked(Ok(()))),
+        ("picture has gone", Input::Checked(Err(gone()))),
+        ("started", Input::Started),
+        ("not started", Input::NotStarted("no memory".to_owned())),
+    ];
+    let mut table = String::new();
+    for (name, before) in states() {
+        let (machine, at) = after(&before);
+        let wants = machine.deadline().map(|deadline| deadline - at);
+        writeln!(table, "{name}; wants the time in {wants:?}").unwrap();
+        for (name, input) in &inputs {
+            row(&mut table, name, &machine, input, at);
+        }
+        let late = machine.deadline().unwrap_or(at + SECOND);
+        row(&mut table, "time, too early", &machine, &Input::Time, at);
+        row(&mut table, "time", &machine, &Input::Time, late);
+    }
+    insta::assert_snapshot!(table);
+}
+
+fn row(table: &mut String, name: &str, before: &Machine, input: &Input, at: Duration) {
+    let mut machine = before.clone();
+    let effect = told(machine.apply(input.clone(), at));
+    let state = format!("{:?}", machine.state);
+    let end = state.find(['(', '{']).unwrap_or(state.len());
+    let next = match machine.state == before.state {
+        true => "",
+        false => state[..end].trim(),
+    };
+    writeln!(table, "  {name:<22} {next:<11} {effect}").unwrap();
+}
+
+#[test]
+fn the_way_to_a_picture() {
+    let (mut machine, at) = after(&[Input::Named(ThreadId::parse(ID).unwrap()), asked(1)]);
+    assert_eq!(machine.deadline(), None);
+    machine.apply(Input::Saw(Sight::Waiting), at);
+    assert_eq!(machine.deadline(), Some(at + QUIET));
+    let at = at + QUIET;
+    let steps = [
+        (Input::Time, "end Codex: Term"),
+        (Input::Exited(Exit::Signal(15)), "look at ./1.png"),
+        (
+            Input::Checked(Ok(())),
+            "resume by its name, ./1.png, \"Requested image attached\"",
+        ),
+        (Input::Started, "-"),
+        (Input::Exited(Exit::Code(7)), "leave: 7"),
+    ];
+    for (input, expected) in steps {
+        assert_eq!(told(machine.apply(input, at)), expected);
+    }
+    assert_eq!(machine.answered(), Some(Number(1)));
+}
+
+#[test]
+fn a_glance_is_no_order() {
+    let (mut machine, mut at) = after(&[asked(1)]);
+    for _ in 0..10 {
+        machine.apply(Input::Saw(Sight::Waiting), at);
+        let nearly = at + QUIET - Duration::from_millis(1);
+        assert_eq!(machine.apply(Input::Time, nearly), None);
+        machine.apply(Input::Saw(Sight::Other), nearly);
+        at += QUIET;
+        assert_eq!(machine.apply(Input::Time, at), None);
+    }
+}
+
+#[test]
+fn a_marker_that_was_there_before_the_request_needs_as_long() {
+    let (mut machine, at) = after(&[Input::Saw(Sight::Waiting), asked(1)]);
+    assert_eq!(machine.apply(Input::Time, at), None);
+    assert_eq!(machine.deadline(), Some(at + QUIET));
+    // The same request, told again, changes nothing.
+    machine.apply(asked(1), at + QUIET / 2);
+    assert_eq!(machine.deadline(), Some(at + QUIET));
+}
+
+#[test]
+fn the_last_picture_that_was_asked_for_counts() {
+    let waits = Input::Saw(Sight::Waiting);
+    let before = [asked(1), asked(3), asked(2), waits, Input::Time];
+    let (mut machine, at) = after(&before);
+    let effect = machine.apply(Input::Exited(Exit::Code(0)), at);
+    assert_eq!(told(effect), "look at ./3.png");
+    // And one that comes while the old Codex still ends.
+    let (mut machine, at) = after(&before);
+    machine.apply(asked(4), at);
+    assert_eq!(machine.answered(), Some(Number(4)));
+    let effect = machine.apply(Input::Exited(Exit::Code(0)), at);
+    assert_eq!(told(effect), "look at ./4.png");
+}
+
+#[test]
+fn the_old_conversation_after_a_resume_is_no_order() {
+    let (_, mut before) = states().swap_remove(8);
+    before.extend([Input::Saw(Sight::Waiting), asked(1), Input::Time]);
+    let (mut machine, at) = after(&before);
+    assert_eq!(machine.deadline(), None);
+    assert_eq!(machine.apply(Input::Time, at + 9 * SECOND), None);
+    assert_eq!(machine.state, State::Running);
+}
+
+/// A Codex that asks for a picture every so often.
+fn restarts(every: Duration, count: u64) -> Option<u64> {
+    let (mut machine, mut at) = (Machine::default(), Duration::ZERO);
+    for number in 1..=count {
+        at += every;
+        machine.apply(asked(number), at);
+        machine.apply(Input::Saw(Sight::Waiting), at);
+        machine.apply(Input::Time, at + QUIET);
+        match machine.apply(Input::Exited(Exit::Code(0)), at + QUIET)? {
+            Effect::Leave(leave) => {
+                assert_eq!(leave.code, 1);
+                let error = Some(GaveUp::TooManyRestarts(path(&format!("{number}.png"))));
+                assert_eq!(leave.error, error);
+                return Some(number);
+            }
+            effect => assert!(matches!(effect, Effect::Check(_))),
+        }
+        machine.apply(Input::Checked(Ok(())), at + QUIET);
+        machine.apply(Input::Started, at + QUIET);
+    }
+    None
+}
+
+#[test]
+fn the_sixth_restart_in_five_minutes_is_an_error() {
+    assert_eq!(restarts(SECOND, 9), Some(6));
+    assert_eq!(restarts(Duration::from_millis(59_900), 9), Some(6));
+    assert_eq!(restarts(Duration::from_secs(60), 40), None);
+}
+
+/// What the shell and Codex do in a run that is made up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Ask,
+    Wait,
+    Draw,
+    Go,
+    Tell(Signal),
+    Answer(bool),
+    Pass(u64),
+}
+
+/// The machine in a world where only that happens which can.
+struct World {
+    machine: Machine,
+    at: Duration,
+    number: u64,
+    codexes: u32,
+    checks: u32,
+    starting: u32,
+    starts: Vec<Duration>,
+    left: Option<Leave>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            machine: Machine::default(),
+            at: Duration::ZERO,
+            number: 0,
+            codexes: 1,
+            checks: 0,
+            starting: 0,
+            starts: Vec::new(),
+            left: None,
+        }
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+        let input = match step {
+            Step::Ask => {
+                self.number += 1;
+                asked(self.number)
+            }
+            Step::Wait => Input::Saw(Sight::Waiting),
+            Step::Draw => Input::Saw(Sight::Other),
+            Step::Go if self.codexes > 0 => {
+                self.codexes -= 1;
+                Input::Exited(Exit::Code(0))
+            }
+            Step::Tell(signal) => Input::Told(signal),
+            Step::Answer(fine) if self.checks > 0 => {
+                self.checks -= 1;
+                Input::Checked(if fine { Ok(()) } else { Err(gone()) })
+            }
+            Step::Answer(fine) if self.starting > 0 => {
+                self.starting -= 1;
+                self.codexes += u32::from(fine);
+                match fine {
+                    true => Input::Started,
+                    false => Input::NotStarted(String::new()),
+                }
+            }
+            Step::Pass(millis) => return self.pass(Duration::from_millis(millis)),
+            Step::Go | Step::Answer(_) => return Ok(()),
+        };
+        self.apply(input)
+    }
+
+    /// Lets time pass, with every deadline on the way.
+    fn pass(&mut self, time: Duration) -> Result<(), TestCaseError> {
+        let end = self.at + time;
+        while let Some(deadline) = self.machine.deadline().filter(|deadline| *deadline <= end) {
+            self.at = self.at.max(deadline);
+            self.apply(Input::Time)?;
+            prop_assert_ne!(self.machine.deadline(), Some(deadline));
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn apply(&mut self, input: Input) -> Result<(), TestCaseError> {
+        let Some(effect) = self.machine.apply(input, self.at) else {
+            return Ok(());
+        };
+        prop_assert!(self.left.is_none(), "{effect:?} after the end");
+        match effect {
+            Effect::End(_) => prop_assert_eq!(self.codexes, 1),
+            Effect::Check(_) => {
+                prop_assert_eq!(self.codexes, 0);
+                self.checks += 1;
+            }
+            Effect::Start(_) => {
+                prop_assert_eq!((self.codexes, self.starting), (0, 0));
+                self.starting += 1;
+                self.starts.push(self.at);
+                let recent = self.starts.iter().rev().nth(MOST_RESTARTS);
+                let enough = |start: &Duration| self.at - *start >= RESTARTS_WITHIN;
+                prop_assert!(recent.is_none_or(enough), "{:?}", self.starts);
+                prop_assert!(self.starts.len() <= usize::try_from(self.number).unwrap());
+            }
+            Effect::Leave(leave) => {
+                let still_there = self.codexes > 0 && leave.error.is_some();
+                prop_assert!(still_there || self.codexes == 0);
+                self.left = Some(leave);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Ask),
+        4 => Just(Step::Wait),
+        1 => Just(Step::Draw),
+        4 => Just(Step::Go),
+        8 => any::<bool>().prop_map(Step::Answer),
+        1 => Just(Step::Tell(Signal::Interrupt)),
+        8 => (0_u64..4000).prop_map(Step::Pass),
+        1 => (0_u64..400_000).prop_map(Step::Pass),
+    ]
+}
+
+/// Steps of a Codex that wants pictures and nothing else.
+fn greedy() -> impl Strategy<Value = Vec<Step>> {
+    (0_u64..100_000).prop_map(|pause| {
+        vec![
+            Step::Pass(pause),
+            Step::Ask,
+            Step::Wait,
+            Step::Pass(500),
+            Step::Go,
+            Step::Answer(true),
+            Step::Answer(true),
+        ]
+    })
+}
+
+proptest! {
+    /// Never two Codexes, never more than 5 restarts in any 5 minutes, nothing after the
+    /// end; and whoever is told to end ends, whatever Codex does about it.
+    #[test]
+    fn whatever_happens(
+        steps in proptest::collection::vec(step(), 0..200),
+        pictures in proptest::collection::vec(greedy(), 0..15),
+    ) {
+        for steps in [steps, pictures.concat()] {
+            let mut world = World::new();
+            for step in steps {
+                world.step(step)?;
+            }
+            world.step(Step::Tell(Signal::Terminate))?;
+            world.step(Step::Answer(true))?;
+            world.pass(GRACE + LAST_WAIT)?;
+            prop_assert!(world.left.is_some(), "{:?}", world.machine);
+        }
+    }
+}
