@@ -10,10 +10,14 @@
 //! - [`contract`]: what Codex is told.
 //! - [`screen`]: whether Codex waits, by what its screen shows.
 //! - [`machine`]: when Codex is ended and resumed, and when the wrapper gives up.
+//! - [`arguments`]: the command lines of Codex, with `toml`, how values are written
+//!   there.
 
+pub mod arguments;
 pub mod contract;
 pub mod machine;
 pub mod path;
 pub mod picture;
 pub mod queue;
 pub mod screen;
+mod toml;

@@ -1,0 +1,185 @@
+use codex_mcp_protocol::codex::ThreadId;
+use proptest::prelude::*;
+
+use super::*;
+
+const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+
+fn os(args: &[&str]) -> Vec<OsString> {
+    args.iter().map(OsString::from).collect()
+}
+
+fn read(args: &[&str]) -> Arguments {
+    Arguments::read(os(args)).unwrap()
+}
+
+fn added() -> Added {
+    let server = Server {
+        command: "/p".to_owned(),
+        args: vec!["eyes-mcp".to_owned()],
+    };
+    Added::new(&server, "Look.")
+}
+
+/// A command line, with what is always added as `ADDED`.
+fn shown(line: &[OsString]) -> String {
+    let line: Vec<String> = line
+        .iter()
+        .map(|arg| arg.to_str().unwrap().to_owned())
+        .collect();
+    let quoted = shlex::try_join(line.iter().map(String::as_str)).unwrap();
+    let added = added();
+    let added = ["-c", &added.server, "-c", &added.instructions];
+    quoted.replace(&shlex::try_join(added).unwrap(), "ADDED")
+}
+
+#[test]
+fn every_kind_of_command_line() {
+    let lines: [&[&str]; 32] = [
+        &[],
+        &["look at it"],
+        &["--", "exec"],
+        &["--", "-a"],
+        &["-a", "on-request", "look"],
+        &["-a=on-request"],
+        &["-aon-request"],
+        &["--ask-for-approval", "on-request"],
+        &["--ask-for-approval=on-request"],
+        &["--full-auto"],
+        &["--yolo", "look"],
+        &["--dangerously-bypass-approvals-and-sandbox"],
+        &["--approve-for-me"],
+        &["-c", "approval_policy=\"on-request\""],
+        &["-capproval_policy=never"],
+        &["-m", "-a"],
+        &["-m", "gpt", "--", "-a", "never"],
+        &["-i", "a.png", "b.png", "-m", "gpt", "look"],
+        &["-i", "a.png", "--", "look"],
+        &["--image=a.png", "look"],
+        &["-ia.png", "look"],
+        &[
+            "-C",
+            "/a b",
+            "--add-dir",
+            "x",
+            "--search",
+            "-s",
+            "read-only",
+            "look",
+        ],
+        &["-p", "exec", "--enable", "resume", "look", "resume"],
+        &["-c", "model=\"o3\"", "--config=a.b=1", "--oss", "look"],
+        &["-c", "developer_instructions='Be brief.'", "look"],
+        &["--no-alt-screen", "--worktree", "look"],
+        &["--new-option=x", "--other", "look"],
+        &["resume"],
+        &["resume", "--last", "-m", "gpt"],
+        &["-m", "gpt", "resume", ID, "look"],
+        &["fork", "--all", "-a", "untrusted"],
+        &["-"],
+    ];
+    let mut table = String::new();
+    let picture = Attachment::new(OsStr::new("./a b.png")).unwrap();
+    for line in lines {
+        let arguments = read(line);
+        let begin = arguments.begin(&added());
+        let resume = arguments.resume(&added(), &Session::Last, Some(&picture), "Go on");
+        let given = shown(&os(line));
+        table += &format!("{given}\n  {}\n  {}\n", shown(&begin), shown(&resume));
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn all_that_is_added() {
+    let thread = ThreadId::parse(ID).unwrap();
+    let resume = read(&["look"]).resume(&added(), &Session::Named(thread), None, "-- It has gone");
+    let expected = [
+        "resume",
+        ID,
+        "-a",
+        "never",
+        "-c",
+        r#"mcp_servers.image-request-mcp={command="/p", args=["eyes-mcp"], default_tools_approval_mode="approve"}"#,
+        "-c",
+        r#"developer_instructions="Look.""#,
+        "--",
+        "-- It has gone",
+    ];
+    assert_eq!(resume, os(&expected));
+}
+
+#[test]
+fn what_is_not_the_interactive_codex_is_refused() {
+    for line in [&["exec", "look"][..], &["-m", "gpt", "e"], &["help"]] {
+        let error = Arguments::read(os(line)).unwrap_err();
+        assert!(matches!(error, BadArguments::Subcommand(_)), "{error}");
+    }
+    assert!(Arguments::read(os(&["look", "exec"])).is_ok());
+}
+
+#[test]
+fn instructions_of_the_user_s_are_told_and_the_last_ones_count() {
+    assert_eq!(read(&["look"]).instructions(), None);
+    let two = [
+        "-c",
+        "developer_instructions=\"a\"",
+        "--config=developer_instructions = b = c",
+        "-cmodel=x",
+        "--",
+        "-cdeveloper_instructions=d",
+    ];
+    assert_eq!(read(&two).instructions(), Some("b = c"));
+}
+
+#[test]
+fn a_name_with_a_comma_is_not_attached() {
+    let error = Attachment::new(OsStr::new("./a,/etc/b.png")).unwrap_err();
+    assert_eq!(error, BadArguments::Comma("./a,/etc/b.png".into()));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_not_unicode_is_kept_in_the_line_and_refused_in_the_configuration() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let bad = OsStr::from_bytes(b"/\xff.png");
+    let arguments = Arguments::read(vec![bad.to_owned()]).unwrap();
+    assert!(arguments.begin(&added()).contains(&bad.to_owned()));
+    let picture = Attachment::new(bad).unwrap();
+    let resume = arguments.resume(&added(), &Session::Last, Some(&picture), "Go on");
+    assert_eq!(resume.iter().filter(|arg| *arg == bad).count(), 1);
+    let error = Server::new(bad, &[]).unwrap_err();
+    assert_eq!(error, BadArguments::NotUnicode(bad.to_owned()));
+}
+
+fn arg() -> impl Strategy<Value = String> {
+    let known = [
+        "-a", "-c", "-i", "-m", "--", "--yolo", "resume", "--last", "a.png",
+    ];
+    prop_oneof![
+        any::<String>(),
+        proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
+        "-[acim]=?[a-z_=]{0,5}",
+    ]
+}
+
+proptest! {
+    /// Nothing that the user has given is lost, nor its order; and the resumed Codex gets
+    /// one picture and one prompt, whatever the first one got.
+    #[test]
+    fn whatever_is_given(args in proptest::collection::vec(arg(), 0..8), words in any::<String>()) {
+        let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
+        let Ok(arguments) = Arguments::read(args.clone()) else { return Ok(()) };
+        let together: Vec<OsString> =
+            arguments.groups.iter().flat_map(|group| group.args.clone()).collect();
+        prop_assert_eq!(&together, &args);
+        let picture = Attachment::new(OsStr::new("./p.png")).unwrap();
+        let line = arguments.resume(&added(), &Session::Last, Some(&picture), &words);
+        let end: Vec<OsString> = os(&["-i", "./p.png", "--", &words]);
+        prop_assert!(line.ends_with(&end));
+        let before = Arguments::read(line[..line.len() - 4].to_vec()).unwrap();
+        let odd = |group: &&Group| matches!(group.part, Part::Word | Part::Pictures);
+        prop_assert_eq!(before.groups.iter().find(odd), None);
+    }
+}
