@@ -42,8 +42,9 @@
 //! leaves it there. Then Codex is resumed early, with the picture that it asked for.
 //!
 //! Codex breaks rows itself, with an indentation, and in the middle of the marker where
-//! the terminal is narrow; what a terminal wraps goes on in the first column. Colours
-//! are not looked at.
+//! the terminal is narrow; what a terminal wraps goes on in the first column. So words
+//! about the marker that end with it may leave it alone on a row: that counts, as what
+//! Codex says last while a request is open is meant so. Colours are not looked at.
 
 use super::contract::MARKER;
 
