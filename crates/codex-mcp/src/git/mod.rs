@@ -1,11 +1,17 @@
 //! The git program, asked about a repository that others write to.
 //!
 //! The repository is Codex's to write to, and its configuration may name programs
-//! that git would run, outside the sandbox: none of them is run here. What git is
-//! asked changes nothing, waits for no lock, and fetches nothing.
+//! that git would run, outside the sandbox: none of them is run here, whatever git is
+//! told to do. What it is asked changes nothing, waits for no lock, and fetches
+//! nothing.
+//!
+//! - `own`: what the user has set, without what the repository has.
+//! - `path`: paths as texts.
+//! - `tree`: what differs from commits.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
 
+mod own;
 mod path;
 mod tree;
 
@@ -93,12 +99,20 @@ pub(crate) enum GitError {
     /// It says more than is read.
     #[error("git has more to tell than is read")]
     TooMuch,
+    /// Nobody wants to know any more.
+    #[error("asking git was given up")]
+    GivenUp,
 }
 
 impl GitError {
     /// Whether there is no repository.
     pub(crate) fn is_no_repository(&self) -> bool {
         matches!(self, Self::Failed { words, .. } if words.contains("not a git repository"))
+    }
+
+    /// Whether git keeps out of the repository, as it is another user's.
+    pub(crate) fn is_others(&self) -> bool {
+        matches!(self, Self::Failed { words, .. } if words.contains("dubious ownership"))
     }
 }
 
@@ -125,7 +139,8 @@ pub(crate) struct Git {
 }
 
 impl Git {
-    /// In the repository around `cwd`; `env` is set on top of our environment.
+    /// In the repository around `cwd`; `env` is set on top of our environment. What in
+    /// either would lead elsewhere ([`ELSEWHERE`]) is left out.
     pub(crate) async fn begin(
         cwd: &Path,
         env: &[(OsString, OsString)],
@@ -133,7 +148,11 @@ impl Git {
     ) -> Result<Self, GitError> {
         let mut git = Self {
             cwd: cwd.to_owned(),
-            env: env.to_vec(),
+            env: env
+                .iter()
+                .filter(|(name, _)| !leads_elsewhere(name))
+                .cloned()
+                .collect(),
             settings: Vec::new(),
             root: PathBuf::new(),
             bounds,
@@ -238,10 +257,11 @@ impl Git {
             input,
             limit: self.bounds.limit,
         };
-        let heard = converse(&program, &talk, end).await?;
-        match heard.exit {
-            NOT_FOUND => Err(GitError::Missing),
-            _ => Ok(heard),
+        match converse(&program, &talk, end).await {
+            Ok(heard) if heard.exit == NOT_FOUND => Err(GitError::Missing),
+            Ok(heard) => Ok(heard),
+            Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::GivenUp),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -251,11 +271,6 @@ impl Git {
         let own = set.find(|(known, _)| known == name);
         own.map(|(_, value)| value.clone())
             .or_else(|| env::var_os(name))
-    }
-
-    /// Overrules a setting of the repository.
-    pub(crate) fn overrule(&mut self, key: impl Into<OsString>, value: impl Into<OsString>) {
-        self.settings.push((key.into(), value.into()));
     }
 
     /// The settings as variables: a key may hold what an argument can't. Those that
@@ -273,6 +288,11 @@ impl Git {
         variables.push((COUNT.into(), count.to_string().into()));
         variables
     }
+}
+
+/// Whether a variable would lead git to another repository.
+fn leads_elsewhere(name: &OsStr) -> bool {
+    ELSEWHERE.iter().any(|known| name == *known)
 }
 
 /// Whether git did what it was asked to.

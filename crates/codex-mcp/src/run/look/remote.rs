@@ -1,21 +1,22 @@
 //! The branches of the remote, as it tells them itself.
 //!
-//! The user's own way to it must work, so their credentials and their ssh do. What
-//! the repository's configuration can name of programs is overruled: the ssh command
-//! (by the variable, the user's own setting, or plain ssh), credential helpers (the
-//! list is begun anew with those of the user and the system), the proxy program, the
-//! program that asks for passwords, and what is started at the other end. Addresses
-//! of other kinds than git's own (`ext::` and remote helpers) are refused, unless the
-//! user has set GIT_ALLOW_PROTOCOL. Nobody is asked for anything: ssh is in batch
-//! mode if it is OpenSSH by that name.
+//! The repository says where the remote is, and nothing else. It is asked outside of
+//! the repository, with what the user has set for themselves: credentials, proxies,
+//! certificates, headers and ssh are theirs, and what the repository's configuration
+//! has of those is never read, nor are the programs that it names. What the user has
+//! set in the repository's own configuration doesn't count either, as Codex can write
+//! there; files that the user's configuration includes for the repository do.
 //!
-//! What an address is rewritten to (`url.*.insteadOf`), and ssh's own configuration,
-//! stays as it is.
+//! Addresses of other kinds than git's own (`ext::` and remote helpers) are refused,
+//! unless the user has set GIT_ALLOW_PROTOCOL. Nobody is asked for anything: ssh is
+//! in batch mode if it is OpenSSH by that name. What an address is rewritten to
+//! (`url.*.insteadOf`), and ssh's own configuration, stays as it is.
 //!
 //! Source: git-config(1), git(1), git-ls-remote(1), ssh_config(5).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use codex_mcp_core::run::snapshot::Probe;
@@ -28,18 +29,12 @@ use crate::git::{Git, GitError};
 const REMOTES: &str =
     r"^(branch\..*\.(pushremote|remote)|remote\.(pushdefault|.*\.(url|pushurl)))$";
 
-const OWN: &str = r"^(credential\..*|core\.sshcommand)$";
-
 /// What git knows by itself, and is no program.
 const PROTOCOLS: &str = "file:git:http:https:ssh";
 
-const LS_REMOTE: &[&str] = &[
-    "ls-remote",
-    "--heads",
-    "--quiet",
-    "--upload-pack=git-upload-pack",
-    "--",
-];
+const LS_REMOTE: &[&str] = &["ls-remote", "--heads", "--quiet", "--"];
+
+const ADDRESS: &[&str] = &["ls-remote", "--get-url", "--"];
 
 /// The remote that git takes where nothing is set.
 const DEFAULT: &str = "origin";
@@ -112,8 +107,11 @@ pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<Stri
 }
 
 async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String>, GitError> {
-    let git = with_own_ways(git).await?;
-    let told = git.text(&[LS_REMOTE, &[remote]].concat(), &[]).await?;
+    let address = address(git, remote).await?;
+    let git = in_the_users_ways(git).await?;
+    let ls_remote = LS_REMOTE.iter().map(OsStr::new);
+    let question: Vec<&OsStr> = ls_remote.chain([address.as_os_str()]).collect();
+    let told = git.text(&question, &[]).await?;
     let pairs = told.lines().filter_map(|line| line.split_once('\t'));
     let branches = pairs.filter_map(|(id, name)| {
         let name = name.strip_prefix(BRANCHES)?;
@@ -122,31 +120,31 @@ async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String>, G
     Ok(branches.collect())
 }
 
-/// With what the user has set, in place of what the repository has.
-async fn with_own_ways(git: &Git) -> Result<Git, GitError> {
-    let mut git = git.clone();
-    let question = ["config", "--null", "--show-scope", "--get-regexp", OWN];
-    let heard = git.hear(&question, &[]).await?;
-    let text = String::from_utf8_lossy(&heard.stdout);
-    let mut records = text.split_terminator('\0');
-    let mut ssh = None;
-    git.overrule("credential.helper", "");
-    while let (Some(scope), Some(setting)) = (records.next(), records.next()) {
-        if !matches!(scope, "system" | "global") {
-            continue;
-        }
-        match setting.split_once('\n') {
-            Some(("core.sshcommand", value)) => ssh = Some(value.to_owned()),
-            Some((key, value)) => git.overrule(key, value),
-            None => {}
-        }
+/// Where a remote is. A path that git would take from the top folder is whole.
+async fn address(git: &Git, remote: &str) -> Result<OsString, GitError> {
+    let mut told = git.told(&[ADDRESS, &[remote]].concat(), &[]).await?;
+    if told.last() == Some(&b'\n') {
+        told.pop();
     }
-    let ssh = ssh_command(&git, ssh);
+    let is_path = match told.iter().position(|byte| matches!(byte, b':' | b'/')) {
+        Some(first) => told.get(first) == Some(&b'/'),
+        None => true,
+    };
+    let address = OsString::from_vec(told);
+    Ok(match is_path && !address.as_bytes().starts_with(b"~") {
+        true => git.root().join(address).into(),
+        false => address,
+    })
+}
+
+/// Outside of the repository, asking nobody for anything.
+async fn in_the_users_ways(git: &Git) -> Result<Git, GitError> {
+    let mut git = git.outside().await?;
+    let ssh = ssh_command(&git);
     git.set("GIT_SSH_COMMAND", ssh);
     for (name, value) in [
         ("GIT_ALLOW_PROTOCOL", PROTOCOLS),
         ("GIT_ASKPASS", ""),
-        ("GIT_PROXY_COMMAND", ""),
         ("GCM_INTERACTIVE", "never"),
     ] {
         if git.variable(name).is_none() {
@@ -157,13 +155,14 @@ async fn with_own_ways(git: &Git) -> Result<Git, GitError> {
 }
 
 /// The user's way to use ssh, which asks nobody.
-fn ssh_command(git: &Git, set: Option<String>) -> OsString {
+fn ssh_command(git: &Git) -> OsString {
     let quoted = |program: OsString| {
         let program = program.to_str()?;
         Some(shlex::try_quote(program).ok()?.into_owned())
     };
     let text = |command: OsString| command.into_string().ok();
-    let command = git.variable("GIT_SSH_COMMAND").and_then(text).or(set);
+    let set = git.setting("core.sshcommand").map(OsStr::to_owned);
+    let command = git.variable("GIT_SSH_COMMAND").or(set).and_then(text);
     let command = command.or_else(|| git.variable("GIT_SSH").and_then(quoted));
     let command = command.unwrap_or_else(|| "ssh".to_owned());
     let words = shlex::split(&command).unwrap_or_default();

@@ -126,7 +126,7 @@ async fn no_program_of_the_repository_is_run() {
     }
     scene.git(&["config", "remote.origin.url", bare.to_str().unwrap()]);
     scene.git(&["config", "remote.origin.vcs", "ext"]);
-    assert_eq!(beginnings(&run.judged().await), ["no", "unknown", "no"]);
+    assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
     let caught = fs::read_to_string(caught).unwrap_or_default();
     assert_eq!(caught, "");
 }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod commits;
+mod credentials;
 mod files;
 mod github;
 mod hostile;
