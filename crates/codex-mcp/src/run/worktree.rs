@@ -1,22 +1,44 @@
 //! A git worktree for one run, so that the user's own stays as it is.
+//!
+//! Git is asked as [`crate::git`] does, as the repository is Codex's to write to: no
+//! hook of it is run, and no filter. Files of Git LFS stay the pointers that are
+//! committed; `git lfs pull` in the worktree fetches them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::engine::run::run;
-use crate::engine::spawn::Program;
+use super::look::Means;
+use crate::git::{Bounds, Git, GitError};
 
-/// How long git may take to check out a repository (10 min): a large one over a slow
-/// disk, with files of Git LFS to fetch.
+/// How long git may take to check out a repository (10 min): a large one to a slow
+/// disk.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How much of one answer of git's is read, in bytes.
+const LIMIT: u64 = 1024 * 1024;
 
 /// How much of the name of a run names its worktree, in characters.
 const TAG: usize = 8;
+
+/// The index of a worktree is there once all is checked out.
+const INDEX: &[&str] = &["rev-parse", "--git-path", "index"];
+
+const CHECK_OUT: &[&str] = &["reset", "--hard", "--quiet", "--no-recurse-submodules"];
+
+/// Ignored files too: nothing else has them.
+const LEFT: &[&str] = &[
+    "status",
+    "--porcelain",
+    "--ignored",
+    "--untracked-files=normal",
+    "--ignore-submodules=dirty",
+];
 
 /// Why there is no worktree.
 #[derive(Debug, thiserror::Error)]
@@ -24,21 +46,55 @@ pub enum WorktreeError {
     /// There is no repository to make one of.
     #[error("{} is in no git repository, so it has no worktrees; run `git init` there, or leave --worktree out", .0.display())]
     NoRepository(PathBuf),
-    /// Git can't be run.
-    #[error("git can't be run: {0}")]
-    NoGit(io::Error),
+    /// There is nothing to check out.
+    #[error("the repository of {} has no commit yet, so it has no worktrees; commit something first, or leave --worktree out", .0.display())]
+    NoCommit(PathBuf),
+    /// The repository is another user's.
+    #[error("git keeps out of the repository of {}, which belongs to somebody else; if you trust it, add it to safe.directory as git says: {words}", folder.display())]
+    Others {
+        /// The folder.
+        folder: PathBuf,
+        /// What git says.
+        words: String,
+    },
+    /// There is no git.
+    #[error(
+        "a worktree needs the program git, which is not on the PATH; install it, or leave --worktree out"
+    )]
+    NoGit,
+    /// It is not wanted any more.
+    #[error("called off before there was a worktree")]
+    GivenUp,
     /// Git refuses.
-    #[error("git {what}: {words}")]
+    #[error("no worktree can be made of the repository of {}: {words}", folder.display())]
     Git {
-        /// What it was to do.
-        what: &'static str,
+        /// The folder.
+        folder: PathBuf,
         /// What it says.
         words: String,
     },
 }
 
+impl WorktreeError {
+    fn of(folder: &Path, error: &GitError) -> Self {
+        let folder = folder.to_owned();
+        match error {
+            GitError::Missing => Self::NoGit,
+            GitError::GivenUp => Self::GivenUp,
+            error if error.is_no_repository() => Self::NoRepository(folder),
+            error => {
+                let words = error.to_string();
+                match error.is_others() {
+                    true => Self::Others { folder, words },
+                    false => Self::Git { folder, words },
+                }
+            }
+        }
+    }
+}
+
 /// A worktree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Worktree {
     /// The folder in it that corresponds to the one that was named.
     pub folder: PathBuf,
@@ -47,18 +103,19 @@ pub struct Worktree {
     /// The branch that is checked out in it.
     pub branch: String,
     origin: PathBuf,
+    means: Means,
 }
 
 impl Worktree {
     /// Makes one of the repository around `folder`, below `home`, on a new branch from
-    /// what is checked out.
+    /// what is checked out. Given up when the means' `halt` is cancelled.
     ///
     /// # Errors
     ///
     /// [`WorktreeError`]. There is no worktree then.
-    pub async fn make(folder: &Path, home: &Path) -> Result<Self, WorktreeError> {
+    pub async fn make(folder: &Path, home: &Path, means: Means) -> Result<Self, WorktreeError> {
         let tag = Uuid::new_v4().simple().to_string();
-        Self::of(folder, home, &tag).await
+        Self::of(folder, home, &tag, means).await
     }
 
     /// The same for the run of this name, of which the first eight characters count:
@@ -67,96 +124,199 @@ impl Worktree {
     /// # Errors
     ///
     /// [`WorktreeError`].
-    pub async fn of(folder: &Path, home: &Path, run: &str) -> Result<Self, WorktreeError> {
-        let top = git(folder, "rev-parse", ["--show-toplevel"]).await;
-        let top = top.map_err(|error| match error {
-            WorktreeError::Git { .. } => WorktreeError::NoRepository(folder.to_owned()),
-            error => error,
+    pub async fn of(
+        folder: &Path,
+        home: &Path,
+        run: &str,
+        means: Means,
+    ) -> Result<Self, WorktreeError> {
+        let told = |error| WorktreeError::of(folder, &error);
+        let git = Git::begin(folder, &means.env, bounds(&means.halt));
+        let mut git = git.await.map_err(told)?;
+        let origin = git.root().to_owned();
+        git.work_in(&origin);
+        let commit = git.told(&["rev-parse", "--quiet", "--verify", "HEAD"], &[]);
+        commit.await.map_err(|error| match error {
+            GitError::Failed { .. } => WorktreeError::NoCommit(folder.to_owned()),
+            error => told(error),
         })?;
-        let origin = PathBuf::from(top);
         let tag: String = run.chars().take(TAG).collect();
         let name = origin.file_name().unwrap_or_default().to_string_lossy();
         let top = home.join(format!("{name}-{tag}"));
-        let branch = format!("codex-mcp/run-{tag}");
-        let args: [OsString; 6] = [
-            "add".into(),
-            "--quiet".into(),
-            "-b".into(),
-            (&branch).into(),
-            (&top).into(),
-            "HEAD".into(),
-        ];
-        if !top.is_dir() {
-            git(&origin, "worktree", args).await?;
-        }
-        let below = folder.strip_prefix(&origin).unwrap_or(Path::new(""));
-        Ok(Self {
+        let here = folder.canonicalize();
+        let here = here.unwrap_or_else(|_| folder.to_owned());
+        let below = here.strip_prefix(&origin).unwrap_or(Path::new(""));
+        let worktree = Self {
             folder: top.join(below),
             top,
-            branch,
+            branch: format!("codex-mcp/run-{tag}"),
             origin,
-        })
+            means,
+        };
+        worktree.set_up(&git).await.map_err(told)?;
+        Ok(worktree)
     }
 
-    /// Removes it and its branch, for a run that has made nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`WorktreeError`], also if there is something in it after all; it stays then.
-    pub async fn remove(&self) -> Result<(), WorktreeError> {
-        let args: [OsString; 2] = ["remove".into(), (&self.top).into()];
-        git(&self.origin, "worktree", args).await?;
-        let args = ["-d", "--quiet", &self.branch];
-        git(&self.origin, "branch", args).await?;
-        Ok(())
+    /// What was begun and can't be finished is taken back: nobody was in it.
+    async fn set_up(&self, git: &Git) -> Result<(), GitError> {
+        if self.top.is_dir() {
+            return self.check_out().await;
+        }
+        let added = match self.add(git).await {
+            Ok(()) => self.check_out().await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = added else {
+            return Ok(());
+        };
+        if let Ok(git) = self.git(&self.origin, &CancellationToken::new()).await {
+            let remove = ["worktree", "remove", "--force", "--force"].map(OsStr::new);
+            let remove = [&remove[..], &[self.top.as_os_str()]].concat();
+            let _ = git.told(&remove, &[]).await;
+            let _ = git.told(&self.unbranch(), &[]).await;
+        }
+        Err(error)
+    }
+
+    async fn add(&self, git: &Git) -> Result<(), GitError> {
+        let args: [&OsStr; 8] = [
+            "worktree".as_ref(),
+            "add".as_ref(),
+            "--quiet".as_ref(),
+            "--no-checkout".as_ref(),
+            "-b".as_ref(),
+            self.branch.as_ref(),
+            self.top.as_ref(),
+            "HEAD".as_ref(),
+        ];
+        git.told(&args, &[]).await.map(drop)
+    }
+
+    /// Checks all out, where that has not been done. Git is asked anew in there: what
+    /// the configuration includes may depend on the worktree, filters too.
+    async fn check_out(&self) -> Result<(), GitError> {
+        let git = self.git(&self.top, &self.means.halt).await?;
+        if git.root() != self.top.canonicalize()? {
+            let words = format!("{} is there and is no worktree", self.top.display());
+            return Err(GitError::Unusable(io::Error::other(words)));
+        }
+        match git.path(INDEX).await?.exists() {
+            true => Ok(()),
+            false => git.told(CHECK_OUT, &[]).await.map(drop),
+        }
+    }
+
+    async fn git(&self, folder: &Path, halt: &CancellationToken) -> Result<Git, GitError> {
+        Git::begin(folder, &self.means.env, bounds(halt)).await
+    }
+
+    /// Removes it and its branch, unless something may be lost: files that are not
+    /// committed, ignored ones too, and commits that nothing else leads to. What is
+    /// left is told. Also done when the means' `halt` is cancelled.
+    async fn remove(&self) -> Left {
+        match self.is_empty().await {
+            Ok(true) => {}
+            Ok(false) => return Left::All,
+            Err(error) => return self.left(&error),
+        }
+        match self.removed().await {
+            Ok(()) => Left::Nothing,
+            Err(error) => self.left(&error),
+        }
+    }
+
+    fn left(&self, why: &GitError) -> Left {
+        tracing::warn!("the worktree {} can't be tidied: {why}", self.top.display());
+        match self.top.exists() {
+            true => Left::All,
+            false => Left::Branch,
+        }
+    }
+
+    /// Whether there is nothing in it that is nowhere else.
+    async fn is_empty(&self) -> Result<bool, GitError> {
+        let git = self.git(&self.top, &CancellationToken::new()).await?;
+        if !git.told(LEFT, &[]).await?.is_empty() {
+            return Ok(false);
+        }
+        let head = git.text(&["rev-parse", "--verify", "HEAD"], &[]).await?;
+        let git = self.git(&self.origin, &CancellationToken::new()).await?;
+        let branch = format!("refs/heads/{}", self.branch);
+        let question = [
+            "rev-list",
+            "--max-count=1",
+            head.trim(),
+            &branch,
+            "--not",
+            "HEAD",
+            &format!("--exclude={}", self.branch),
+            "--branches",
+            "--tags",
+            "--remotes",
+        ];
+        Ok(git.told(&question, &[]).await?.is_empty())
+    }
+
+    async fn removed(&self) -> Result<(), GitError> {
+        let halt = CancellationToken::new();
+        // Git looks at the files in there once more.
+        let mut git = self.git(&self.top, &halt).await?;
+        git.work_in(&self.origin);
+        let remove = ["worktree", "remove", "--"].map(OsStr::new);
+        let remove = [&remove[..], &[self.top.as_os_str()]].concat();
+        git.told(&remove, &[]).await?;
+        git.told(&self.unbranch(), &[]).await.map(drop)
+    }
+
+    /// Git refuses that where commits would be lost.
+    fn unbranch(&self) -> [OsString; 5] {
+        let branch = self.branch.as_str();
+        ["branch", "-d", "--quiet", "--", branch].map(OsString::from)
     }
 }
 
-/// A worktree that stays when its run is over.
+fn bounds(halt: &CancellationToken) -> Bounds {
+    Bounds {
+        patience: PATIENCE,
+        limit: LIMIT,
+        halt: halt.clone(),
+    }
+}
+
+/// What is left of a worktree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Branch,
+    All,
+}
+
+/// What stays of a worktree when its run is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Its top folder.
-    pub path: PathBuf,
-    /// The branch that is checked out in it.
+    /// Its top folder; `None` if only the branch is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Its branch.
     pub branch: String,
 }
 
 impl Kept {
-    /// The worktree, if something was made in it; else it is removed.
+    /// The worktree, if something was made in it; else it is removed, and this is what
+    /// stays because it may be somebody's work after all.
     pub async fn tidied(worktree: Worktree, made: bool) -> Option<Self> {
-        if !made {
-            match worktree.remove().await {
-                Ok(()) => return None,
-                // There is something in it after all.
-                Err(error) => tracing::debug!("the worktree stays: {error}"),
-            }
-        }
+        let left = match made {
+            true => Left::All,
+            false => worktree.remove().await,
+        };
+        let path = match left {
+            Left::Nothing => return None,
+            Left::Branch => None,
+            Left::All => Some(worktree.top),
+        };
         Some(Self {
-            path: worktree.top,
+            path,
             branch: worktree.branch,
         })
-    }
-}
-
-/// What git answers, without the newline.
-async fn git<A: Into<OsString>>(
-    folder: &Path,
-    what: &'static str,
-    args: impl IntoIterator<Item = A>,
-) -> Result<String, WorktreeError> {
-    let args = [what.into()]
-        .into_iter()
-        .chain(args.into_iter().map(Into::into));
-    let mut program = Program::new(Path::new("git"), args.collect::<Vec<OsString>>());
-    program.cwd = Some(folder.to_owned());
-    let finished = run(&program, PATIENCE)
-        .await
-        .map_err(WorktreeError::NoGit)?;
-    match finished.succeeded() {
-        true => Ok(finished.stdout.trim_end_matches('\n').to_owned()),
-        false => Err(WorktreeError::Git {
-            what,
-            words: finished.stderr.trim().to_owned(),
-        }),
     }
 }

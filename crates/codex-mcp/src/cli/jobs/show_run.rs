@@ -93,9 +93,12 @@ fn made(result: &Value) -> Vec<String> {
 fn more(result: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(worktree) = result.get("worktree")
-        && let (Some(path), Some(branch)) = (text(worktree, "path"), text(worktree, "branch"))
+        && let Some(branch) = text(worktree, "branch")
     {
-        lines.push(format!("worktree {path} on branch {branch}"));
+        lines.push(match text(worktree, "path") {
+            Some(path) => format!("worktree {path} on branch {branch}"),
+            None => format!("branch {branch} of a worktree that is removed"),
+        });
     }
     let told = result.get("notified").and_then(Value::as_array);
     lines.extend(told.into_iter().flatten().filter_map(|told| {

@@ -99,7 +99,11 @@ async fn perform(
         Place::Here => None,
         Place::Worktree => {
             let home = config.jobs.state.join("worktrees");
-            Some(Worktree::make(&order.repo, &home).await?)
+            let means = Means {
+                halt: ending.closing.clone(),
+                ..Means::default()
+            };
+            Some(Worktree::make(&order.repo, &home, means).await?)
         }
     };
     if let Some(worktree) = &worktree {

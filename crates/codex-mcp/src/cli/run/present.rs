@@ -1,6 +1,7 @@
 //! What has come of a run, for people and programs.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use codex_mcp_core::run::outcome::Reason;
 use serde::Serialize;
@@ -23,6 +24,20 @@ pub(super) struct Result {
     pub(super) kept: Option<Kept>,
     #[serde(rename = "notified", skip_serializing_if = "Vec::is_empty")]
     pub(super) told: Vec<Told>,
+}
+
+/// What stays of a worktree, and how it is removed.
+fn left(path: Option<&Path>, branch: &str) -> Vec<String> {
+    match path.map(Path::display) {
+        Some(path) => vec![
+            format!("worktree: {path} on branch {branch}"),
+            format!("  git worktree remove {path} when it is merged"),
+        ],
+        None => vec![
+            format!("branch: {branch} of a worktree that is removed"),
+            format!("  git branch -D {branch} when nobody needs it"),
+        ],
+    }
 }
 
 impl Result {
@@ -83,11 +98,7 @@ impl Result {
     fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
         if let Some(Kept { path, branch }) = &self.kept {
-            hints.push(format!("worktree: {} on branch {branch}", path.display()));
-            hints.push(format!(
-                "  git worktree remove {} when it is merged",
-                path.display()
-            ));
+            hints.extend(left(path.as_deref(), branch));
         }
         let outcome = &self.done.outcome;
         let can_go_on = !matches!(outcome.reason, None | Some(Reason::CouldNotRun));

@@ -184,7 +184,7 @@ impl Ended {
 impl Failure {
     fn reason(&self) -> Reason {
         match self {
-            Self::Cut => Reason::Cancelled,
+            Self::Cut | Self::Worktree(WorktreeError::GivenUp) => Reason::Cancelled,
             Self::TooLong(_) => Reason::TotalTimeExceeded,
             _ => Reason::CouldNotRun,
         }

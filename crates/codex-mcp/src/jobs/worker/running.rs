@@ -77,7 +77,12 @@ impl Attempt<'_> {
                 let home = self.worker.options.state.join("worktrees");
                 let run = self.job.summary.id.as_str();
                 // A second attempt goes on in that of the first.
-                Worktree::of(&kept.order.repo, &home, run).await.map(Some)
+                let means = Means {
+                    halt: self.leash.pulled.clone(),
+                    ..Means::default()
+                };
+                let made = Worktree::of(&kept.order.repo, &home, run, means).await;
+                made.map(Some)
             }
         };
         let worktree = match made {

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 /// With what somebody looks.
 #[derive(Debug, Clone)]
 pub struct Means {
@@ -12,6 +14,9 @@ pub struct Means {
     pub patience: Duration,
     /// How long each question to the remote or to GitHub may take.
     pub network_patience: Duration,
+    /// Gives up all that is being asked, which is told as a failure. Whoever wants to
+    /// look once more after something has ended cancels it then, and not before.
+    pub halt: CancellationToken,
 }
 
 impl Default for Means {
@@ -20,6 +25,7 @@ impl Default for Means {
             env: Vec::new(),
             patience: Duration::from_secs(60),
             network_patience: Duration::from_secs(30),
+            halt: CancellationToken::new(),
         }
     }
 }

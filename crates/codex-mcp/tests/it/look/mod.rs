@@ -8,6 +8,7 @@ mod github;
 mod hostile;
 mod places;
 mod pushed;
+mod worktrees;
 
 use std::cell::Cell;
 use std::ffi::OsString;

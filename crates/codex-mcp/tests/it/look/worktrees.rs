@@ -1,0 +1,238 @@
+//! Worktrees of runs, made and removed.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use codex_mcp::run::worktree::{Kept, Worktree, WorktreeError};
+
+use super::Scene;
+
+impl Scene {
+    fn worktrees(&self) -> PathBuf {
+        self.home.root().join("worktrees")
+    }
+
+    async fn try_worktree(&self, folder: &Path) -> Result<Worktree, WorktreeError> {
+        Worktree::make(folder, &self.worktrees(), self.means.clone()).await
+    }
+
+    async fn worktree(&self) -> Worktree {
+        self.try_worktree(&self.work()).await.unwrap()
+    }
+
+    fn branches(&self) -> String {
+        self.git(&["branch", "--format=%(refname:short)"])
+    }
+
+    /// How many there are, the user's own included.
+    fn count(&self) -> usize {
+        self.git(&["worktree", "list"]).lines().count()
+    }
+}
+
+#[tokio::test]
+async fn a_worktree_in_which_nothing_was_made_is_removed() {
+    let scene = Scene::new();
+    fs::create_dir(scene.work().join("below")).unwrap();
+    scene.commit("below/a");
+    scene.write("mine", "not committed");
+    let worktree = scene.try_worktree(&scene.work().join("below")).await;
+    let worktree = worktree.unwrap();
+    assert!(worktree.folder.join("a").is_file());
+    assert!(!worktree.top.join("mine").exists());
+    assert_eq!(scene.git_in(&worktree.top, &["status", "--short"]), "");
+    assert_eq!(Kept::tidied(worktree, false).await, None);
+    assert_eq!((scene.count(), scene.branches().as_str()), (1, "main"));
+}
+
+#[tokio::test]
+async fn a_second_attempt_goes_on_in_the_same_worktree() {
+    let scene = Scene::new();
+    let make = async || {
+        let (work, home) = (scene.work(), scene.worktrees());
+        Worktree::of(&work, &home, "0123456789", scene.means.clone()).await
+    };
+    let first = make().await.unwrap();
+    fs::write(first.top.join("made"), "x").unwrap();
+    let second = make().await.unwrap();
+    assert_eq!(second.top, first.top);
+    assert!(second.top.join("made").is_file());
+
+    // A folder that is no worktree is not taken for one.
+    fs::remove_dir_all(&first.top).unwrap();
+    fs::create_dir(&first.top).unwrap();
+    assert!(make().await.is_err());
+}
+
+/// Though nobody has seen anything made.
+#[tokio::test]
+async fn nothing_is_removed_that_may_be_lost() {
+    let scene = Scene::new();
+    scene.write(".gitignore", "*.tmp\n");
+    scene.commit("a");
+    for what in ["ignored", "untracked", "committed", "detached"] {
+        let worktree = scene.worktree().await;
+        let top = worktree.top.clone();
+        match what {
+            "ignored" => fs::write(top.join("x.tmp"), "x").unwrap(),
+            "untracked" => fs::write(top.join("x"), "x").unwrap(),
+            "committed" => drop(scene.commit_in(&top, "x")),
+            _ => {
+                scene.git_in(&top, &["checkout", "--quiet", "--detach"]);
+                scene.commit_in(&top, "x");
+            }
+        }
+        let branch = worktree.branch.clone();
+        let kept = Kept::tidied(worktree, false).await.unwrap();
+        assert_eq!(
+            (kept.path.as_ref(), kept.branch),
+            (Some(&top), branch),
+            "{what}"
+        );
+        assert!(top.join("a").is_file(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_that_git_does_not_remove_is_told_alone() {
+    let scene = Scene::new();
+    scene.commit("a");
+    let worktree = scene.worktree().await;
+    scene.git(&["checkout", "--quiet", "--detach", "HEAD~1"]);
+    let (top, branch) = (worktree.top.clone(), worktree.branch.clone());
+    let kept = Kept::tidied(worktree, false).await;
+    let left = Kept { path: None, branch };
+    assert_eq!(kept.as_ref(), Some(&left));
+    assert!(!top.exists());
+    assert!(scene.branches().contains(&left.branch));
+    let told = serde_json::to_value(kept).unwrap();
+    assert_eq!(told, serde_json::json!({ "branch": left.branch }));
+}
+
+/// Also none that is named only for what is made.
+#[tokio::test]
+async fn no_program_of_the_repository_is_run_for_a_worktree() {
+    let scene = Scene::new();
+    scene.write(".gitattributes", "* filter=x\n*.y filter=y\n");
+    scene.commit("a.y");
+    let caught = scene.home.root().join("caught");
+    let hooks = scene.work().join(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    let script = format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", caught.display());
+    let trap = |path: &Path| {
+        fs::write(path, &script).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    };
+    for hook in [
+        "post-checkout",
+        "reference-transaction",
+        "post-index-change",
+    ] {
+        trap(&hooks.join(hook));
+    }
+    let program = scene.home.root().join("trap");
+    trap(&program);
+    let program = program.to_str().unwrap();
+    for key in [
+        "core.fsmonitor",
+        "core.pager",
+        "filter.x.smudge",
+        "filter.x.clean",
+    ] {
+        scene.git(&["config", key, program]);
+    }
+    let included = scene.home.root().join("included");
+    let filter = format!("[filter \"y\"]\n\tsmudge = {program}\n\tclean = {program}\n");
+    fs::write(&included, filter).unwrap();
+    let condition = "includeIf.onbranch:codex-mcp/**.path";
+    scene.git(&["config", condition, included.to_str().unwrap()]);
+    // What the settings have done.
+    let _ = fs::remove_file(&caught);
+
+    let worktree = scene.worktree().await;
+    assert!(worktree.top.join("a.y").is_file());
+    assert_eq!(Kept::tidied(worktree, false).await, None);
+    assert_eq!(fs::read_to_string(&caught).unwrap_or_default(), "");
+    assert!(!worktrees_are_left(&scene));
+
+    scene.git(&["checkout", "--quiet", "-b", "codex-mcp/x"]);
+    assert!(caught.exists(), "the trap works");
+}
+
+fn worktrees_are_left(scene: &Scene) -> bool {
+    let entries = fs::read_dir(scene.worktrees());
+    entries.is_ok_and(|mut entries| entries.next().is_some())
+}
+
+#[tokio::test]
+async fn why_there_is_no_worktree_is_told() {
+    let mut scene = Scene::new();
+    let nowhere = scene.home.root().join("nowhere");
+    fs::create_dir(&nowhere).unwrap();
+    let refused = async |scene: &Scene, folder: &Path| {
+        let refused = scene.try_worktree(folder).await;
+        refused.unwrap_err().to_string()
+    };
+    let told = refused(&scene, &nowhere).await;
+    assert!(told.contains("is in no git repository"), "{told}");
+    scene.git_in(&nowhere, &["init", "--quiet"]);
+    let told = refused(&scene, &nowhere).await;
+    assert!(
+        told.contains("no commit yet") && told.contains("commit something first"),
+        "{told}"
+    );
+
+    scene.means.halt.cancel();
+    let told = refused(&scene, &scene.work()).await;
+    assert_eq!(told, "called off before there was a worktree");
+    assert!(!worktrees_are_left(&scene));
+    scene.means.halt = Default::default();
+
+    // Known to git's own tests alone.
+    scene.set("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
+    let told = refused(&scene, &scene.work()).await;
+    assert!(
+        told.contains("safe.directory") && told.contains("dubious ownership"),
+        "{told}"
+    );
+    scene.set("PATH", scene.home.tmp());
+    let told = refused(&scene, &scene.work()).await;
+    assert!(told.contains("git, which is not on the PATH"), "{told}");
+}
+
+#[tokio::test]
+async fn a_git_dir_in_the_environment_leads_nowhere_else() {
+    let mut scene = Scene::new();
+    let other = scene.home.root().join("other");
+    fs::create_dir(&other).unwrap();
+    scene.git_in(&other, &["init", "--quiet", "--initial-branch=theirs"]);
+    scene.commit_in(&other, "b");
+    scene.set("GIT_DIR", other.join(".git"));
+    scene.set("GIT_WORK_TREE", &other);
+    let worktree = scene.worktree().await;
+    assert!(worktree.top.join("README.md").is_file());
+    assert_eq!(
+        scene.git_in(&other, &["branch", "--format=%(refname:short)"]),
+        "theirs"
+    );
+
+    // The same in the environment of the program.
+    let nowhere = scene.home.root().join("nowhere");
+    fs::create_dir(&nowhere).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["run", "--worktree", "x"])
+        .current_dir(&nowhere)
+        .env_clear()
+        .envs(scene.home.env())
+        .env("GIT_DIR", other.join(".git"))
+        .env("GIT_WORK_TREE", &nowhere)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("is in no git repository"), "{told}");
+    assert_eq!(
+        scene.git_in(&other, &["branch", "--format=%(refname:short)"]),
+        "theirs"
+    );
+}
