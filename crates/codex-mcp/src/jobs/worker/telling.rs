@@ -58,7 +58,13 @@ impl Telling<'_> {
             result: &self.ended.result(),
         };
         let teller = self.teller(patience);
-        json!(notify::tell_all(&self.kept.order.notify, telling, &teller).await)
+        let told = notify::tell_all(&self.kept.order.notify, telling, &teller).await;
+        for told in &told {
+            if let Err(error) = &told.came {
+                tracing::warn!("{} was not told: {error}", told.to);
+            }
+        }
+        json!(told)
     }
 
     /// In the name of who has submitted the run.

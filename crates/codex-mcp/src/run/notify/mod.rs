@@ -113,13 +113,9 @@ impl Serialize for Told {
 /// commands are ended.
 pub async fn tell_all(notifiers: &[Notifier], telling: Telling<'_>, teller: &Teller) -> Vec<Told> {
     let each = notifiers.iter().map(|notifier| async move {
-        let came = tell(notifier, telling, teller).await;
-        if let Err(error) = &came {
-            tracing::warn!("{notifier} was not told: {error}");
-        }
         Told {
             to: notifier.clone(),
-            came,
+            came: tell(notifier, telling, teller).await,
         }
     });
     join_all(each).await

@@ -1,5 +1,7 @@
 //! With a server of IRC that does what a real one doesn't.
 
+use std::time::Duration;
+
 use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy, sink};
@@ -68,7 +70,7 @@ async fn what_was_confirmed_is_said_even_if_nobody_closes() {
             stream.write_all(b":s PONG s :said\r\n").await?;
             copy(&mut stream, &mut sink()).await.map(drop)
         },
-        SHORT,
+        Duration::from_secs(15),
     );
     told.await.unwrap();
 }

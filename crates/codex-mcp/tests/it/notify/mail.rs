@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use codex_mcp::team::{Desk, Member};
 use serde_json::{Value, json};
 
-use super::{LINE, SHORT, Teller, tell, teller};
+use super::{LINE, Teller, tell, teller};
 
 /// A home folder with the teams `t`, of `lead` and `codex`, and `other`, of `lead`.
 struct Stage {
@@ -216,7 +217,7 @@ async fn locks_of_others_are_not_waited_for_longer_than_asked() {
     // As Claude Code locks it.
     fs::create_dir(inbox.with_extension("json.lock")).unwrap();
     let mut teller = stage.teller(Some("codex"), Some("t"));
-    teller.patience.mail = SHORT;
+    teller.patience.mail = Duration::from_secs(2);
     let error = tell("mail:lead", &teller).await.unwrap_err();
     assert!(error.contains("not sent within 2 s"), "{error}");
 }
