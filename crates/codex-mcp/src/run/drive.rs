@@ -35,10 +35,6 @@ use crate::engine::{Engine, EngineError, Grants};
 /// time left.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long one may take where the run's time is as good as over: what it would show
-/// is still worth knowing.
-const LEAST_COMMAND_LIMIT: Duration = Duration::from_secs(10);
-
 /// How long a turn may take to begin that is to be ended already.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -325,7 +321,11 @@ impl<W: Watcher> Driver<'_, W> {
         if self.verdict.is_worth_commands() {
             now.commands = self
                 .looker
-                .commands(self.time_for_commands(), self.rig.stop)
+                .commands(
+                    COMMAND_LIMIT,
+                    self.began + self.order.limits.total(),
+                    self.rig.stop,
+                )
                 .await;
             self.verdict = self.judge(&now);
         }
@@ -339,15 +339,6 @@ impl<W: Watcher> Driver<'_, W> {
             ..
         } = self.order;
         judge(criteria, &self.start, now, &self.work, *preexisting)
-    }
-
-    fn time_for_commands(&self) -> Duration {
-        let left = self
-            .order
-            .limits
-            .total()
-            .saturating_sub(self.began.elapsed());
-        left.clamp(LEAST_COMMAND_LIMIT, COMMAND_LIMIT)
     }
 
     fn report(&mut self, came: &Came, now: &Snapshot) -> Report {

@@ -83,6 +83,11 @@ pub(super) fn given_up() -> Probe<CommandEnd> {
     Probe::Failed("it was given up".to_owned())
 }
 
+/// What is told of a command that could not be begun in time.
+pub(super) fn too_late() -> Probe<CommandEnd> {
+    Probe::Failed("there was no time left to run it".to_owned())
+}
+
 /// The end of what a command writes.
 #[derive(Debug, Default)]
 struct Tail(Vec<u8>);

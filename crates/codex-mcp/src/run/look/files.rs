@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use codex_mcp_core::run::glob::Glob;
 use codex_mcp_core::run::snapshot::Probe;
+use tokio_util::sync::CancellationToken;
 
+use super::Means;
 use super::stamp::Stamps;
 use crate::git::written;
 use crate::team::clerk::Clerk;
@@ -40,16 +42,18 @@ pub(super) struct Files {
     globs: Arc<[Glob]>,
     stamps: Arc<Mutex<Stamps>>,
     patience: Duration,
+    halt: CancellationToken,
 }
 
 impl Files {
-    pub(super) fn new(clerk: Clerk, top: &Path, globs: &[Glob], patience: Duration) -> Self {
+    pub(super) fn new(clerk: Clerk, top: &Path, globs: &[Glob], means: &Means) -> Self {
         Self {
             clerk,
             top: top.to_owned(),
             globs: globs.into(),
             stamps: Arc::default(),
-            patience,
+            patience: means.patience,
+            halt: means.halt.clone(),
         }
     }
 
@@ -59,16 +63,22 @@ impl Files {
         }
         let (top, globs) = (self.top.clone(), Arc::clone(&self.globs));
         let stamps = Arc::clone(&self.stamps);
-        let deadline = Instant::now() + self.patience;
+        let bounds = Bounds {
+            deadline: Instant::now() + self.patience,
+            halt: self.halt.clone(),
+        };
         let task = move || {
             let mut stamps = stamps.lock().unwrap_or_else(PoisonError::into_inner);
             stamps.begin();
-            Walk::new(&top, &globs, &mut stamps, deadline).whole()
+            Walk::new(&top, &globs, &mut stamps, bounds).whole()
         };
-        match self.clerk.ask(task).await {
-            Ok(Ok(found)) => Probe::Found(found),
-            Ok(Err(refusal)) => Probe::Failed(refusal.to_string()),
-            Err(ended) => Probe::Failed(ended.to_string()),
+        // A disk that hangs is not waited for.
+        let walked = self.halt.run_until_cancelled(self.clerk.ask(task)).await;
+        match walked {
+            Some(Ok(Ok(found))) => Probe::Found(found),
+            Some(Ok(Err(refusal))) => Probe::Failed(refusal.to_string()),
+            Some(Err(ended)) => Probe::Failed(ended.to_string()),
+            None => Probe::Failed(GivenUp::Halted.to_string()),
         }
     }
 }
@@ -82,6 +92,14 @@ enum GivenUp {
     Names,
     #[error("looking through the files took too long; write narrower patterns")]
     Time,
+    #[error("looking through the files was given up")]
+    Halted,
+}
+
+/// What a walk may take.
+struct Bounds {
+    deadline: Instant,
+    halt: CancellationToken,
 }
 
 struct Walk<'a> {
@@ -90,7 +108,7 @@ struct Walk<'a> {
     globs: Vec<&'a Glob>,
     plain: Vec<String>,
     stamps: &'a mut Stamps,
-    deadline: Instant,
+    bounds: Bounds,
     names: usize,
     found: BTreeMap<String, String>,
 }
@@ -103,13 +121,13 @@ struct Folder {
 }
 
 impl<'a> Walk<'a> {
-    fn new(top: &'a Path, globs: &'a [Glob], stamps: &'a mut Stamps, deadline: Instant) -> Self {
+    fn new(top: &'a Path, globs: &'a [Glob], stamps: &'a mut Stamps, bounds: Bounds) -> Self {
         Self {
             top,
             globs: globs.iter().filter(|glob| glob.plain().is_none()).collect(),
             plain: globs.iter().filter_map(Glob::plain).collect(),
             stamps,
-            deadline,
+            bounds,
             names: 0,
             found: BTreeMap::new(),
         }
@@ -167,7 +185,8 @@ impl<'a> Walk<'a> {
     }
 
     fn look_at_the_clock(&self) -> Result<(), GivenUp> {
-        match Instant::now() >= self.deadline {
+        match Instant::now() >= self.bounds.deadline {
+            _ if self.bounds.halt.is_cancelled() => Err(GivenUp::Halted),
             true => Err(GivenUp::Time),
             false => Ok(()),
         }

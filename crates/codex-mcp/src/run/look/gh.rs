@@ -11,6 +11,8 @@ use codex_mcp_core::run::names::Issue;
 use codex_mcp_core::run::snapshot::{Age, Comment, PullRequest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::moment::{Moment, date_of};
 use crate::engine::Exit;
@@ -52,8 +54,10 @@ pub(super) enum GhError {
     NotLoggedIn(String),
     #[error("gh can't be run: {0}")]
     Unusable(#[from] io::Error),
-    #[error("gh took longer than {} s", .0.as_secs())]
+    #[error("gh took longer than {}", humantime::format_duration(*.0))]
     Silent(Duration),
+    #[error("asking gh was given up")]
+    GivenUp,
     #[error("gh {exit}: {words}")]
     Failed { exit: Exit, words: String },
     #[error("gh's answer can't be read: {0}")]
@@ -66,6 +70,7 @@ pub(super) struct Gh {
     pub(super) folder: PathBuf,
     pub(super) env: Vec<(OsString, OsString)>,
     pub(super) patience: Duration,
+    pub(super) halt: CancellationToken,
 }
 
 /// What GitHub says of itself and of us when a run begins.
@@ -89,6 +94,7 @@ struct Request {
     url: String,
     created_at: String,
     head_ref_name: String,
+    head_ref_oid: String,
 }
 
 #[derive(Deserialize)]
@@ -124,11 +130,13 @@ impl Gh {
         Ok(Greeting { at, login })
     }
 
-    /// The open pull requests from a branch. There can be some from forks that have a
-    /// branch of that name: those are not told apart.
+    /// The open pull requests from a branch that have all up to this commit, its tip.
+    /// One whose last commits have not been pushed is none, and neither is anybody's
+    /// from a fork that has a branch of that name.
     pub(super) async fn pull_requests(
         &self,
         branch: &str,
+        tip: &str,
         start: &Moment,
     ) -> Result<Vec<PullRequest>, GhError> {
         let args = [
@@ -137,12 +145,12 @@ impl Gh {
             format!("--head={branch}"),
             "--state=open".to_owned(),
             "--limit=100".to_owned(),
-            "--json=number,url,createdAt,headRefName".to_owned(),
+            "--json=number,url,createdAt,headRefName,headRefOid".to_owned(),
         ];
         let requests: Vec<Request> = read(&answered(self.run(&args).await?)?)?;
         let ours = requests
             .into_iter()
-            .filter(|request| request.head_ref_name == branch);
+            .filter(|request| request.head_ref_name == branch && request.head_ref_oid == tip);
         let request = |request: Request| {
             Ok(PullRequest {
                 age: start.age(&request.created_at)?,
@@ -202,13 +210,16 @@ impl Gh {
             input: &[],
             limit: LIMIT,
         };
-        let end = tokio::time::sleep(self.patience);
+        let end = async {
+            let _ = timeout(self.patience, self.halt.cancelled()).await;
+        };
         match converse(&program, &talk, end).await {
             Ok(heard) if heard.exit == NOT_FOUND => Err(GhError::Missing),
             Ok(heard) if heard.exit == NOT_LOGGED_IN => {
                 Err(GhError::NotLoggedIn(complaint(&heard)))
             }
             Ok(heard) => Ok(heard),
+            Err(_) if self.halt.is_cancelled() => Err(GhError::GivenUp),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 Err(GhError::Silent(self.patience))
             }

@@ -37,9 +37,11 @@ use std::time::Duration;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::names::{CommandLine, Issue};
 use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, PullRequest, Snapshot};
-use tokio_util::sync::CancellationToken;
+use futures::stream::{self, StreamExt};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::commands::{end_of, given_up};
+use self::commands::{end_of, given_up, too_late};
 use self::files::Files;
 use self::gh::{Gh, GhError, Greeting, Since};
 use self::lines::{Known, Lines};
@@ -48,6 +50,12 @@ use self::refs::Refs;
 use self::repository::Place;
 use crate::git::Git;
 use crate::team::clerk::Clerk;
+
+/// How long the first of the commands may take at least.
+pub const LEAST_LIMIT: Duration = Duration::from_secs(10);
+
+/// How many issues are asked about at the same time.
+const AT_ONCE: usize = 4;
 
 /// Looks at one repository for one run.
 #[derive(Debug)]
@@ -58,6 +66,7 @@ pub struct Looker {
     files: Files,
     clerk: Clerk,
     begin: Option<Begin>,
+    _guard: DropGuard,
 }
 
 /// What is remembered of the start.
@@ -76,11 +85,18 @@ impl Looker {
     /// # Errors
     ///
     /// [`LookError`] if what is asked for can never be judged here.
-    pub async fn at(folder: &Path, criteria: &Criteria, means: Means) -> Result<Self, LookError> {
+    pub async fn at(
+        folder: &Path,
+        criteria: &Criteria,
+        mut means: Means,
+    ) -> Result<Self, LookError> {
+        // Dropped half-way, it leaves nothing to go on.
+        means.halt = means.halt.child_token();
+        let guard = means.halt.clone().drop_guard();
         let needs = Needs::of(criteria);
         let place = Place::at(folder, &needs, &means).await?;
         let walker = Clerk::start().map_err(LookError::Thread)?;
-        let files = Files::new(walker, place.top(), &needs.globs, means.patience);
+        let files = Files::new(walker, place.top(), &needs.globs, &means);
         let looker = Self {
             clerk: Clerk::start().map_err(LookError::Thread)?,
             place,
@@ -88,6 +104,7 @@ impl Looker {
             means,
             files,
             begin: None,
+            _guard: guard,
         };
         if let Some(criterion) = &looker.needs.gh {
             let there = looker.gh().is_there().await;
@@ -156,15 +173,14 @@ impl Looker {
         let told = |error| told(error, criterion);
         let gh = self.gh();
         let greeting = gh.greet().await.map_err(told)?;
+        if greeting.login.is_none() && !self.needs.issues.is_empty() {
+            return Err(LookError::NotLoggedIn(
+                "GitHub doesn't say whose comments are yours".to_owned(),
+            ));
+        }
         let mut comments = BTreeMap::new();
-        for issue in &self.needs.issues {
-            if greeting.login.is_none() {
-                return Err(LookError::NotLoggedIn(
-                    "GitHub doesn't say whose comments are yours".to_owned(),
-                ));
-            }
-            let written = gh.comments(issue, &greeting, Since::Ever).await;
-            comments.insert(issue.clone(), written.map_err(told)?);
+        for (issue, written) in self.all_comments(&greeting, Since::Ever).await {
+            comments.insert(issue, written.map_err(told)?);
         }
         Ok((Some(greeting), comments))
     }
@@ -237,7 +253,7 @@ impl Looker {
         let (lines, remote, pull_requests) = futures::join!(
             Lines::look(git, &begin.known, &refs, &self.needs.branches),
             self.remote(git, branch),
-            self.pull_requests(branch, begin)
+            self.pull_requests(&refs, begin)
         );
         Snapshot {
             head: lines.head,
@@ -268,53 +284,74 @@ impl Looker {
         }
     }
 
-    async fn pull_requests(&self, branch: Option<&str>, begin: &Begin) -> Probe<Vec<PullRequest>> {
+    async fn pull_requests(&self, refs: &Refs, begin: &Begin) -> Probe<Vec<PullRequest>> {
         let (Some(_), Some(greeting)) = (&self.needs.pull_requests, &begin.greeting) else {
             return Probe::default();
         };
-        let Some(branch) = branch else {
+        let (Some(branch), Some(tip)) = (&refs.branch, &refs.tip) else {
             return Probe::Found(Vec::new());
         };
-        match self.gh().pull_requests(branch, &greeting.at).await {
+        match self.gh().pull_requests(branch, tip, &greeting.at).await {
             Ok(requests) => Probe::Found(requests),
             Err(error) => Probe::Failed(error.to_string()),
         }
     }
 
     async fn comments(&self, begin: &Begin) -> BTreeMap<Issue, Probe<Vec<Comment>>> {
+        let Some(greeting) = &begin.greeting else {
+            return BTreeMap::new();
+        };
         let mut comments = BTreeMap::new();
-        for (issue, before) in &begin.comments {
-            let Some(greeting) = &begin.greeting else {
-                continue;
-            };
-            let written = self.gh().comments(issue, greeting, Since::Start).await;
+        for (issue, written) in self.all_comments(greeting, Since::Start).await {
+            let before = begin.comments.get(&issue);
+            let before = before.map(Vec::as_slice).unwrap_or_default();
             let found = match written {
                 Ok(mut written) => {
                     written.retain(|one| !before.iter().any(|old| old.url == one.url));
-                    Probe::Found([before.as_slice(), &written].concat())
+                    Probe::Found([before, &written].concat())
                 }
                 Err(error) => Probe::Failed(error.to_string()),
             };
-            comments.insert(issue.clone(), found);
+            comments.insert(issue, found);
         }
         comments
     }
 
+    /// Our comments on each of the issues.
+    async fn all_comments(
+        &self,
+        greeting: &Greeting,
+        since: Since,
+    ) -> Vec<(Issue, Result<Vec<Comment>, GhError>)> {
+        let gh = &self.gh();
+        let each = self.needs.issues.iter().map(|issue| async move {
+            let written = gh.comments(issue, greeting, since).await;
+            (issue.clone(), written)
+        });
+        stream::iter(each).buffered(AT_ONCE).collect().await
+    }
+
     /// Runs the commands, one after the other, in the top folder: each may take
-    /// `limit`, and is ended then with all that it has started. Once `halt` is
-    /// cancelled, none is run any more.
+    /// `limit`, and none longer than `until`, but that the first may take
+    /// [`LEAST_LIMIT`] however late it is. Then it is ended with all that it has
+    /// started. None is begun after `until`, nor once `halt` is cancelled.
     pub async fn commands(
         &self,
         limit: Duration,
+        until: Instant,
         halt: &CancellationToken,
     ) -> BTreeMap<CommandLine, Probe<CommandEnd>> {
         let mut ends = BTreeMap::new();
+        let mut least = LEAST_LIMIT;
         for command in &self.needs.commands {
+            let left = until.saturating_duration_since(Instant::now()).max(least);
+            least = Duration::ZERO;
             let mut program = commands::program(command, self.top());
             program.env.clone_from(&self.means.env);
             let end = match halt.is_cancelled() {
                 true => given_up(),
-                false => end_of(&program, limit, halt).await,
+                false if left.is_zero() => too_late(),
+                false => end_of(&program, limit.min(left), halt).await,
             };
             ends.insert(command.clone(), end);
         }
@@ -326,6 +363,7 @@ impl Looker {
             folder: self.top().to_owned(),
             env: self.means.env.clone(),
             patience: self.means.network_patience,
+            halt: self.means.halt.clone(),
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
 use super::needs::Needs;
 use super::{LookError, Means};
 use crate::git::{Bounds, Git, GitError};
@@ -65,7 +63,7 @@ impl Place {
         let bounds = Bounds {
             patience: means.patience,
             limit: LIMIT,
-            halt: CancellationToken::new(),
+            halt: means.halt.clone(),
         };
         let mut git = Git::begin(folder, &means.env, bounds).await?;
         let own = git.path(&["rev-parse", "--absolute-git-dir"]).await?;

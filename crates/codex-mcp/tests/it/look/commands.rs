@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use codex_mcp_core::run::snapshot::{CommandEnd, Probe};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Scene;
 
 /// Longer than any of them takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
+
+/// When all of them must have ended.
+fn later() -> Instant {
+    Instant::now() + LONG
+}
 
 #[tokio::test]
 async fn a_command_is_judged_by_how_it_ends() {
@@ -51,7 +57,10 @@ async fn the_end_of_a_flood_is_told() {
     let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; \
                   echo the reason >&2; exit 1";
     let run = scene.run(&[&format!("command=sh -c '{script}'")]).await;
-    let ends = run.looker.commands(LONG, &CancellationToken::new()).await;
+    let ends = run
+        .looker
+        .commands(LONG, later(), &CancellationToken::new())
+        .await;
     let Probe::Found(CommandEnd::Exited { code: 1, tail }) = ends.values().next().unwrap() else {
         panic!("{ends:?}");
     };
@@ -66,13 +75,16 @@ async fn the_end_of_a_flood_is_told() {
 #[tokio::test]
 async fn at_the_limit_all_that_a_command_has_started_is_gone() {
     let scene = Scene::new();
-    let limit = Duration::from_millis(1500);
+    let limit = Duration::from_secs(15);
     let run = scene
         .run(&[
             "command=sh -c 'setsid sh -c \"trap : TERM; touch begun; sleep 600; sleep 600\" & sleep 600'",
         ])
         .await;
-    let ends = run.looker.commands(limit, &CancellationToken::new()).await;
+    let ends = run
+        .looker
+        .commands(limit, later(), &CancellationToken::new())
+        .await;
     let end = ends.values().next().unwrap();
     assert_eq!(*end, Probe::Found(CommandEnd::TimedOut(limit)));
     assert!(scene.work().join("begun").exists());
@@ -90,6 +102,22 @@ async fn a_command_that_leaves_something_behind_ends_with_it() {
 }
 
 #[tokio::test]
+async fn only_the_first_is_begun_when_all_the_time_is_over() {
+    let scene = Scene::new();
+    let run = scene.run(&["command=touch a", "command=touch b"]).await;
+    let halt = CancellationToken::new();
+    let ends = run.looker.commands(LONG, Instant::now(), &halt).await;
+    let ends: Vec<_> = ends.values().collect();
+    assert!(
+        matches!(ends[0], Probe::Found(CommandEnd::Exited { code: 0, .. })),
+        "{ends:?}"
+    );
+    let too_late = Probe::Failed("there was no time left to run it".to_owned());
+    assert_eq!(*ends[1], too_late);
+    assert!(!scene.work().join("b").exists());
+}
+
+#[tokio::test]
 async fn commands_are_given_up_when_told_so() {
     let scene = Scene::new();
     let run = scene
@@ -102,7 +130,7 @@ async fn commands_are_given_up_when_told_so() {
         }
         halt.cancel();
     };
-    let (ends, ()) = tokio::join!(run.looker.commands(LONG, &halt), begun);
+    let (ends, ()) = tokio::join!(run.looker.commands(LONG, later(), &halt), begun);
     let given_up = Probe::Failed("it was given up".to_owned());
     assert_eq!(ends.values().collect::<Vec<_>>(), [&given_up, &given_up]);
     assert!(!scene.work().join("b").exists());

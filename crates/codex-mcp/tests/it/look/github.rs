@@ -12,13 +12,14 @@ use super::{Scene, beginnings, told};
 
 /// Answers with the files beside it, and notes what it was asked.
 const GH: &str = r#"#!/bin/sh
+tip=$(git rev-parse HEAD)
 cd "$(dirname "$0")" || exit 1
 printf '%s\n' "$*" >> asked
 [ ! -e hang ] || sleep 600
 case "$*" in
     --version) echo "gh version 2.0.0" ;;
     "api -i user") cat user; exit "$(cat user.exit)" ;;
-    "pr list --head="*) cat pulls ;;
+    "pr list --head="*) sed "s/TIP/$tip/g" pulls ;;
     "api repos/o/r/issues/7/comments?"*"page=1") cat comments ;;
     "api repos/o/r/issues/7/comments?"*"page=2") cat comments-2 ;;
     *) echo "unknown: $*" >&2; exit 1 ;;
@@ -74,9 +75,12 @@ impl GitHub {
     }
 }
 
+/// What the stand-in puts in the place of the commit that is checked out.
+const TIP: &str = "TIP";
+
 fn pull(number: u64, branch: &str, made: &str) -> Value {
     json!({"number": number, "url": format!("https://github.com/o/r/pull/{number}"),
-        "createdAt": made, "headRefName": branch})
+        "createdAt": made, "headRefName": branch, "headRefOid": TIP})
 }
 
 fn comment(number: u64, login: &str, made: &str) -> Value {
@@ -116,6 +120,47 @@ async fn a_pull_request_is_new_by_githubs_clock() {
     );
     github.scene.git(&["checkout", "--quiet", "--detach"]);
     run.assert_first(&run.judged().await, "no: no pull request is open");
+}
+
+#[tokio::test]
+async fn a_pull_request_without_the_last_commits_is_none() {
+    let github = GitHub::new();
+    let run = github.scene.run(&["pr"]).await;
+    let mut stale = pull(1, "main", AFTER);
+    stale["headRefOid"] = json!(github.scene.git(&["rev-parse", "HEAD"]));
+    github.has("pulls", &[stale]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+    github.scene.commit("a");
+    run.assert_first(&run.judged().await, "no: no pull request is open");
+}
+
+#[tokio::test]
+async fn all_is_given_up_when_told_so() {
+    let github = GitHub::new();
+    let texts = ["pr", "issue_comment=o/r#7", "clean", "files=**"];
+    let run = github.scene.run(&texts).await;
+    github.says("hang", "");
+    let asked = github.asked();
+    let halted = async {
+        while github.asked() == asked {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        github.scene.means.halt.cancel();
+    };
+    let (judged, ()) = tokio::join!(run.judged(), halted);
+    assert!(
+        judged.concat().contains("asking gh was given up"),
+        "{judged:?}"
+    );
+    let judged = run.judged().await;
+    assert_eq!(beginnings(&judged), ["unknown"; 4], "{judged:?}");
+    let all = judged.concat();
+    assert!(all.contains("asking git was given up"), "{all}");
+    assert!(
+        all.contains("looking through the files was given up"),
+        "{all}"
+    );
+    assert_eq!(github.scene.home.processes(), []);
 }
 
 #[tokio::test]
@@ -198,7 +243,7 @@ async fn gh_that_hangs_is_ended() {
     let refused = looker.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "`pr` can't be judged here: gh took longer than 0 s"
+        "`pr` can't be judged here: gh took longer than 300ms"
     );
     fs::remove_file(github.folder.join("hang")).unwrap();
     run.looker = patient;

@@ -24,6 +24,7 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict, judge};
 use codex_mcp_core::run::snapshot::{Answer, Preexisting, Snapshot, Work};
 use testkit::Home;
+use tokio::time::Instant;
 
 /// When the first command of a test is; each further one is a minute later, so that
 /// reflogs tell them in their order.
@@ -168,7 +169,10 @@ impl Run {
     /// The same, run commands included.
     async fn judged_with_commands(&self, limit: Duration) -> Vec<String> {
         let mut now = self.looker.now().await;
-        now.commands = self.looker.commands(limit, &Default::default()).await;
+        now.commands = self
+            .looker
+            .commands(limit, Instant::now() + limit * 8, &Default::default())
+            .await;
         told(&self.verdict(&now, Preexisting::Ignored))
     }
 

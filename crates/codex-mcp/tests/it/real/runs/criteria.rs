@@ -51,7 +51,8 @@ case "$1 $2" in
 "pr create") echo made > "$state/pr" ; echo https://github.example/o/r/pull/7 ;;
 "pr list")
     if [ -e "$state/pr" ]; then
-        echo '[{"number":7,"url":"https://github.example/o/r/pull/7","createdAt":"2099-01-01T00:00:00Z","headRefName":"main","headRepositoryOwner":{"login":"me"},"state":"OPEN","isCrossRepository":false}]'
+        tip=$(git rev-parse HEAD)
+        echo '[{"number":7,"url":"https://github.example/o/r/pull/7","createdAt":"2099-01-01T00:00:00Z","headRefName":"main","headRefOid":"'"$tip"'"}]'
     else
         echo '[]'
     fi ;;
