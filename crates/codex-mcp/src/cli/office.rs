@@ -132,7 +132,7 @@ fn claim(config: &Config) -> Option<Claim> {
         Ok(claim) => {
             if claim.identity != *wanted {
                 let identity = &claim.identity;
-                tracing::warn!("another server is {wanted}; this one is {identity}");
+                tracing::info!("another server is {wanted}; this one is {identity}");
             }
             Some(claim)
         }

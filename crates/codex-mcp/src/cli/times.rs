@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// In words for whoever has written it.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; say 12h, 7d or 2months"))
+    humantime::parse_duration(text).map_err(|error| format!("{error}; say 90s, 10m, 12h or 7d"))
 }
 
 /// How long ago something was, in the unit that people would use.

@@ -86,7 +86,7 @@ pub async fn drive<W: Watcher>(
     let start = looker.start().await?;
     let grants = grants(order, &looker);
     let mut settings = order.settings.clone();
-    settings.thread.cwd = Some(order.repo.clone());
+    settings.thread.cwd = Some(looker.top().to_owned());
     let settings = rig.engine.granting(settings, &grants).await;
     let settings = settings.map_err(RunError::Engine)?;
     let verdict = judge(
@@ -294,7 +294,7 @@ impl<W: Watcher> Driver<'_, W> {
     fn prompt(&self, wanted: &Wanted) -> String {
         let criteria = self.order.criteria.iter();
         let criteria: Vec<String> = criteria.map(|criterion| criterion.wanted()).collect();
-        let folder = self.order.repo.display().to_string();
+        let folder = self.looker.top().display().to_string();
         let inserts = Inserts {
             task: &self.order.task,
             repo: &folder,

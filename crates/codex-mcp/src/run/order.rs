@@ -23,7 +23,8 @@ pub const MOST_NOTIFIERS: usize = 20;
 pub struct Order {
     /// What is to be done.
     pub task: String,
-    /// Where, an absolute path: the repository, or a folder in it.
+    /// Where, an absolute path: the repository, or a folder in it. Codex works at its
+    /// top.
     pub repo: PathBuf,
     /// What must hold.
     #[serde(rename = "exit_criteria", default)]

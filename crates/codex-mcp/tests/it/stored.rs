@@ -198,7 +198,7 @@ fn a_wrong_command_line_says_what_is_right() {
         (&["threads", "--older-than", "1d"][..], "--prune"),
         (
             &["threads", "--prune", "--older-than", "x"],
-            "say 12h, 7d or 2months",
+            "say 90s, 10m, 12h or 7d",
         ),
         (&["threads", "--status", "x"], "active, ended, interrupted"),
         (&["threads", "--identity", "a/b"], "is not a name"),

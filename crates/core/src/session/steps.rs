@@ -48,16 +48,29 @@ impl Steps {
         }
     }
 
-    /// A call that is answered without having become a step was not allowed.
+    /// A call that is answered without having become a step was not allowed, or stopped
+    /// by the sandbox.
     pub(super) fn told(&mut self, item: &RawItem, open: &mut Open) {
         match item {
             RawItem::FunctionCall { call_id, name } if RawItem::wants_to_act(name) => {
                 add(&mut open.calls, call_id);
             }
             RawItem::FunctionCallOutput { call_id, output } if open.calls.remove(call_id) => {
-                self.refused += 1;
-                if self.denied.len() < NOTED {
-                    self.denied.push(line(raw_item::told(output)));
+                let words = line(raw_item::told(output));
+                let notes = match raw_item::was_run(output) {
+                    // The sandbox has stopped it half-way: Codex tells of no step then.
+                    true => {
+                        self.evidence.commands += 1;
+                        self.failed += 1;
+                        &mut self.errors
+                    }
+                    false => {
+                        self.refused += 1;
+                        &mut self.denied
+                    }
+                };
+                if notes.len() < NOTED {
+                    notes.push(words);
                 }
             }
             _ => {}

@@ -68,6 +68,19 @@ pub fn told(output: &Value) -> &str {
     }
 }
 
+/// Whether something was run, by what the model is told of it: of what is not allowed
+/// it is told no more than that.
+#[must_use]
+pub fn was_run(output: &Value) -> bool {
+    let text = match output {
+        Value::String(text) => text.as_str(),
+        other => told(other),
+    };
+    ["Chunk ID:", "Exit code:", "exit code:"]
+        .iter()
+        .any(|beginning| text.starts_with(beginning))
+}
+
 /// Newer releases begin with the id and the time of what was run.
 fn without_preamble(text: &str) -> &str {
     match text.split_once("\nOutput:\n") {
@@ -102,6 +115,10 @@ mod tests {
             assert_eq!(told(&output), "no");
         }
         assert_eq!(told(&json!(7)), "");
+        assert!(was_run(&json!(
+            "Chunk ID: 5\nProcess exited with code 1\nOutput:\nno"
+        )));
+        assert!(!was_run(&json!("approval policy is Never; reject command")));
         assert_eq!(
             read(json!({ "type": "message", "role": "user" })),
             RawItem::Other

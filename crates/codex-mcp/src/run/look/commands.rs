@@ -13,8 +13,8 @@ use crate::engine::Exit;
 use crate::engine::spawn::{Program, Streams, spawn};
 use crate::git::ELSEWHERE;
 
-/// How much is kept of what a command wrote last, on both streams together, in bytes.
-const TAIL_LIMIT: usize = 4096;
+/// How much is kept of what a command wrote last, on each of its streams, in bytes.
+const TAIL_LIMIT: usize = 2048;
 
 /// How much is read at once.
 const CHUNK: usize = 8192;
@@ -46,10 +46,10 @@ pub(super) async fn end_of(
         stderr,
     } = streams;
     drop(stdin);
-    let mut tail = Tail::default();
+    let mut tails = Tails::default();
     let ended = tokio::select! {
         exit = async {
-            tail.listen(stdout, stderr).await;
+            tails.listen(stdout, stderr).await;
             process.wait().await
         } => Some(exit),
         () = tokio::time::sleep(limit) => None,
@@ -70,7 +70,7 @@ pub(super) async fn end_of(
     match exit {
         Ok(Exit::Code(code)) => Probe::Found(CommandEnd::Exited {
             code,
-            tail: tail.text(),
+            tail: tails.text(),
         }),
         Ok(Exit::Signal(number)) => Probe::Found(CommandEnd::Signalled(number)),
         Ok(Exit::Unknown) => Probe::Failed(Exit::Unknown.to_string()),
@@ -88,11 +88,18 @@ pub(super) fn too_late() -> Probe<CommandEnd> {
     Probe::Failed("there was no time left to run it".to_owned())
 }
 
-/// The end of what a command writes.
+/// The end of what a command writes: a flood on one stream leaves the other its part.
+#[derive(Debug, Default)]
+struct Tails {
+    out: Tail,
+    err: Tail,
+}
+
+/// The end of what it writes to one of its streams.
 #[derive(Debug, Default)]
 struct Tail(Vec<u8>);
 
-impl Tail {
+impl Tails {
     /// Takes in both streams as they come, until both have ended.
     async fn listen(
         &mut self,
@@ -104,15 +111,22 @@ impl Tail {
         while !(out_ended && err_ended) {
             tokio::select! {
                 count = read(&mut stdout, &mut out, out_ended) => {
-                    out_ended = self.take(&out, count);
+                    out_ended = self.out.take(&out, count);
                 }
                 count = read(&mut stderr, &mut err, err_ended) => {
-                    err_ended = self.take(&err, count);
+                    err_ended = self.err.take(&err, count);
                 }
             }
         }
     }
 
+    /// What it complained comes last.
+    fn text(&self) -> String {
+        self.out.text() + &self.err.text()
+    }
+}
+
+impl Tail {
     /// Whether that was the end.
     fn take(&mut self, chunk: &[u8], count: usize) -> bool {
         self.0.extend(chunk.get(..count).unwrap_or_default());
@@ -150,7 +164,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_kept_and_no_character_is_cut() {
-        let mut tail = Tail::default();
+        let mut tail = Tails::default();
         let long = "ü".repeat(TAIL_LIMIT) + "x\x1b[0m\u{7}";
         tail.listen(long.as_bytes(), &b""[..]).await;
         let text = tail.text();

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::glob::{BadGlob, Glob};
 use super::names::{BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Issue};
@@ -139,10 +139,11 @@ impl Criterion {
     #[must_use]
     pub fn grants(&self) -> &'static [Grant] {
         match self {
-            Self::Commits { .. } | Self::Branch(_) => &[Grant::GitFolder],
+            // What is uncommitted has to be committed.
+            Self::Commits { .. } | Self::Branch(_) | Self::Clean => &[Grant::GitFolder],
             Self::Pushed | Self::PullRequest => &[Grant::GitFolder, Grant::Network],
             Self::IssueComment(_) => &[Grant::Network],
-            Self::Files(_) | Self::Clean | Self::Command(_) | Self::DiffWithin(_) => &[],
+            Self::Files(_) | Self::Command(_) | Self::DiffWithin(_) => &[],
         }
     }
 
@@ -298,8 +299,8 @@ fn path(text: Option<&str>) -> Result<Glob, BadGlob> {
 pub struct TooManyCriteria(pub usize);
 
 /// All that must hold. May be empty: then evidence of work and an answer are wanted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "object::Object", into = "object::Object")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "object::Object")]
 pub struct Criteria(Vec<Criterion>);
 
 impl Criteria {

@@ -1,6 +1,10 @@
 //! The criteria as the object `exit_criteria`.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{BadCriterion, Criteria, Criterion, TooManyCriteria};
 
@@ -37,6 +41,28 @@ pub(super) struct Object {
     command: Values,
     #[serde(skip_serializing_if = "Values::is_empty")]
     diff_within: Values,
+}
+
+impl<'de> Deserialize<'de> for Criteria {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(OfMap)
+    }
+}
+
+/// Reads an object alone: of a list, serde would take the first as the first member.
+struct OfMap;
+
+impl<'de> Visitor<'de> for OfMap {
+    type Value = Criteria;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object, such as {\"commits\": 1, \"files\": [\"docs/*.md\"]}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Criteria, A::Error> {
+        let object = Object::deserialize(MapAccessDeserializer::new(map))?;
+        Criteria::try_from(object).map_err(Error::custom)
+    }
 }
 
 /// One value, or several.

@@ -209,7 +209,8 @@ impl Scene<'_> {
 
     fn command(&self, command: &CommandLine) -> Found {
         let Some(probe) = self.now.commands.get(command) else {
-            return not_yet(Criterion::Command(command.clone()).wanted());
+            let wanted = Criterion::Command(command.clone()).wanted();
+            return not_yet(format!("{wanted} (it is run once all else holds)"));
         };
         let end = probe
             .get()
