@@ -8,7 +8,7 @@
 //! - `needs`: what the criteria ask for.
 //! - `tree`, `refs`, `lines`, `brought`: what git knows.
 //! - `remote`: what the remote says.
-//! - `gh`, `moment`: what GitHub says, through its program.
+//! - `github`, `gh`, `moment`: what GitHub says, through its program.
 //! - `files`, `stamp`: the files themselves.
 //! - `commands`: commands that are to succeed.
 
@@ -17,6 +17,7 @@ mod commands;
 mod error;
 mod files;
 mod gh;
+mod github;
 mod lines;
 mod means;
 mod moment;
@@ -36,14 +37,14 @@ use std::time::Duration;
 
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::names::{CommandLine, Issue};
-use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, PullRequest, Snapshot};
-use futures::stream::{self, StreamExt};
+use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, Snapshot};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::commands::{end_of, given_up, too_late};
 use self::files::Files;
-use self::gh::{Gh, GhError, Greeting, Since};
+use self::gh::Greeting;
+use self::github::told;
 use self::lines::{Known, Lines};
 use self::needs::Needs;
 use self::refs::Refs;
@@ -53,9 +54,6 @@ use crate::team::clerk::Clerk;
 
 /// How long the first of the commands may take at least.
 pub const LEAST_LIMIT: Duration = Duration::from_secs(10);
-
-/// How many issues are asked about at the same time.
-const AT_ONCE: usize = 4;
 
 /// Looks at one repository for one run.
 #[derive(Debug)]
@@ -165,26 +163,6 @@ impl Looker {
         Ok(snapshot)
     }
 
-    /// What GitHub has at the start.
-    async fn greet(&self) -> Result<(Option<Greeting>, BTreeMap<Issue, Vec<Comment>>), LookError> {
-        let Some(criterion) = &self.needs.gh else {
-            return Ok((None, BTreeMap::new()));
-        };
-        let told = |error| told(error, criterion);
-        let gh = self.gh();
-        let greeting = gh.greet().await.map_err(told)?;
-        if greeting.login.is_none() && !self.needs.issues.is_empty() {
-            return Err(LookError::NotLoggedIn(
-                "GitHub doesn't say whose comments are yours".to_owned(),
-            ));
-        }
-        let mut comments = BTreeMap::new();
-        for (issue, written) in self.all_comments(&greeting, Since::Ever).await {
-            comments.insert(issue, written.map_err(told)?);
-        }
-        Ok((Some(greeting), comments))
-    }
-
     /// Whether all that is needed was found out.
     fn check(&self, snapshot: &Snapshot) -> Result<(), LookError> {
         let tree = snapshot.tree.get().map(drop);
@@ -284,53 +262,6 @@ impl Looker {
         }
     }
 
-    async fn pull_requests(&self, refs: &Refs, begin: &Begin) -> Probe<Vec<PullRequest>> {
-        let (Some(_), Some(greeting)) = (&self.needs.pull_requests, &begin.greeting) else {
-            return Probe::default();
-        };
-        let (Some(branch), Some(tip)) = (&refs.branch, &refs.tip) else {
-            return Probe::Found(Vec::new());
-        };
-        match self.gh().pull_requests(branch, tip, &greeting.at).await {
-            Ok(requests) => Probe::Found(requests),
-            Err(error) => Probe::Failed(error.to_string()),
-        }
-    }
-
-    async fn comments(&self, begin: &Begin) -> BTreeMap<Issue, Probe<Vec<Comment>>> {
-        let Some(greeting) = &begin.greeting else {
-            return BTreeMap::new();
-        };
-        let mut comments = BTreeMap::new();
-        for (issue, written) in self.all_comments(greeting, Since::Start).await {
-            let before = begin.comments.get(&issue);
-            let before = before.map(Vec::as_slice).unwrap_or_default();
-            let found = match written {
-                Ok(mut written) => {
-                    written.retain(|one| !before.iter().any(|old| old.url == one.url));
-                    Probe::Found([before, &written].concat())
-                }
-                Err(error) => Probe::Failed(error.to_string()),
-            };
-            comments.insert(issue, found);
-        }
-        comments
-    }
-
-    /// Our comments on each of the issues.
-    async fn all_comments(
-        &self,
-        greeting: &Greeting,
-        since: Since,
-    ) -> Vec<(Issue, Result<Vec<Comment>, GhError>)> {
-        let gh = &self.gh();
-        let each = self.needs.issues.iter().map(|issue| async move {
-            let written = gh.comments(issue, greeting, since).await;
-            (issue.clone(), written)
-        });
-        stream::iter(each).buffered(AT_ONCE).collect().await
-    }
-
     /// Runs the commands, one after the other, in the top folder: each may take
     /// `limit`, and none longer than `until`, but that the first may take
     /// [`LEAST_LIMIT`] however late it is. Then it is ended with all that it has
@@ -356,27 +287,5 @@ impl Looker {
             ends.insert(command.clone(), end);
         }
         ends
-    }
-
-    fn gh(&self) -> Gh {
-        Gh {
-            folder: self.top().to_owned(),
-            env: self.means.env.clone(),
-            patience: self.means.network_patience,
-            halt: self.means.halt.clone(),
-        }
-    }
-}
-
-/// Why GitHub can't be asked when a run begins.
-fn told(error: GhError, criterion: &str) -> LookError {
-    let criterion = criterion.to_owned();
-    match error {
-        GhError::Missing => LookError::NoGh { criterion },
-        GhError::NotLoggedIn(words) => LookError::NotLoggedIn(words),
-        error => LookError::Start {
-            criterion,
-            why: error.to_string(),
-        },
     }
 }
