@@ -65,6 +65,10 @@ pub struct Start {
     /// of new threads only, until they are resumed.
     #[serde(default)]
     pub refusals: Refusals,
+    /// Of a thread that is taken up: the folders that it may write, absolute, in place
+    /// of those that it could before, which newer releases remember.
+    #[serde(default)]
+    pub folders: Option<Vec<PathBuf>>,
 }
 
 /// Whether it is wanted to know what Codex tried and was not allowed.

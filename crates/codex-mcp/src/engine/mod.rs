@@ -48,7 +48,7 @@ pub use exit::Exit;
 pub use mcp_server::{McpServer, Pipes};
 pub use release::release_of;
 pub use witness::{Given, Kind, Nobody, Witness};
-pub use workspace::Grants;
+pub use workspace::{Granted, Grants};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -65,7 +65,8 @@ impl Engine {
         start.patience = start.patience.or(before.patience);
         let settings = self.with_profile(&start.settings)?;
         let running = self.backend.ready(&self.hub).await?;
-        let resumed = resume_in(&running.0, &thread, &settings).await?;
+        let folders = start.folders.take();
+        let resumed = resume_in(&running.0, &thread, &settings, folders.as_deref()).await?;
         let entry = self.enter(resumed.thread.id, Origin::Before, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
     }
@@ -136,7 +137,7 @@ impl Engine {
             return Ok(());
         }
         let settings = self.with_profile(&entry.settings())?;
-        resume_in(&running.0, &entry.thread, &settings).await?;
+        resume_in(&running.0, &entry.thread, &settings, None).await?;
         entry.now_loaded_in(running);
         Ok(())
     }
@@ -200,11 +201,13 @@ async fn resume_in(
     server: &AppServer,
     thread: &ThreadId,
     settings: &ThreadSettings,
+    folders: Option<&[PathBuf]>,
 ) -> Result<ThreadResponse, EngineError> {
     let params = ThreadResumeParams {
         thread_id: thread,
         exclude_turns: true,
         settings,
+        runtime_workspace_roots: folders,
     };
     let resumed = call(server, Method::ThreadResume, &params).await;
     resumed.map_err(|error: EngineError| error.about(thread))

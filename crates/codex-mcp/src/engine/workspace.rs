@@ -23,9 +23,17 @@ pub struct Grants {
     pub network: bool,
 }
 
+/// Settings that allow it.
+#[derive(Debug, Clone)]
+pub struct Granted {
+    /// They. They make a difference in `workspace-write` alone.
+    pub settings: Settings,
+    /// All folders that may be written, absolute: the working folder first.
+    pub folders: Vec<PathBuf>,
+}
+
 impl Engine {
-    /// The settings of a thread that allows this too. They make a difference in
-    /// `workspace-write` alone.
+    /// The settings of a thread that allows this too.
     ///
     /// # Errors
     ///
@@ -34,10 +42,7 @@ impl Engine {
         &self,
         mut settings: Settings,
         grants: &Grants,
-    ) -> Result<Settings, EngineError> {
-        if *grants == Grants::default() {
-            return Ok(settings);
-        }
+    ) -> Result<Granted, EngineError> {
         let cwd = self.folder(settings.thread.cwd.clone())?;
         let config = self.with_profile(&settings)?.config;
         let (server, _) = self.backend.ready(&self.hub).await?;
@@ -48,15 +53,18 @@ impl Engine {
                 folders.push(folder.clone());
             }
         }
-        table.insert("writable_roots".to_owned(), json!(folders));
-        if grants.network {
-            table.insert("network_access".to_owned(), true.into());
+        if *grants != Grants::default() {
+            table.insert("writable_roots".to_owned(), json!(folders));
+            if grants.network {
+                table.insert("network_access".to_owned(), true.into());
+            }
+            // It is all in the table now.
+            let set = &mut settings.thread.config;
+            set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
+            set.insert(TABLE.to_owned(), table.into());
         }
-        // It is all in the table now.
-        let set = &mut settings.thread.config;
-        set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
-        set.insert(TABLE.to_owned(), table.into());
-        Ok(settings)
+        folders.insert(0, cwd);
+        Ok(Granted { settings, folders })
     }
 }
 

@@ -26,10 +26,8 @@ use super::look::Looker;
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
-use crate::engine::command::{
-    Opened, Prompt, Refusals, Resume, SessionId, Settings, Start, TurnRef,
-};
-use crate::engine::{Engine, EngineError, Grants};
+use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
+use crate::engine::{Engine, EngineError, Granted, Grants};
 
 /// How long one command of a criterion may take (5 min); less where the run has less
 /// time left.
@@ -87,8 +85,8 @@ pub async fn drive<W: Watcher>(
     let grants = grants(order, &looker);
     let mut settings = order.settings.clone();
     settings.thread.cwd = Some(looker.top().to_owned());
-    let settings = rig.engine.granting(settings, &grants).await;
-    let settings = settings.map_err(RunError::Engine)?;
+    let granted = rig.engine.granting(settings, &grants).await;
+    let granted = granted.map_err(RunError::Engine)?;
     let verdict = judge(
         &order.criteria,
         &start,
@@ -104,7 +102,7 @@ pub async fn drive<W: Watcher>(
         rig,
         order,
         looker,
-        settings,
+        granted,
         grants,
         start,
         began: Instant::now(),
@@ -114,6 +112,7 @@ pub async fn drive<W: Watcher>(
         log: Vec::new(),
         thread: order.thread.clone(),
         session: None,
+        anew: None,
         errors: Vec::new(),
         failure: None,
         response: String::new(),
@@ -145,7 +144,7 @@ struct Driver<'a, W> {
     rig: Rig<'a, W>,
     order: &'a Order,
     looker: Looker,
-    settings: Settings,
+    granted: Granted,
     grants: Grants,
     start: Snapshot,
     began: Instant,
@@ -155,6 +154,9 @@ struct Driver<'a, W> {
     log: Vec<TurnRecord>,
     thread: Option<ThreadId>,
     session: Option<SessionId>,
+    /// The sandbox of a thread that was taken up, until its commands are held to what is
+    /// allowed now.
+    anew: Option<SandboxMode>,
     /// What went wrong in the last turn, a line each.
     errors: Vec<String>,
     /// Why the last turn failed.
@@ -248,7 +250,9 @@ impl<W: Watcher> Driver<'_, W> {
         };
         let engine = self.rig.engine;
         let before = engine.inspect(&session)?.progress;
-        let turn = engine.prompt(&session, Prompt::text(text)).await?;
+        let mut prompt = Prompt::text(text);
+        prompt.overrides.sandbox = self.anew.take();
+        let turn = engine.prompt(&session, prompt).await?;
         Ok(Begun::Turn(turn, before))
     }
 
@@ -262,6 +266,8 @@ impl<W: Watcher> Driver<'_, W> {
         if opened.sandbox == Some(SandboxMode::ReadOnly) && self.has_to_write() {
             return Err(RunError::ReadOnly);
         }
+        // Newer releases remember what a thread was allowed before.
+        self.anew = opened.sandbox.filter(|_| self.thread.is_some());
         let watcher = self.rig.watcher;
         watcher.hears(News::Thread {
             thread: &opened.thread,
@@ -274,9 +280,11 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     async fn opened(&self) -> Result<Opened, EngineError> {
+        let Granted { settings, folders } = self.granted.clone();
         let start = Start {
-            settings: self.settings.clone(),
+            settings,
             refusals: Refusals::Told,
+            folders: Some(folders),
             ..Start::default()
         };
         match self.thread.clone() {

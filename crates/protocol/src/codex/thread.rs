@@ -137,6 +137,10 @@ pub struct ThreadResumeParams<'a> {
     /// `config.toml` back (0.104.0 all, 0.153.4 the sandbox).
     #[serde(flatten)]
     pub settings: &'a ThreadSettings,
+    /// The folders that the thread works in, in place of those that it had, which newer
+    /// releases remember (0.169.0); others don't know the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_workspace_roots: Option<&'a [PathBuf]>,
 }
 
 /// Parameters of `thread/fork`.

@@ -191,6 +191,7 @@ async fn work(
     let templates = templates_of(looker.top())?;
     let defaults = Defaults::read(&config.threads)?.for_member(identity.member.clone());
     let mut order = order.clone();
+    order.settings.thread.cwd = Some(looker.top().to_owned());
     order.settings = defaults.under(order.settings);
     let show = Show::new(Approver::new(order.approve), order.limits.turns());
     let rig = Rig {

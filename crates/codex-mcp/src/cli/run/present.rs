@@ -103,8 +103,11 @@ impl Result {
         let outcome = &self.done.outcome;
         let can_go_on = !matches!(outcome.reason, None | Some(Reason::CouldNotRun));
         if let (true, Some(thread)) = (can_go_on, &self.done.thread_id) {
+            let repo = self.kept.as_ref().and_then(|kept| kept.path.as_ref());
+            let repo = repo.map(|path| format!(" --repo '{}'", path.display()));
             hints.push(format!(
-                "to go on: codex-mcp run --thread {thread} with the task and what is to hold"
+                "to go on, with the task and what is to hold: codex-mcp run{} --thread {thread}",
+                repo.unwrap_or_default()
             ));
         }
         if let Some(file) = &self.done.evidence_file {

@@ -8,7 +8,11 @@ use testkit::Signal;
 use super::super::{Stage, on_each_release};
 use super::{commit, kill, until};
 
-on_each_release!(ctrl_c_reports_what_is_there, a_thread_is_hopped_into);
+on_each_release!(
+    ctrl_c_reports_what_is_there,
+    a_thread_is_hopped_into,
+    a_grant_ends_with_its_run,
+);
 
 async fn ctrl_c_reports_what_is_there(release: &str) {
     let script = Script::new().otherwise([
@@ -60,6 +64,40 @@ async fn a_thread_is_hopped_into(release: &str) {
         before.iter().any(|text| text.contains("the number is 7")),
         "{before:?}"
     );
+}
+
+/// What one run was allowed, another one isn't, though newer releases remember it.
+async fn a_grant_ends_with_its_run(release: &str) {
+    let script = Script::new()
+        .on("once more", [commit("b.txt"), Reply::say("Done.")])
+        .otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(release, script).await;
+    let first = stage.run(&["x", "--until", "commits=1"]).await;
+    first.assert_done(&["initial"]);
+    let thread = first.result["thread_id"].as_str().unwrap();
+    let args = ["once more", "--thread", thread, "--until", "files=b.txt"];
+    let second = stage.run(&args).await;
+    second.assert_done(&["initial"]);
+    let expected: &[&str] = match release {
+        "0.104.0" => &["commit", "file"],
+        _ => &["file"],
+    };
+    assert_eq!(second.made(), expected, "{:#}", second.result);
+}
+
+#[tokio::test]
+async fn a_folder_of_a_repository_stands_for_all_of_it() {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    fs::create_dir(stage.file("sub")).unwrap();
+    let until = ["--until", "files=a.txt", "--until", "commits=1"];
+    let ran = stage
+        .run(&[&["x", "--repo", "sub"][..], &until].concat())
+        .await;
+    ran.assert_done(&["initial"]);
+    let prompt = &stage.prompts()[0];
+    let top = stage.home.work().display().to_string();
+    assert!(prompt.contains(&format!("Work in {top}.")), "{prompt}");
 }
 
 #[tokio::test]
