@@ -13,7 +13,7 @@ use super::store::{Job, JobSummary};
 /// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
 /// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
 /// `null` before the end; `response` is Codex's final message. A run has its
-/// [`result`](super::run::result) besides.
+/// [`result`] besides.
 #[must_use]
 pub fn record(job: &Job) -> Value {
     let Job {

@@ -1,6 +1,6 @@
 //! A git worktree for one run, so that the user's own stays as it is.
 //!
-//! Git is asked as [`crate::git`] does, as the repository is Codex's to write to: no
+//! Git is asked as `crate::git` does, as the repository is Codex's to write to: no
 //! hook of it is run, and no filter. Files of Git LFS stay the pointers that are
 //! committed; `git lfs pull` in the worktree fetches them.
 
