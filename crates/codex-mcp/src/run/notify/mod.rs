@@ -42,7 +42,7 @@ pub struct Teller {
     pub desk: Option<Desk>,
     /// The home folder that teams are below, as the configuration has it.
     pub atm_home: PathBuf,
-    /// Where commands are run: the top of the repository.
+    /// Where commands are run: the folder that was named, or that of the worktree.
     pub folder: PathBuf,
     /// Variables that commands get on top of our own.
     pub env: Vec<(OsString, OsString)>,
