@@ -15,6 +15,7 @@
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
 //! - [`text`]: text within bounds.
+//! - [`toml`]: values as Codex's command line takes them.
 #![cfg_attr(
     test,
     expect(
@@ -38,3 +39,4 @@ pub mod run;
 pub mod session;
 pub mod team;
 pub mod text;
+pub mod toml;

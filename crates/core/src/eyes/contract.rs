@@ -15,7 +15,7 @@ pub const TOOL: &str = "request_image";
 /// The MCP server that has the tool.
 pub const SERVER: &str = "image-request-mcp";
 
-/// Where requests are written, from the root of the repository on.
+/// Where requests are written, from the folder that Codex works in on.
 pub const QUEUE: &str = ".codex-eyes/requests.jsonl";
 
 /// The words that come with the picture.
@@ -30,8 +30,8 @@ pub fn instructions() -> String {
     format!(
         "\
 You can look at pictures in this repository.
-1. When you need to see a local picture, call the tool {TOOL} with its path from the root of \
-the repository on, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
+1. When you need to see a local picture, call the tool {TOOL} with its path from your working \
+folder or the root of the repository on, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
 .jpg, .jpeg and .webp files. Ask for one picture at a time.
 2. When the tool has taken the request, your next message is exactly this line and nothing else:
 {MARKER}

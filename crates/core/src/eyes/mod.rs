@@ -10,8 +10,7 @@
 //! - [`contract`]: what Codex is told.
 //! - [`screen`]: whether Codex waits, by what its screen shows.
 //! - [`machine`]: when Codex is ended and resumed, and when the wrapper gives up.
-//! - [`arguments`]: the command lines of Codex, with `toml`, how values are written
-//!   there.
+//! - [`arguments`]: the command lines of Codex.
 
 pub mod arguments;
 pub mod contract;
@@ -20,4 +19,3 @@ pub mod path;
 pub mod picture;
 pub mod queue;
 pub mod screen;
-mod toml;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use codex_mcp_protocol::codex::Release;
 use serde::{Deserialize, Serialize};
 
 use super::path::PicturePath;
@@ -13,6 +14,16 @@ pub const START: usize = 12;
 /// How many bytes a picture can be allowed to have (100 MB): Codex holds all of it in
 /// memory, more than once.
 const LARGEST: u64 = 100_000_000;
+
+/// How many bytes a picture can have that a tool answers with. Codex 0.169.0 throws away
+/// what an MCP server says in more than 16 MiB, and waits for the answer as before; base64
+/// makes four bytes of three.
+const LARGEST_ANSWER: u64 = 12_500_000;
+
+/// The same before [`Release::FIRST_TO_WEIGH_PICTURES`]: one of 740,000 bytes fills the
+/// context there, so that Codex sums the conversation up, without the picture. The model
+/// asks for it again then, and again.
+const LARGEST_OLD_ANSWER: u64 = 500_000;
 
 /// How much of a path is shown, in bytes.
 const SHOWN_PATH: usize = 300;
@@ -95,6 +106,17 @@ impl SizeLimit {
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.0
+    }
+
+    /// It for a picture that a tool answers with, to a client that is this Codex, if it is
+    /// one.
+    #[must_use]
+    pub fn of_an_answer(self, to: Option<Release>) -> Self {
+        let most = match to {
+            Some(release) if release < Release::FIRST_TO_WEIGH_PICTURES => LARGEST_OLD_ANSWER,
+            _ => LARGEST_ANSWER,
+        };
+        Self(self.0.min(most))
     }
 }
 
@@ -301,6 +323,19 @@ mod tests {
         assert_eq!(SizeLimit::try_from(0), Err(BadLimit(0)));
         assert_eq!(SizeLimit::try_from(LARGEST).unwrap().bytes(), LARGEST);
         assert!(serde_json::from_str::<SizeLimit>("100000001").is_err());
+    }
+
+    #[test]
+    fn an_answer_is_no_larger_than_codex_takes() {
+        let small = SizeLimit::try_from(10).unwrap();
+        for (codex, most) in [
+            (Some(Release::new(0, 104, 0)), 500_000),
+            (Some(Release::new(0, 105, 0)), 12_500_000),
+            (None, 12_500_000),
+        ] {
+            assert_eq!(SizeLimit::default().of_an_answer(codex).bytes(), most);
+            assert_eq!(small.of_an_answer(codex), small);
+        }
     }
 
     #[test]

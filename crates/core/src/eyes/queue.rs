@@ -5,8 +5,16 @@
 //! answered is told by where a line stands, not by its `ts`: clocks are set, and two
 //! requests may have the same one. What was there before the wrapper began is nobody's
 //! request any more; so is half a line, until its end comes.
+//!
+//! Several wrappers may work in one folder, and each has its own Codex: a line that
+//! names a wrapper is for that one alone.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+use codex_mcp_protocol::codex::ThreadId;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::path::PicturePath;
 
@@ -21,6 +29,65 @@ pub struct Request {
     pub ts: u64,
     /// What for.
     pub path: PicturePath,
+    /// Codex's name of the conversation that wants it, where Codex tells.
+    #[serde(
+        default,
+        deserialize_with = "thread",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub thread: Option<ThreadId>,
+    /// The wrapper that is to bring it. If none is named, any may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrapper: Option<WrapperId>,
+}
+
+/// It becomes an argument of Codex's, so it has to be what it says.
+fn thread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ThreadId>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let thread = text.map(|text| ThreadId::parse(&text)).transpose();
+    thread.map_err(D::Error::custom)
+}
+
+/// The name of a wrapper: 1 to 64 letters, digits and dashes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WrapperId(String);
+
+/// Why something is no [`WrapperId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the name of a wrapper has 1 to 64 letters, digits or dashes")]
+pub struct BadWrapperId;
+
+impl FromStr for WrapperId {
+    type Err = BadWrapperId;
+
+    fn from_str(text: &str) -> Result<Self, BadWrapperId> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        match (1..=64).contains(&text.len()) && text.bytes().all(plain) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(BadWrapperId),
+        }
+    }
+}
+
+impl fmt::Display for WrapperId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for WrapperId {
+    type Error = BadWrapperId;
+
+    fn try_from(text: String) -> Result<Self, BadWrapperId> {
+        text.parse()
+    }
+}
+
+impl From<WrapperId> for String {
+    fn from(id: WrapperId) -> Self {
+        id.0
+    }
 }
 
 impl Request {
@@ -41,6 +108,8 @@ pub struct Number(pub u64);
 /// The file, as far as it has been read.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
+    /// For whom; everybody's requests are read if that is nobody.
+    wrapper: Option<WrapperId>,
     /// Up to which byte of the file.
     position: u64,
     line: Line,
@@ -72,14 +141,28 @@ impl Queue {
         }
     }
 
+    /// Leaves aside what is for other wrappers.
+    #[must_use]
+    pub fn for_wrapper(self, wrapper: WrapperId) -> Self {
+        Self {
+            wrapper: Some(wrapper),
+            ..self
+        }
+    }
+
     /// From which byte of the file on is to be read, now that it has so many. If it has
     /// become shorter, it is another file, and all of it is new.
     pub fn next(&mut self, length: u64) -> u64 {
         if length < self.position {
-            self.position = 0;
-            self.line = Line::default();
+            self.begin_anew();
         }
         self.position
+    }
+
+    /// The file is another one now, and all of it is new.
+    pub fn begin_anew(&mut self) {
+        self.position = 0;
+        self.line = Line::default();
     }
 
     /// Takes what was read from there on, in parts of any size.
@@ -126,13 +209,23 @@ impl Queue {
     }
 
     fn close(&mut self) {
-        let request = match std::mem::take(&mut self.line) {
+        let request: Option<Request> = match std::mem::take(&mut self.line) {
             Line::Begun(line) if line.trim_ascii().is_empty() => return,
             Line::Begun(line) => serde_json::from_slice(&line).ok(),
             Line::TooLong => None,
         };
+        let for_others = |request: &Request| match (&self.wrapper, &request.wrapper) {
+            (Some(ours), Some(theirs)) => ours != theirs,
+            _ => false,
+        };
         match request {
-            Some(request) => {
+            Some(request) if for_others(&request) => {}
+            Some(mut request) => {
+                // Whoever names no wrapper is not our tool, and doesn't choose which
+                // conversation is resumed.
+                if request.wrapper.is_none() {
+                    request.thread = None;
+                }
                 self.valid += 1;
                 self.last = Some(request);
             }
@@ -149,7 +242,12 @@ mod tests {
 
     fn request(ts: u64, path: &str) -> Request {
         let path = path.parse().unwrap();
-        Request { ts, path }
+        Request {
+            ts,
+            path,
+            thread: None,
+            wrapper: None,
+        }
     }
 
     fn read(bytes: &[u8]) -> Queue {
@@ -218,6 +316,43 @@ mod tests {
             Some((Number(2), &request(0, "b.png")))
         );
         assert_eq!(queue.malformed(), 0);
+    }
+
+    #[test]
+    fn a_wrapper_leaves_aside_what_is_for_others() {
+        let ours: WrapperId = "ours-1".parse().unwrap();
+        let to = |wrapper: &str| {
+            let line = request(1, "a.png").line();
+            line.replace("}", &format!(",\"wrapper\":\"{wrapper}\"}}"))
+        };
+        let mut queue = Queue::default().for_wrapper(ours.clone());
+        queue.take(to("theirs").as_bytes());
+        assert_eq!((queue.last(), queue.malformed()), (None, 0));
+        queue.take(to("ours-1").as_bytes());
+        assert_eq!(queue.last().unwrap().1.wrapper, Some(ours));
+        queue.take(request(1, "a.png").line().as_bytes());
+        assert_eq!(queue.last().unwrap().0, Number(2));
+    }
+
+    #[test]
+    fn what_becomes_an_argument_has_to_be_what_it_says() {
+        let line = |thread: &str, wrapper: &str| {
+            format!(r#"{{"ts":1,"path":"a.png","thread":{thread},"wrapper":{wrapper}}}"#) + "\n"
+        };
+        let id = "\"0199a213-81c0-7800-8aa1-bbab2a035a53\"";
+        let queue = read(line(id, "\"w\"").as_bytes());
+        assert_eq!(queue.malformed(), 0);
+        assert!(queue.last().unwrap().1.thread.is_some());
+        let nobodys = read(line(id, "null").as_bytes());
+        assert_eq!(nobodys.last().unwrap().1.thread, None);
+        for bad in [
+            line("\"--last\"", "null"),
+            line("7", "null"),
+            line(id, "\"\""),
+            line(id, "\"a/b\""),
+        ] {
+            assert_eq!(read(bad.as_bytes()).malformed(), 1, "{bad}");
+        }
     }
 
     #[test]

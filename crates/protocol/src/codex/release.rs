@@ -18,6 +18,10 @@ impl Release {
     /// The first without `codex mcp-server`; 0.153.4 is the last that has it.
     pub const FIRST_WITHOUT_MCP_SERVER: Self = Self::new(0, 154, 0);
 
+    /// The first that counts the tokens of a picture and not its letters, for when a
+    /// conversation fills the model's context.
+    pub const FIRST_TO_WEIGH_PICTURES: Self = Self::new(0, 105, 0);
+
     /// The first that wants to read reasons in refusals, see
     /// [`LegacyRefusal`](super::LegacyRefusal).
     pub(super) const FIRST_REASONED_REFUSAL: Self = Self::new(0, 145, 0);

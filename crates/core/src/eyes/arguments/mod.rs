@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! codex [resume|fork] -a never -c mcp_servers.… -c developer_instructions=… OPTIONS PROMPT
-//! codex resume --last|ID -a never -c … -c … OPTIONS -i PICTURE -- WORDS
+//! codex resume --last|ID -a never -c … -c … -C FOLDER OPTIONS -i PICTURE -- WORDS
 //! ```
 //!
 //! What belongs to the beginning is left out of the second one: the prompt, the user's
@@ -18,9 +18,11 @@
 
 use std::ffi::{OsStr, OsString};
 
+use serde_json::Value;
+
 use super::contract::SERVER;
 use super::machine::Session;
-use super::toml;
+use crate::toml;
 use reading::{Group, Part};
 
 mod reading;
@@ -33,51 +35,14 @@ pub enum BadArguments {
         "`codex {0}` is not the interactive Codex, and pictures are brought to that only; run `codex {0}` by itself, or put `--` before a prompt of this one word"
     )]
     Subcommand(String),
-    /// Our own program or an argument of it has a name that TOML can't hold.
+    /// Codex would work where nobody looks for pictures.
     #[error(
-        "{0:?} is not valid Unicode, and Codex's configuration can't hold it; move it elsewhere"
+        "with `--worktree` Codex works in a folder of its own, whose pictures are not found from here; make one with `git worktree add`, and run `codex-mcp eyes` in it"
     )]
-    NotUnicode(OsString),
+    Worktree,
     /// Codex would take the file for several ones.
     #[error("Codex takes {0:?} for several pictures because of its comma; give it another name")]
     Comma(OsString),
-}
-
-/// The MCP server that is registered for this run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
-    command: String,
-    args: Vec<String>,
-}
-
-impl Server {
-    /// A program, by its absolute path, and its arguments. Codex gives it next to none
-    /// of its environment.
-    ///
-    /// # Errors
-    ///
-    /// [`BadArguments::NotUnicode`].
-    pub fn new(command: &OsStr, args: &[OsString]) -> Result<Self, BadArguments> {
-        let text = |one: &OsStr| match one.to_str() {
-            Some(text) => Ok(text.to_owned()),
-            None => Err(BadArguments::NotUnicode(one.to_owned())),
-        };
-        let args = args.iter().map(|arg| text(arg));
-        Ok(Self {
-            command: text(command)?,
-            args: args.collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// It as Codex's configuration has it. Its tool is approved beforehand, or under
-    /// `-a never` Codex would refuse each call.
-    fn setting(&self) -> String {
-        format!(
-            "mcp_servers.{SERVER}={{command={}, args={}, default_tools_approval_mode=\"approve\"}}",
-            toml::text(&self.command),
-            toml::texts(&self.args)
-        )
-    }
 }
 
 /// The file of a picture, as Codex is given it.
@@ -110,10 +75,14 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// [`BadArguments::Subcommand`] if they are not for the interactive program.
+    /// [`BadArguments::Subcommand`] if they are not for the interactive program, and
+    /// [`BadArguments::Worktree`].
     pub fn read(args: Vec<OsString>) -> Result<Self, BadArguments> {
         let groups = reading::groups(args)?;
-        Ok(Self { groups })
+        match groups.iter().any(Group::is_worktree) {
+            true => Err(BadArguments::Worktree),
+            false => Ok(Self { groups }),
+        }
     }
 
     /// The developer instructions that they hold, as they are after
@@ -126,6 +95,20 @@ impl Arguments {
         let last = self.groups.iter().rfind(own)?;
         let (_, text) = last.setting()?.split_once('=')?;
         Some(text.trim())
+    }
+
+    /// The profile that is chosen.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        let chosen = |group: &Group| group.value("-p", "--profile").is_some();
+        let last = self.groups.iter().rfind(|group| chosen(group))?;
+        last.value("-p", "--profile")
+    }
+
+    /// The folder that Codex is to work in, if that isn't the current one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&OsStr> {
+        self.groups.iter().rev().find_map(|group| group.folder())
     }
 
     /// The command line that begins.
@@ -153,12 +136,12 @@ impl Arguments {
         picture: Option<&Attachment>,
         words: &str,
     ) -> Vec<OsString> {
-        let session = match session {
-            Session::Named(thread) => thread.as_str(),
-            Session::Last => "--last",
-        };
-        let mut line: Vec<OsString> = ["resume", session].map(OsString::from).into();
+        let mut line: Vec<OsString> = vec!["resume".into(), session.to_string().into()];
         line.extend(self.ours(added));
+        // Else Codex asks whether to work where the conversation did before.
+        if self.folder().is_none() {
+            line.extend([OsString::from("-C"), added.folder.clone()]);
+        }
         let stays = |group: &&Group| matches!(group.part, Part::Option | Part::Approval);
         let rest: Vec<&Group> = self.groups.iter().filter(stays).collect();
         line.extend(args(&rest));
@@ -171,7 +154,8 @@ impl Arguments {
 
     fn ours(&self, added: &Added) -> Vec<OsString> {
         let says = |group: &Group| group.part == Part::Approval;
-        let mut ours = match self.groups.iter().any(says) {
+        let is_said = added.approval == Approval::Configured || self.groups.iter().any(says);
+        let mut ours = match is_said {
             true => Vec::new(),
             false => ["-a", "never"].map(OsString::from).into(),
         };
@@ -187,20 +171,36 @@ fn args(groups: &[&Group]) -> Vec<OsString> {
     args.cloned().collect()
 }
 
+/// Whether the user's configuration says when Codex asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Approval {
+    /// It does, and that stays.
+    Configured,
+    /// It doesn't: then Codex never asks, as with the program that this one replaces.
+    Never,
+}
+
 /// What is added to each command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
     server: String,
     instructions: String,
+    approval: Approval,
+    folder: OsString,
 }
 
 impl Added {
-    /// The server, and all of Codex's developer instructions: the user's and ours.
+    /// The server of the tool, as an entry of Codex's configuration; all of Codex's
+    /// developer instructions, the user's and ours; and the folder that it works in,
+    /// absolute.
     #[must_use]
-    pub fn new(server: &Server, instructions: &str) -> Self {
+    pub fn new(server: &Value, instructions: &str, approval: Approval, folder: &OsStr) -> Self {
+        let server = toml::value(server).unwrap_or_default();
         Self {
-            server: server.setting(),
+            server: format!("mcp_servers.{SERVER}={server}"),
             instructions: format!("developer_instructions={}", toml::text(instructions)),
+            approval,
+            folder: folder.to_owned(),
         }
     }
 }

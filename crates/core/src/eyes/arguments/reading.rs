@@ -1,6 +1,6 @@
 //! Which arguments belong together, and what they are about.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::BadArguments;
 
@@ -57,7 +57,10 @@ const APPROVALS: [&str; 5] = [
 ];
 
 /// Options that make no sense for a conversation that goes on.
-const BEGINNINGS: [&str; 4] = ["--last", "--all", "--include-non-interactive", "--worktree"];
+const BEGINNINGS: [&str; 4] = ["--last", "--all", "--include-non-interactive", WORKTREE];
+
+/// Has Codex 0.169.0 work in a folder that it makes.
+const WORKTREE: &str = "--worktree";
 
 /// Subcommands that are the interactive program too.
 const INTERACTIVE: [&str; 2] = ["resume", "fork"];
@@ -106,10 +109,28 @@ impl Group {
 
     /// What stands after `-c`, if the group is one.
     pub(super) fn setting(&self) -> Option<&str> {
+        self.value("-c", "--config")
+    }
+
+    /// The value of an option, if the group is that.
+    pub(super) fn value(&self, short: &str, long: &str) -> Option<&str> {
         let first = self.args.first()?.to_str()?;
-        match (first, self.args.get(1)) {
-            ("-c" | "--config", Some(value)) => value.to_str(),
-            _ => joined(first, "-c", "--config"),
+        match self.args.get(1) {
+            Some(value) if first == short || first == long => value.to_str(),
+            _ => joined(first, short, long),
+        }
+    }
+
+    pub(super) fn is_worktree(&self) -> bool {
+        self.part == Part::Beginning && self.args.first().is_some_and(|arg| arg == WORKTREE)
+    }
+
+    /// What stands after `-C`, which needn't be Unicode.
+    pub(super) fn folder(&self) -> Option<&OsStr> {
+        let first = self.args.first()?;
+        match self.args.get(1) {
+            Some(folder) if first == "-C" || first == "--cd" => Some(folder),
+            _ => joined(first.to_str()?, "-C", "--cd").map(OsStr::new),
         }
     }
 }

@@ -1,5 +1,6 @@
 use codex_mcp_protocol::codex::ThreadId;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -14,11 +15,8 @@ fn read(args: &[&str]) -> Arguments {
 }
 
 fn added() -> Added {
-    let server = Server {
-        command: "/p".to_owned(),
-        args: vec!["eyes-mcp".to_owned()],
-    };
-    Added::new(&server, "Look.")
+    let server = json!({"command": "/p", "args": ["eyes-mcp"]});
+    Added::new(&server, "Look.", Approval::Never, OsStr::new("/f"))
 }
 
 /// A command line, with what is always added as `ADDED`.
@@ -70,7 +68,7 @@ fn every_kind_of_command_line() {
         &["-p", "exec", "--enable", "resume", "look", "resume"],
         &["-c", "model=\"o3\"", "--config=a.b=1", "--oss", "look"],
         &["-c", "developer_instructions='Be brief.'", "look"],
-        &["--no-alt-screen", "--worktree", "look"],
+        &["--no-alt-screen", "--all", "look"],
         &["--new-option=x", "--other", "look"],
         &["resume"],
         &["resume", "--last", "-m", "gpt"],
@@ -100,9 +98,11 @@ fn all_that_is_added() {
         "-a",
         "never",
         "-c",
-        r#"mcp_servers.image-request-mcp={command="/p", args=["eyes-mcp"], default_tools_approval_mode="approve"}"#,
+        r#"mcp_servers.image-request-mcp={"args" = ["eyes-mcp"], "command" = "/p"}"#,
         "-c",
         r#"developer_instructions="Look.""#,
+        "-C",
+        "/f",
         "--",
         "-- It has gone",
     ];
@@ -110,7 +110,25 @@ fn all_that_is_added() {
 }
 
 #[test]
+fn a_policy_of_the_configuration_stays() {
+    let server = json!({});
+    let added = Added::new(&server, "", Approval::Configured, OsStr::new("/f"));
+    for line in [
+        read(&["look"]).begin(&added),
+        read(&["-C", "/x"]).resume(&added, &Session::Last, None, ""),
+    ] {
+        assert!(
+            !line.contains(&"-a".into()) && !line.contains(&"/f".into()),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_not_the_interactive_codex_is_refused() {
+    let error = Arguments::read(os(&["--worktree", "look"])).unwrap_err();
+    assert_eq!(error, BadArguments::Worktree);
+    assert!(Arguments::read(os(&["--", "--worktree"])).is_ok());
     for line in [&["exec", "look"][..], &["-m", "gpt", "e"], &["help"]] {
         let error = Arguments::read(os(line)).unwrap_err();
         assert!(matches!(error, BadArguments::Subcommand(_)), "{error}");
@@ -133,6 +151,27 @@ fn instructions_of_the_user_s_are_told_and_the_last_ones_count() {
 }
 
 #[test]
+fn the_last_profile_and_folder_count() {
+    let given = read(&[
+        "-p",
+        "a",
+        "--profile=b",
+        "-C/x",
+        "--cd",
+        "/y",
+        "look",
+        "--",
+        "-p",
+        "c",
+    ]);
+    assert_eq!(given.profile(), Some("b"));
+    assert_eq!(given.folder(), Some(OsStr::new("/y")));
+    assert_eq!(read(&["-pc"]).profile(), Some("c"));
+    let none = read(&["-c", "profile=x", "--", "-C", "/z"]);
+    assert_eq!((none.profile(), none.folder()), (None, None));
+}
+
+#[test]
 fn a_name_with_a_comma_is_not_attached() {
     let error = Attachment::new(OsStr::new("./a,/etc/b.png")).unwrap_err();
     assert_eq!(error, BadArguments::Comma("./a,/etc/b.png".into()));
@@ -140,7 +179,7 @@ fn a_name_with_a_comma_is_not_attached() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_not_unicode_is_kept_in_the_line_and_refused_in_the_configuration() {
+fn what_is_not_unicode_is_kept_in_the_line() {
     use std::os::unix::ffi::OsStrExt;
 
     let bad = OsStr::from_bytes(b"/\xff.png");
@@ -149,8 +188,6 @@ fn what_is_not_unicode_is_kept_in_the_line_and_refused_in_the_configuration() {
     let picture = Attachment::new(bad).unwrap();
     let resume = arguments.resume(&added(), &Session::Last, Some(&picture), "Go on");
     assert_eq!(resume.iter().filter(|arg| *arg == bad).count(), 1);
-    let error = Server::new(bad, &[]).unwrap_err();
-    assert_eq!(error, BadArguments::NotUnicode(bad.to_owned()));
 }
 
 fn arg() -> impl Strategy<Value = String> {

@@ -1,5 +1,7 @@
 //! What the machine is told, and what it says is to be done.
 
+use std::fmt;
+
 use codex_mcp_protocol::codex::ThreadId;
 
 use super::MOST_RESTARTS;
@@ -17,8 +19,9 @@ pub enum Input {
     /// The screen has changed, or been looked at for the first time since Codex started,
     /// and shows this.
     Saw(Sight),
-    /// Codex calls the conversation so.
-    Named(ThreadId),
+    /// The conversation of the request that is told next, as Codex calls it; `None` if
+    /// nobody knows.
+    Named(Option<ThreadId>),
     /// Codex has gone, with all that it has started. The queue is to be read before this
     /// is told: what the old Codex asked for is not the new one's request.
     Exited(Exit),
@@ -61,12 +64,18 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP, or the terminal has gone.
+    HangUp,
+    /// SIGQUIT.
+    Quit,
 }
 
 impl Signal {
     pub(super) fn code(self) -> u8 {
         match self {
+            Self::HangUp => 129,
             Self::Interrupt => 130,
+            Self::Quit => 131,
             Self::Terminate => 143,
         }
     }
@@ -75,23 +84,14 @@ impl Signal {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// To end Codex and all that it has started.
-    End(How),
+    /// To end Codex and all that it has started: by TERM, and what stays by KILL.
+    End,
     /// To look at a picture again, and to say what was found.
     Check(PicturePath),
     /// To start Codex.
     Start(Resume),
     /// To exit.
     Leave(Leave),
-}
-
-/// How Codex is ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum How {
-    /// By TERM.
-    Term,
-    /// By KILL.
-    Kill,
 }
 
 /// How Codex is resumed.
@@ -114,6 +114,16 @@ pub enum Session {
     Last,
 }
 
+impl fmt::Display for Session {
+    /// As Codex's command line has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(thread) => write!(f, "{thread}"),
+            Self::Last => f.write_str("--last"),
+        }
+    }
+}
+
 /// With what the wrapper exits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leave {
@@ -128,13 +138,15 @@ pub struct Leave {
 pub enum GaveUp {
     /// Codex asks for one picture after the other.
     #[error(
-        "Codex was restarted {MOST_RESTARTS} times in 5 minutes and now asks for {0}; see what it does with so many pictures, then go on with `resume --last`"
+        "Codex was restarted {MOST_RESTARTS} times in 5 minutes and now asks for {0}; see what it does with so many pictures, then go on with `codex-mcp eyes resume {1}`"
     )]
-    TooManyRestarts(PicturePath),
+    TooManyRestarts(PicturePath, Session),
     /// Codex doesn't end.
     #[error("Codex has not ended, not even by KILL, and no second one is started beside it")]
     StillThere,
     /// It can't be started again.
-    #[error("Codex can't be started again: {0}; see to that, then go on with `resume --last`")]
-    NotStarted(String),
+    #[error(
+        "Codex can't be started again: {0}; see to that, then go on with `codex-mcp eyes resume {1}`"
+    )]
+    NotStarted(String, Session),
 }

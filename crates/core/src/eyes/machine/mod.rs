@@ -3,7 +3,7 @@
 //! ```text
 //!              a request                 Codex waits, and has for a while
 //!   Running ─────────────► NeedImage ──────────────────────────► Restarting
-//!      ▲                       │ ▲ a newer request                │  TERM, then KILL
+//!      ▲                       │ ▲ a newer request                │  Codex is ended
 //!      │                       └─┘                                │
 //!      │                                             Codex has gone│
 //!      │  it has started                    the picture is looked at
@@ -11,9 +11,9 @@
 //!              start Codex with picture and words
 //!
 //!   Running, NeedImage ── Codex has gone ──────────────► Over: Codex's own code
-//!   all ── SIGINT, SIGTERM ── Codex has gone, or none runs ──► Over: 130, 143
+//!   all ── a signal ── Codex has gone, or none runs ──► Over: 128 and its number
 //!   NeedImage ── the 6th restart in 5 minutes, Error ── Codex has gone ──► Over: 1
-//!   Restarting ── Codex does not even go by KILL, Error ──► Over: 1
+//!   Restarting ── Codex does not go, not even by KILL, Error ──► Over: 1
 //!   Resuming ── it can't be started, Error ──► Over: 1
 //! ```
 //!
@@ -38,7 +38,7 @@ use super::picture::BadPicture;
 use super::queue::Number;
 use super::screen::Sight;
 
-pub use events::{Effect, Exit, GaveUp, How, Input, Leave, Resume, Session, Signal};
+pub use events::{Effect, Exit, GaveUp, Input, Leave, Resume, Session, Signal};
 
 mod events;
 
@@ -53,12 +53,9 @@ pub const RESTARTS_WITHIN: Duration = Duration::from_secs(5 * 60);
 /// but never takes so long for one.
 pub const QUIET: Duration = Duration::from_millis(400);
 
-/// How long after TERM comes KILL: Codex has its conversation on the disk, and a person
-/// waits.
-pub const GRACE: Duration = Duration::from_secs(3);
-
-/// How long after KILL it is given up: what is then still there waits for a disk.
-pub const LAST_WAIT: Duration = Duration::from_secs(5);
+/// How long Codex may take to end. Whoever ends it sends KILL after a second, again and
+/// again; what is then still there waits for a disk.
+pub const END: Duration = Duration::from_secs(8);
 
 /// The machine. It begins with Codex running.
 #[derive(Debug, Clone)]
@@ -77,14 +74,14 @@ pub struct Machine {
 enum State {
     Running,
     NeedImage(Request),
-    /// The old Codex is being ended.
-    Restarting(Ending, Request),
+    /// The old Codex is being ended, since then.
+    Restarting(Duration, Request),
     /// Nobody runs; the picture is being looked at.
     Resuming(PicturePath),
     /// Codex is being started, and ended again if that was said in the meantime.
     Starting(Option<Leave>),
-    /// Codex is being ended, and that is all.
-    Leaving(Ending, Leave),
+    /// Codex is being ended, since then, and that is all.
+    Leaving(Duration, Leave),
     Over,
 }
 
@@ -95,13 +92,6 @@ struct Request {
     path: PicturePath,
     /// When it was seen.
     seen: Duration,
-}
-
-/// How far the end of Codex is, and since when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Asked(Duration),
-    Killed(Duration),
 }
 
 impl Default for Machine {
@@ -131,7 +121,9 @@ impl Machine {
                 let since = self.waiting?.max(request.seen);
                 Some(since.saturating_add(QUIET))
             }
-            State::Restarting(ending, _) | State::Leaving(ending, _) => Some(ending.deadline()),
+            State::Restarting(since, _) | State::Leaving(since, _) => {
+                Some(since.saturating_add(END))
+            }
             State::Running | State::Resuming(_) | State::Starting(_) | State::Over => None,
         }
     }
@@ -142,7 +134,7 @@ impl Machine {
             Input::Asked(number, path) => self.asked(number, path, at),
             Input::Saw(sight) => self.saw(sight, at),
             Input::Named(thread) => {
-                self.thread = Some(thread);
+                self.thread = thread;
                 None
             }
             Input::Exited(exit) => self.exited(exit),
@@ -200,7 +192,7 @@ impl Machine {
         }
     }
 
-    /// The first signal decides with which code; the second one doesn't wait.
+    /// The first signal decides with which code.
     fn told(&mut self, signal: Signal, at: Duration) -> Option<Effect> {
         let leave = Leave {
             code: signal.code(),
@@ -208,14 +200,10 @@ impl Machine {
         };
         match self.take() {
             State::Running | State::NeedImage(_) => Some(self.end(leave, at)),
-            State::Restarting(ending, _) => self.stay(State::Leaving(ending, leave)),
+            State::Restarting(since, _) => self.stay(State::Leaving(since, leave)),
             State::Resuming(_) => Some(self.leave(leave)),
             State::Starting(earlier) => self.stay(State::Starting(earlier.or(Some(leave)))),
-            State::Leaving(Ending::Asked(_), earlier) => {
-                self.state = State::Leaving(Ending::Killed(at), earlier);
-                Some(Effect::End(How::Kill))
-            }
-            other @ (State::Leaving(Ending::Killed(_), _) | State::Over) => self.stay(other),
+            other @ (State::Leaving(..) | State::Over) => self.stay(other),
         }
     }
 
@@ -226,10 +214,7 @@ impl Machine {
         };
         self.state = State::Starting(None);
         self.restarts.push_back(at);
-        let session = match &self.thread {
-            Some(thread) => Session::Named(thread.clone()),
-            None => Session::Last,
-        };
+        let session = self.session();
         let (picture, words) = match found {
             Ok(()) => (Some(path), ATTACHED.to_owned()),
             Err(why) => (None, not_attached(&why)),
@@ -256,7 +241,7 @@ impl Machine {
         match self.take() {
             State::Starting(told) => Some(self.leave(told.unwrap_or(Leave {
                 code: 1,
-                error: Some(GaveUp::NotStarted(why)),
+                error: Some(GaveUp::NotStarted(why, self.session())),
             }))),
             other => self.stay(other),
         }
@@ -268,19 +253,11 @@ impl Machine {
         }
         match self.take() {
             State::NeedImage(request) => Some(self.restart(request, at)),
-            State::Restarting(Ending::Asked(_), request) => {
-                self.state = State::Restarting(Ending::Killed(at), request);
-                Some(Effect::End(How::Kill))
-            }
-            State::Leaving(Ending::Asked(_), leave) => {
-                self.state = State::Leaving(Ending::Killed(at), leave);
-                Some(Effect::End(How::Kill))
-            }
-            State::Restarting(Ending::Killed(_), _) => Some(self.leave(Leave {
+            State::Restarting(..) => Some(self.leave(Leave {
                 code: 1,
                 error: Some(GaveUp::StillThere),
             })),
-            State::Leaving(Ending::Killed(_), leave) => Some(self.leave(Leave {
+            State::Leaving(_, leave) => Some(self.leave(Leave {
                 code: leave.code,
                 error: leave.error.or(Some(GaveUp::StillThere)),
             })),
@@ -297,16 +274,23 @@ impl Machine {
             self.restarts.pop_front();
         }
         if self.restarts.len() >= MOST_RESTARTS {
-            let error = Some(GaveUp::TooManyRestarts(request.path));
+            let error = Some(GaveUp::TooManyRestarts(request.path, self.session()));
             return self.end(Leave { code: 1, error }, at);
         }
-        self.state = State::Restarting(Ending::Asked(at), request);
-        Effect::End(How::Term)
+        self.state = State::Restarting(at, request);
+        Effect::End
+    }
+
+    fn session(&self) -> Session {
+        match &self.thread {
+            Some(thread) => Session::Named(thread.clone()),
+            None => Session::Last,
+        }
     }
 
     fn end(&mut self, leave: Leave, at: Duration) -> Effect {
-        self.state = State::Leaving(Ending::Asked(at), leave);
-        Effect::End(How::Term)
+        self.state = State::Leaving(at, leave);
+        Effect::End
     }
 
     fn leave(&mut self, leave: Leave) -> Effect {
@@ -322,15 +306,6 @@ impl Machine {
     /// The state, to be replaced by another one or put back by [`Self::stay`].
     fn take(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Over)
-    }
-}
-
-impl Ending {
-    fn deadline(self) -> Duration {
-        match self {
-            Self::Asked(at) => at.saturating_add(GRACE),
-            Self::Killed(at) => at.saturating_add(LAST_WAIT),
-        }
     }
 }
 

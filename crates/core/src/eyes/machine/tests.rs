@@ -27,7 +27,7 @@ fn gone() -> BadPicture {
 fn told(effect: Option<Effect>) -> String {
     match effect {
         None => "-".to_owned(),
-        Some(Effect::End(how)) => format!("end Codex: {how:?}"),
+        Some(Effect::End) => "end Codex".to_owned(),
         Some(Effect::Check(path)) => format!("look at {path}"),
         Some(Effect::Start(resume)) => {
             let session = match resume.session {
@@ -63,7 +63,6 @@ fn states() -> Vec<(&'static str, Vec<Input>)> {
     let need = vec![asked(1)];
     let waiting = [need.clone(), vec![Input::Saw(Sight::Waiting)]].concat();
     let restarting = [waiting.clone(), vec![Input::Time]].concat();
-    let killed = [restarting.clone(), vec![Input::Time]].concat();
     let resuming = [restarting.clone(), vec![Input::Exited(Exit::Code(0))]].concat();
     let starting = [resuming.clone(), vec![Input::Checked(Ok(()))]].concat();
     let told = Input::Told(Signal::Terminate);
@@ -74,13 +73,11 @@ fn states() -> Vec<(&'static str, Vec<Input>)> {
         ("need image", need),
         ("need image, and Codex waits", waiting),
         ("restarting", restarting),
-        ("restarting, killed", killed),
         ("resuming", resuming),
         ("starting", starting),
         ("starting, and told to end", starting_told),
         ("running again", again),
-        ("leaving", vec![told.clone()]),
-        ("leaving, killed", vec![told.clone(), told]),
+        ("leaving", vec![told]),
         ("over", vec![Input::Exited(Exit::Code(0))]),
     ]
 }
@@ -92,11 +89,13 @@ fn every_state_and_input() {
         ("asked for an old one", asked(1)),
         ("Codex waits", Input::Saw(Sight::Waiting)),
         ("Codex doesn't", Input::Saw(Sight::Other)),
-        ("named", Input::Named(ThreadId::parse(ID).unwrap())),
+        ("named", Input::Named(ThreadId::parse(ID).ok())),
         ("exited: 3", Input::Exited(Exit::Code(3))),
         ("exited by signal 9", Input::Exited(Exit::Signal(9))),
         ("told: SIGINT", Input::Told(Signal::Interrupt)),
         ("told: SIGTERM", Input::Told(Signal::Terminate)),
+        ("told: SIGHUP", Input::Told(Signal::HangUp)),
+        ("told: SIGQUIT", Input::Told(Signal::Quit)),
         ("picture is fine", Input::Checked(Ok(()))),
         ("picture has gone", Input::Checked(Err(gone()))),
         ("started", Input::Started),
@@ -131,13 +130,13 @@ fn row(table: &mut String, name: &str, before: &Machine, input: &Input, at: Dura
 
 #[test]
 fn the_way_to_a_picture() {
-    let (mut machine, at) = after(&[Input::Named(ThreadId::parse(ID).unwrap()), asked(1)]);
+    let (mut machine, at) = after(&[Input::Named(ThreadId::parse(ID).ok()), asked(1)]);
     assert_eq!(machine.deadline(), None);
     machine.apply(Input::Saw(Sight::Waiting), at);
     assert_eq!(machine.deadline(), Some(at + QUIET));
     let at = at + QUIET;
     let steps = [
-        (Input::Time, "end Codex: Term"),
+        (Input::Time, "end Codex"),
         (Input::Exited(Exit::Signal(15)), "look at ./1.png"),
         (
             Input::Checked(Ok(())),
@@ -192,7 +191,7 @@ fn the_last_picture_that_was_asked_for_counts() {
 
 #[test]
 fn the_old_conversation_after_a_resume_is_no_order() {
-    let (_, mut before) = states().swap_remove(8);
+    let (_, mut before) = states().swap_remove(7);
     before.extend([Input::Saw(Sight::Waiting), asked(1), Input::Time]);
     let (mut machine, at) = after(&before);
     assert_eq!(machine.deadline(), None);
@@ -211,7 +210,10 @@ fn restarts(every: Duration, count: u64) -> Option<u64> {
         match machine.apply(Input::Exited(Exit::Code(0)), at + QUIET)? {
             Effect::Leave(leave) => {
                 assert_eq!(leave.code, 1);
-                let error = Some(GaveUp::TooManyRestarts(path(&format!("{number}.png"))));
+                let error = Some(GaveUp::TooManyRestarts(
+                    path(&format!("{number}.png")),
+                    Session::Last,
+                ));
                 assert_eq!(leave.error, error);
                 return Some(number);
             }
@@ -317,7 +319,7 @@ impl World {
         };
         prop_assert!(self.left.is_none(), "{effect:?} after the end");
         match effect {
-            Effect::End(_) => prop_assert_eq!(self.codexes, 1),
+            Effect::End => prop_assert_eq!(self.codexes, 1),
             Effect::Check(_) => {
                 prop_assert_eq!(self.codexes, 0);
                 self.checks += 1;
@@ -384,7 +386,7 @@ proptest! {
             }
             world.step(Step::Tell(Signal::Terminate))?;
             world.step(Step::Answer(true))?;
-            world.pass(GRACE + LAST_WAIT)?;
+            world.pass(END)?;
             prop_assert!(world.left.is_some(), "{:?}", world.machine);
         }
     }

@@ -19,7 +19,7 @@
 //! **The rule.** Codex waits if, of the blocks that Codex or somebody has begun,
 //!
 //! 1. the last one of Codex's is a message and not what a tool has brought (those have
-//!    a `└` below their first line), and
+//!    a `└` below their title), and
 //! 2. one of its paragraphs ends with the marker, alone on its row or rows, and
 //! 3. exactly one block of somebody's comes after it: where they type.
 //!
@@ -30,6 +30,10 @@
 //! after it (1); and a message whose beginning has left the screen, as nobody knows
 //! whose it is. Codex is asked to print nothing but the marker, so that its message has
 //! few rows and comes last.
+//!
+//! Codex 0.169.0 hangs a `└ Tip: …` below some messages, until it draws them again. What
+//! has the marker right above the `└`, alone on its row or rows, is such a message: a
+//! title says what a tool has done, in words before what it was done to.
 //!
 //! This alone is no order. The [`machine`](super::machine) also wants a request that has
 //! not been answered, and the screen to stay like this for a while: in the middle of a
@@ -42,7 +46,8 @@
 //! leaves it there. Then Codex is resumed early, with the picture that it asked for.
 //!
 //! Codex breaks rows itself, with an indentation, and in the middle of the marker where
-//! the terminal is narrow; what a terminal wraps goes on in the first column. So words
+//! the terminal is narrow; what a terminal wraps goes on in the first column, and so does
+//! what Codex breaks once more as the terminal has just become narrower. So words
 //! about the marker that end with it may leave it alone on a row: that counts, as what
 //! Codex says last while a request is open is meant so. Colours are not looked at.
 
@@ -114,14 +119,18 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn waits(&self) -> bool {
-        let mut paragraphs = self.lines.split(|line| line.is_empty());
-        let is_of_a_tool = self.lines.iter().any(|line| is_result(line));
-        !is_of_a_tool && paragraphs.any(ends_with_marker)
+        let mut parts = self.lines.splitn(2, |line| hangs_below(line));
+        let above = parts.next().unwrap_or_default();
+        let mut paragraphs = above.split(|line| line.is_empty());
+        match parts.next() {
+            Some(_) => paragraphs.next_back().is_some_and(ends_with_marker),
+            None => paragraphs.any(ends_with_marker),
+        }
     }
 }
 
-/// Whether a line begins what a tool has brought, or what waits to be sent.
-fn is_result(line: &str) -> bool {
+/// Whether a line begins what a tool has brought, what waits to be sent, or a tip.
+fn hangs_below(line: &str) -> bool {
     ["└ ", "↳ "].iter().any(|sign| line.starts_with(sign))
 }
 
@@ -157,13 +166,17 @@ fn unwrapped(rows: &[Row<'_>]) -> Vec<String> {
 /// The blocks; lines above the first one belong to what has left the screen.
 fn blocks(lines: &[String]) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
+    let mut above = "";
     for line in lines {
-        let goes_on = line.starts_with(char::is_whitespace) || line.is_empty();
-        match (goes_on, blocks.last_mut()) {
+        let begun = begun(line);
+        let indented = line.starts_with(char::is_whitespace) || line.is_empty();
+        let broken = begun.speaker == Speaker::Other && !above.is_empty();
+        match (indented || broken, blocks.last_mut()) {
             (true, Some(block)) => block.lines.push(line.trim()),
             (true, None) => {}
-            (false, _) => blocks.push(begun(line)),
+            (false, _) => blocks.push(begun),
         }
+        above = line.trim();
     }
     blocks
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::eyes::contract::{ATTACHED, acknowledgement, instructions};
 
 /// Where Codex waits: screens of real ones on which it does.
-const WAITING: [(&str, &str); 8] = [
+const WAITING: [(&str, &str); 9] = [
     ("0.104.0", include_str!("screens/0.104.0-100-columns.txt")),
     (
         "0.104.0, narrow",
@@ -27,6 +27,10 @@ const WAITING: [(&str, &str); 8] = [
     (
         "0.169.0, resumed",
         include_str!("screens/0.169.0-resumed.txt"),
+    ),
+    (
+        "0.169.0, with a tip",
+        include_str!("screens/0.169.0-tip.txt"),
     ),
 ];
 
@@ -102,6 +106,13 @@ fn a_marker_that_is_no_message_of_codex_s_does_not_count() {
         "• Ran cat a.txt\n  └ a\n    <<WAITING_FOR_IMAGE>>\n\n    <<WAITING_FOR_IMAGE>>",
         "• Ran sh -c 'echo\n  │ <<WAITING_FOR_IMAGE>>\n  └ (no output)",
         "• Queued follow-up inputs\n  ↳ <<WAITING_FOR_IMAGE>>",
+        "• Ran sh -c 'echo\n  │ <<WAITING_FOR_IMAGE>>\n  └ Tip: x",
+        "• Ran cat a.txt\n  └ aaa\n<<WAITING_FOR_IMAGE>>",
+        "• I was to print\n\n<<WAITING_FOR_IMAGE>>",
+        "• Ran cat a.txt\n  └ Tip: x\n    <<WAITING_FOR_IMAGE>>\n\n    <<WAITING_FOR_IMAGE>>",
+        "• Ran cat a.txt\n\n  └ <<WAITING_FOR_IMAGE>>\n  └ Tip: x",
+        "• I was to print <<WAITING_FOR_IMAGE>>\n  └ Tip: x",
+        "• <<WAITING_FOR_IMAGE>>\n\n  I see it.\n  └ Tip: x",
         "• Edited a.txt (+1 -0)\n    1 +<<WAITING_FOR_IMAGE>>",
         "• I was to print <<WAITING_FOR_IMAGE>>",
         "• <<WAITING_FOR_IMAGE>> is what I print",
@@ -126,6 +137,10 @@ fn a_message_may_say_more_before_the_marker() {
         "• I need to see it.\n\n  <<WAITING_FOR_IMAGE>>",
         "• I need to see it.\n  <<WAITING_FOR_IMAGE>>",
         "• Folders:\n  └── a.png\n\n  <<WAITING_FOR_IMAGE>>",
+        "• <<WAITING_\n  FOR_IMAGE>>\n  └ Tip: Use\n    /mcp to\n\n  Worked for <1s",
+        "• I need to see it.\n\n  <<WAITING_FOR_IMAGE>>\n  └ Tip: Use /mcp",
+        "• <<WAITING_FOR_IMAG\nE>>",
+        "•\n<<WAITING_FOR_IMAGE>\n>",
         "• <<WAITING_FOR_IMAGE>>\n\n⚠ something is old\n\n────",
     ];
     for screen in orders {
@@ -249,10 +264,11 @@ fn cell() -> impl Strategy<Value = Cell> {
     ]
 }
 
-/// Whether words that hold the marker could be broken so that it stands alone: then
-/// Codex has as good as printed it.
+/// Whether words could be broken so that the marker stands alone at the end of a
+/// paragraph: then Codex has as good as printed it.
 fn breaks(text: &str) -> bool {
-    text.contains(MARKER)
+    let mut paragraphs = text.split("\n\n");
+    paragraphs.any(|paragraph| paragraph.trim_end().ends_with(MARKER))
 }
 
 fn screen(cells: &[Cell], width: usize, typed: &str) -> Vec<String> {
