@@ -52,6 +52,10 @@ const PACKAGES: &[Package] = &[
         program: Program::Postgres("initdb"),
     },
     Package {
+        name: "tmux",
+        program: Program::OnPath("tmux"),
+    },
+    Package {
         name: "ngircd",
         program: Program::Server("ngircd"),
     },

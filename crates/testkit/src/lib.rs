@@ -10,6 +10,7 @@
 //! - [`atm`] finds the real programs that the tests exchange mail with.
 //! - [`postgres`] runs a server of PostgreSQL that nobody else knows.
 //! - [`ngircd`] runs a server of IRC that nobody else knows.
+//! - [`Tmux`] is a terminal that a test types in and looks at.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
 //! - [`fake`] is a Codex that misbehaves on demand.
@@ -39,6 +40,7 @@ mod launch;
 pub mod ngircd;
 pub mod postgres;
 pub mod process;
+mod tmux;
 mod transcript;
 pub mod typescript;
 
@@ -46,6 +48,7 @@ pub use app_server::AppServer;
 pub use client::McpClient;
 pub use home::{Home, MARKER};
 pub use launch::{Launch, Signal};
+pub use tmux::Tmux;
 
 use std::env;
 use std::path::{Path, PathBuf};
