@@ -3,6 +3,7 @@
 //! - [`cli`]: one module for each verb of the command line.
 //! - [`mcp`]: what MCP clients see.
 //! - [`engine`]: Codex's processes and our sessions in them.
+//! - [`eyes`]: pictures that Codex asks for.
 //! - [`config`]: where settings come from.
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
@@ -26,6 +27,7 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod engine;
+pub mod eyes;
 mod git;
 pub mod jobs;
 pub mod mcp;

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use codex_mcp_core::eyes::picture::{Kind, START};
 use serde::{Deserialize, Serialize};
 
 /// The largest picture that is taken, in bytes (20 MB).
 pub const SIZE_LIMIT: u64 = 20_000_000;
-
-/// How many bytes tell a format.
-const MAGIC: usize = 12;
 
 /// A picture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,8 +90,8 @@ fn check_file(path: &Path) -> Result<(), PictureError> {
     if file.metadata().map_err(unreadable)?.len() > SIZE_LIMIT {
         return Err(PictureError::TooLarge { name: name() });
     }
-    let mut start = Vec::with_capacity(MAGIC);
-    let read = file.by_ref().take(MAGIC as u64).read_to_end(&mut start);
+    let mut start = Vec::with_capacity(START);
+    let read = file.by_ref().take(START as u64).read_to_end(&mut start);
     read.map_err(unreadable)?;
     match is_picture(&start) {
         true => Ok(()),
@@ -123,14 +121,12 @@ fn check_inline(url: &str) -> Result<(), PictureError> {
     }
 }
 
-/// By the first bytes, as the formats' specifications give them.
+/// By the first bytes. Source of GIF's: its specification (89a), 17.
 fn is_picture(start: &[u8]) -> bool {
-    let webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
-    start.starts_with(b"\x89PNG\r\n\x1a\n")
-        || start.starts_with(b"\xff\xd8\xff")
-        || start.starts_with(b"GIF87a")
-        || start.starts_with(b"GIF89a")
-        || webp
+    Kind::of_bytes(start).is_some()
+        || [b"GIF87a", b"GIF89a"]
+            .iter()
+            .any(|gif| start.starts_with(*gif))
 }
 
 #[cfg(test)]

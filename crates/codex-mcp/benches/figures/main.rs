@@ -16,6 +16,7 @@
 
 mod crowd;
 mod dispatch;
+mod eyes;
 mod hello;
 mod jobs;
 mod looks;
@@ -86,6 +87,8 @@ enum Figure {
     Mail,
     /// A look at a repository of 50,000 files, after a turn of a run
     Looks,
+    /// Keys and floods through the wrapper of the interactive Codex
+    Eyes,
     /// Jobs in a store: claimed, listed, their events, and in the hands of a worker
     Jobs,
 }
@@ -105,6 +108,7 @@ impl Figure {
             Self::Proxy => 10,
             Self::Mail => 40,
             Self::Looks => 30,
+            Self::Eyes => 10,
             Self::Jobs => 3,
         }
     }
@@ -124,6 +128,7 @@ impl Figure {
             Self::Proxy => block_on(proxy::measure(rounds)),
             Self::Mail => mail::measure(rounds),
             Self::Looks => block_on(looks::measure(rounds)),
+            Self::Eyes => eyes::measure(rounds),
             Self::Jobs => jobs::measure(rounds),
         }
     }

@@ -55,6 +55,8 @@ impl Stage {
             .args(["serve"])
             .envs(self.ours.env())
             .env("CODEX_MCP_CODEX_BIN", codex_binary())
+            // Codex on the other side starts no MCP server for its threads either.
+            .env("CODEX_MCP_REQUEST_IMAGE", "false")
             .current_dir(self.work())
     }
 

@@ -243,6 +243,7 @@ impl Stage {
             effort: None,
             profile: None,
             config: Map::new(),
+            mcp_servers: Vec::new(),
             images: Vec::new(),
             output_schema: None,
             timeout: TIME_LIMIT,

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::engine::guard;
+use crate::engine::guard::{self, Streams};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// What the program talks to is a terminal, which is to be its own.
+    #[arg(long)]
+    terminal: bool,
     /// Process id of the owner.
     owner: i32,
     /// What to run.
@@ -17,5 +20,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    guard::run(args.owner, &args.program, &args.args)
+    let streams = match args.terminal {
+        true => Streams::Terminal,
+        false => Streams::Pipes,
+    };
+    guard::run(args.owner, streams, &args.program, &args.args)
 }

@@ -1,6 +1,7 @@
 //! The log on stderr. stdout belongs to the protocol.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{self, IsTerminal, stderr};
+use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
@@ -27,6 +28,17 @@ pub(super) fn start() {
 /// Starts logging what somebody has to know who looks on.
 pub(super) fn start_quietly() {
     start_with(QUIET);
+}
+
+/// The exit code of a server that has ended so; what was wrong is logged.
+pub(super) fn exit(served: &io::Result<()>) -> ExitCode {
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn start_with(usual: &'static str) {

@@ -1,11 +1,14 @@
 //! The command line: one module for each verb.
 
+mod alias;
 mod backend;
 mod completions;
 mod config;
 mod demo;
 mod doctor;
 mod ending;
+mod eyes;
+mod eyes_mcp;
 mod guard;
 mod jobs;
 mod jobs_of;
@@ -13,6 +16,7 @@ mod log;
 mod man;
 mod office;
 mod out;
+mod own_servers;
 mod prompt;
 mod run;
 mod runtime;
@@ -33,6 +37,8 @@ use std::env;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, Parser, Subcommand};
+
+pub use alias::as_verb;
 
 /// What to do first, for somebody who has just met us.
 const FIRST_STEPS: &str = "\
@@ -111,6 +117,18 @@ enum Verb {
     /// exec` of its own. What comes of them is kept in the store. The log, on stderr,
     /// says when each begins and ends; CODEX_MCP_LOG=debug tells more.
     Worker(worker::Args),
+    /// Run the interactive Codex, and bring it the pictures that it asks for.
+    ///
+    /// Codex decides by itself that it wants to look at a picture in this repository,
+    /// asks for it, and goes on with it. Nothing is attached by hand.
+    Eyes(eyes::Args),
+    /// Serve Codex the tool `request_image`; Codex starts this itself.
+    ///
+    /// `codex-mcp eyes` and the threads of `codex-mcp serve` give it to Codex by
+    /// themselves. For any other Codex it is registered by
+    /// `codex mcp add image-request-mcp -- codex-mcp eyes-mcp --answer picture`:
+    /// the answer is the picture then, and nothing has to be started again.
+    EyesMcp(eyes_mcp::Args),
     /// Print a script that lets a shell complete the command line of codex-mcp.
     Completions(completions::Args),
     /// Print the manual page of codex-mcp, or of one of its verbs.
@@ -142,6 +160,8 @@ pub fn run() -> ExitCode {
         Verb::Worker(args) => worker::run(&args),
         Verb::Completions(args) => completions::run(&args),
         Verb::Man(args) => man::run(&args),
+        Verb::Eyes(args) => eyes::run(&args),
+        Verb::EyesMcp(args) => eyes_mcp::run(&args),
         Verb::TeamTools(args) => team_tools::run(&args),
         Verb::Guard(args) => guard::run(&args),
     }

@@ -1,18 +1,13 @@
 //! What a server does as a member of a team, set up as the configuration wants it.
 
-use std::env;
 use std::sync::Arc;
 
 use codex_mcp_core::team::ThreadName;
-use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::mcp::Defaults;
 use crate::team::{Claim, Desk, Farewell, Member, Office, Recollection, RecordError, Records};
-
-/// The name of the MCP server that each thread gets.
-const TEAM_SERVER: &str = "codex_mcp_team";
 
 /// The identity of this process and what it does under it, until it is closed.
 pub(super) struct Identity {
@@ -63,18 +58,6 @@ impl Identity {
             (None, Some(records)) => records.put_away_the_dead(),
             (None, None) => {}
         }
-    }
-
-    /// The MCP servers that each thread gets: the mail, where there is some.
-    pub(super) fn mcp_servers(&self, config: &Config) -> Map<String, Value> {
-        let mut servers = Map::new();
-        if config.team_tools.value
-            && self.office.desk.is_some()
-            && let Some(server) = team_server(&self.member, config)
-        {
-            servers.insert(TEAM_SERVER.to_owned(), server);
-        }
-        servers
     }
 
     /// What the first thread is told of one from before: of `thread`, or else of the
@@ -165,23 +148,4 @@ fn desk(config: &Config, member: &Member) -> Option<Desk> {
     Desk::of(member, &config.atm_home)
         .inspect_err(|error| tracing::warn!("there is no mail: {error}"))
         .ok()?
-}
-
-/// Whose mail it is, is said by how the server is started. Its tools are approved
-/// beforehand: they can do no more than the member itself.
-fn team_server(member: &Member, config: &Config) -> Option<Value> {
-    let program = env::current_exe()
-        .inspect_err(|error| tracing::warn!("Codex gets no mail tools: {error}"))
-        .ok()?;
-    let (program, home) = (program.to_str()?, config.atm_home.to_str()?);
-    Some(json!({
-        "command": program,
-        "args": [
-            "team-tools",
-            "--identity", member.identity,
-            "--team", member.team.as_ref()?,
-            "--atm-home", home,
-        ],
-        "default_tools_approval_mode": "approve",
-    }))
 }

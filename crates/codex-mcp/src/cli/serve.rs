@@ -19,7 +19,7 @@ use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::settings::Settings;
 use super::stdio::{Logging, Preflight, Unfit};
-use super::{log, runtime};
+use super::{log, own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::jobs::service::Jobs;
@@ -160,7 +160,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
             let options = proxy::Options {
                 codex,
                 release,
-                defaults: defaults.with_mcp_servers(identity.mcp_servers(&config)),
+                defaults: defaults.with_mcp_servers(own_servers::of_a_member(&config, &identity)),
                 office: identity.office.clone(),
                 jobs,
                 farewell: identity.farewell,
@@ -214,7 +214,7 @@ async fn through_app_server(
         codex_home: config.codex_home.clone(),
         patience: patience.session(),
     })
-    .with_mcp_servers(identity.mcp_servers(&config));
+    .with_mcp_servers(own_servers::of_a_member(&config, identity));
     let engine = Arc::new(match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 
+use super::values::size_limit;
 use crate::config::Flags;
 use crate::jobs::store::Location;
 
@@ -39,6 +41,16 @@ pub(super) struct Settings {
     #[arg(long)]
     no_team_tools: bool,
 
+    /// Don't give Codex's threads the tool `request_image`, by which they look at
+    /// pictures (`request_image = false`).
+    #[arg(long)]
+    no_request_image: bool,
+
+    /// The largest picture that they are shown, in bytes, up to 100 MB. Default:
+    /// `max_image_bytes` in the configuration, else 20000000.
+    #[arg(long, value_name = "BYTES", value_parser = size_limit)]
+    max_image_bytes: Option<SizeLimit>,
+
     /// Where jobs are kept: a file, or postgres://USER@HOST/DATABASE for several
     /// machines. Default: the variable CODEX_MCP_STORE, `store` in the configuration,
     /// else ~/.local/state/codex-mcp/jobs.db.
@@ -60,6 +72,8 @@ impl Settings {
             role: self.role.clone(),
             team_tools: self.no_team_tools.then_some(false),
             summaries: self.no_summaries.then_some(false),
+            request_image: self.no_request_image.then_some(false),
+            max_image_bytes: self.max_image_bytes,
             store: self.store.clone(),
         }
     }

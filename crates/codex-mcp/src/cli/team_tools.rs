@@ -40,13 +40,7 @@ fn absolute(text: &str) -> Result<PathBuf, &'static str> {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start();
-    match serve(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    log::exit(&serve(args))
 }
 
 fn serve(args: &Args) -> io::Result<()> {

@@ -1,6 +1,7 @@
-//! Values of Codex's on the command line.
+//! Values on the command line, most of them Codex's.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -22,6 +23,14 @@ pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
 
 pub(super) fn profile(text: &str) -> Result<ProfileName, String> {
     ProfileName::try_from(text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// How many bytes a picture may have.
+pub(super) fn size_limit(text: &str) -> Result<SizeLimit, String> {
+    let bytes: u64 = text
+        .parse()
+        .map_err(|_| "it must be a number of bytes, such as 20000000".to_owned())?;
+    SizeLimit::try_from(bytes).map_err(|error| error.to_string())
 }
 
 pub(super) fn thread(text: &str) -> Result<ThreadId, NotAThreadId> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::ending::Ending;
 use super::times::duration;
-use super::{log, runtime};
+use super::{log, own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::jobs::host;
 use crate::jobs::store::Location;
@@ -169,6 +169,7 @@ fn options(args: &Args, config: &Config) -> Options {
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
+        mcp_servers: own_servers::of_anybody(config),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),

@@ -55,6 +55,8 @@ pub(super) struct Section {
     pub(super) team_tools: Option<bool>,
     pub(super) summaries: Option<bool>,
     pub(super) registry_journal: Option<bool>,
+    pub(super) request_image: Option<bool>,
+    pub(super) max_image_bytes: Option<u64>,
     pub(super) store: Option<Place>,
     pub(super) worker_concurrency: Option<u32>,
     pub(super) worker_idle_secs: Option<u64>,
@@ -74,7 +76,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-const SECTION_KEYS: [&str; 12] = [
+const SECTION_KEYS: [&str; 14] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -83,6 +85,8 @@ const SECTION_KEYS: [&str; 12] = [
     "team_tools",
     "summaries",
     "registry_journal",
+    "request_image",
+    "max_image_bytes",
     "store",
     "worker_concurrency",
     "worker_idle_secs",

@@ -8,6 +8,7 @@
 //! is left aside, or opening a stranger's repository would run what is in it.
 //! Neither does it get to name files outside of itself, or where jobs are kept.
 
+mod eyes;
 mod file;
 mod jobs;
 mod presets;
@@ -20,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde::de::value::Error as ValueError;
@@ -28,6 +30,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 
+pub use eyes::EyesSettings;
 pub use jobs::JobSettings;
 pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
@@ -66,6 +69,8 @@ pub struct Config {
     pub summaries: Setting<bool>,
     /// How the registry of threads is written (`registry_journal`).
     pub registry_mode: Setting<Mode>,
+    /// Pictures that Codex asks for.
+    pub eyes: EyesSettings,
     /// Where jobs are kept, and what works on them.
     pub jobs: JobSettings,
     /// Codex's home folder: `CODEX_HOME`, else `~/.codex`.
@@ -111,6 +116,10 @@ pub struct Flags {
     pub team_tools: Option<bool>,
     /// `false` for `--no-summaries`.
     pub summaries: Option<bool>,
+    /// `false` for `--no-request-image`.
+    pub request_image: Option<bool>,
+    /// `--max-image-bytes`.
+    pub max_image_bytes: Option<SizeLimit>,
     /// `--store`.
     pub store: Option<Location>,
 }
@@ -255,6 +264,7 @@ impl Places<'_> {
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
         let files = self.files(&atm_home, &mut warnings)?;
+        let eyes = self.eyes(&flags, &files)?;
         let role = self.given(ROLE, flags.role)?;
         let role = role.or_else(|| in_section(&files, |file| file.section.role.clone()));
         let presets = Presets::of(&files, role.as_ref())?;
@@ -273,6 +283,7 @@ impl Places<'_> {
                 file.section.summaries
             })?,
             role,
+            eyes,
             registry_mode: registry_mode(&files),
             jobs: self.jobs(flags.store, &files, &mut warnings)?,
             codex_home,

@@ -55,6 +55,8 @@ fn all(config: &Config) -> Vec<Shown> {
             threads.extra_instructions_file.as_ref(),
         ),
         shown("team_tools", Some(&config.team_tools)),
+        shown("request_image", Some(&config.eyes.request_image)),
+        shown("max_image_bytes", Some(&config.eyes.max_image_bytes)),
         shown("summaries", Some(&config.summaries)),
         shown("registry_journal", Some(&journal)),
         shown("store", Some(&store)),

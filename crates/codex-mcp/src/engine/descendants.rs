@@ -4,7 +4,7 @@ use nix::unistd::Pid;
 
 /// All processes whose chain of parents leads to `root`, without `root`
 /// itself. Empty where the system has no `/proc`.
-pub(super) fn descendants(root: Pid) -> Vec<Pid> {
+pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
     let processes = parents();
     let mut found = vec![root];
     let mut next = 0;

@@ -19,6 +19,12 @@
 //!                                                         └─┘ every second: SIGKILL to all
 //! ```
 //!
+//! Where the program's streams are a terminal, the guard is the leader of its session,
+//! as a shell is, and the program a job in the foreground. Without a shell above it
+//! the program couldn't be stopped (Ctrl-Z): the system lets nobody stop whom nobody
+//! would continue. When it is stopped, the guard stops too, so that its owner sees it,
+//! and continues the program when it is continued itself.
+//!
 //! Where the system knows no subreaper (outside Linux), Codex's process group
 //! is ended instead, and the owner is looked at every second.
 
@@ -29,9 +35,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg};
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid};
+use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
 use super::descendants::descendants;
 use super::exit::Exit;
@@ -48,8 +54,18 @@ enum Phase {
     Ending,
 }
 
+/// What the program's streams are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Pipes, or whatever else they may be.
+    Pipes,
+    /// One terminal, which nobody else uses.
+    Terminal,
+}
+
 struct Guard {
     owner: Pid,
+    streams: Streams,
     codex: Pid,
     codex_exit: Option<Exit>,
     phase: Phase,
@@ -57,8 +73,8 @@ struct Guard {
 
 /// Runs `program` with `args` under guard for the process `owner`.
 #[must_use]
-pub fn run(owner: i32, program: &OsString, args: &[OsString]) -> ExitCode {
-    match watch(Pid::from_raw(owner), program, args) {
+pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) -> ExitCode {
+    match watch(Pid::from_raw(owner), streams, program, args) {
         Ok(exit) => leave_as(exit),
         Err(error) => {
             // Our stderr is the program's: there is nobody else to tell, and
@@ -73,7 +89,7 @@ pub fn run(owner: i32, program: &OsString, args: &[OsString]) -> ExitCode {
     }
 }
 
-fn watch(owner: Pid, program: &OsString, args: &[OsString]) -> io::Result<Exit> {
+fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<Exit> {
     let signals = [
         Signal::SIGTERM,
         Signal::SIGINT,
@@ -84,9 +100,14 @@ fn watch(owner: Pid, program: &OsString, args: &[OsString]) -> io::Result<Exit> 
     let signals: SigSet = signals.into_iter().collect();
     signals.thread_block()?;
     tie_to_owner()?;
-    let codex = start(program, args)?;
+    if streams == Streams::Terminal {
+        setsid()?;
+        rustix::process::ioctl_tiocsctty(io::stdin())?;
+    }
+    let codex = start(streams, program, args)?;
     let mut guard = Guard {
         owner,
+        streams,
         codex,
         codex_exit: None,
         phase: Phase::Watching,
@@ -123,14 +144,15 @@ fn tie_to_owner() -> io::Result<()> {
     clippy::disallowed_methods,
     reason = "the second half of spawn: the guard starts what it guards"
 )]
-fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+fn start(streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new(program);
     command.args(args).process_group(0).stderr(Stdio::inherit());
     // SAFETY: the closure runs in the child between fork and exec, where only
-    // async-signal-safe calls are allowed. It makes two system calls,
-    // `rt_sigprocmask` and `prctl`, and neither allocates nor takes a lock.
+    // async-signal-safe calls are allowed. It makes system calls alone
+    // (`rt_sigprocmask`, `prctl`, `getpid`, and `ioctl` for the terminal), and
+    // neither allocates nor takes a lock.
     unsafe {
-        command.pre_exec(before_exec);
+        command.pre_exec(move || before_exec(streams));
     }
     let child = command.spawn()?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
@@ -143,7 +165,13 @@ fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
 
 /// The program starts with no signal blocked, whatever is blocked here: with
 /// SIGCHLD blocked Codex would not notice that a command of its has ended.
-fn before_exec() -> io::Result<()> {
+fn before_exec(streams: Streams) -> io::Result<()> {
+    if streams == Streams::Terminal {
+        // Who isn't in the foreground yet is stopped for this, unless it doesn't care.
+        SigSet::from(Signal::SIGTTOU).thread_block()?;
+        let this = rustix::process::getpid();
+        rustix::termios::tcsetpgrp(rustix::stdio::stdin(), this)?;
+    }
     SigSet::empty().thread_set_mask()?;
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -155,7 +183,12 @@ impl Guard {
     /// is left.
     fn reap(&mut self) -> Option<Exit> {
         loop {
-            let exit = match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+            let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+            let exit = match waitpid(None::<Pid>, Some(flags)) {
+                Ok(WaitStatus::Stopped(pid, _)) => {
+                    self.stopped(pid);
+                    continue;
+                }
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
                 Ok(WaitStatus::StillAlive) => return None,
@@ -166,6 +199,16 @@ impl Guard {
                 self.codex_exit = Some(exit.1);
                 self.end();
             }
+        }
+    }
+
+    /// Stops with Codex, and goes on with it.
+    fn stopped(&self, pid: Pid) {
+        let with_it = self.streams == Streams::Terminal && self.phase == Phase::Watching;
+        if with_it && pid == self.codex {
+            // Neither fails: we are there, and Codex has not been waited for.
+            let _ = raise(Signal::SIGSTOP);
+            let _ = killpg(self.codex, Signal::SIGCONT);
         }
     }
 

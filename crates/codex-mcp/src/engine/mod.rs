@@ -21,7 +21,7 @@ mod clock;
 pub mod command;
 mod complaints;
 mod connection;
-mod descendants;
+pub(crate) mod descendants;
 mod error;
 mod exit;
 pub mod guard;
@@ -61,13 +61,13 @@ use codex_mcp_protocol::codex::{InitializeResponse, Method};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
 use app_server::AppServer;
 use backend::Backend;
 use command::{Info, SessionId, TurnRef, View};
 use connection::CallError;
 use hub::{Hub, perform};
+use mcp_servers::Server;
 use sessions::Entry;
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
@@ -103,8 +103,7 @@ pub struct Engine {
     backend: Backend,
     hub: Arc<Hub>,
     witness: Arc<dyn Witness>,
-    /// By name, each as in `config.toml`.
-    mcp_servers: Map<String, Value>,
+    mcp_servers: Vec<Server>,
 }
 
 impl Engine {
@@ -116,7 +115,7 @@ impl Engine {
             backend: Backend::new(options.launch.clone()),
             hub: Arc::default(),
             witness: Arc::new(Nobody),
-            mcp_servers: Map::new(),
+            mcp_servers: Vec::new(),
             options,
         }
     }
@@ -136,10 +135,9 @@ impl Engine {
         }
     }
 
-    /// The same engine, whose threads get these MCP servers beside the user's own: by
-    /// name, each as in `config.toml`.
+    /// The same engine, whose threads get these MCP servers beside the user's own.
     #[must_use]
-    pub fn with_mcp_servers(self, mcp_servers: Map<String, Value>) -> Self {
+    pub fn with_mcp_servers(self, mcp_servers: Vec<Server>) -> Self {
         Self {
             mcp_servers,
             ..self

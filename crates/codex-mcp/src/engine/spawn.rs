@@ -18,6 +18,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::exit::Exit;
@@ -85,19 +87,49 @@ pub struct Streams {
 /// started shows as exit code 127 (not found) or 126, with the reason on its
 /// stderr, as in a shell.
 pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
+    let mut guard = guarded(program, &[])?
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let missing = || io::Error::other("a piped stream of the child is missing");
+    let streams = Streams {
+        stdin: guard.stdin.take().ok_or_else(missing)?,
+        stdout: guard.stdout.take().ok_or_else(missing)?,
+        stderr: guard.stderr.take().ok_or_else(missing)?,
+    };
+    Ok((Process { guard }, streams))
+}
+
+/// Starts a program under a guard, in a terminal: the end of it that programs use. It
+/// becomes the controlling terminal of a session of their own.
+///
+/// # Errors
+///
+/// As [`spawn`]; a program that can't be started says so in the terminal.
+pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<Process> {
+    let stream = || terminal.as_fd().try_clone_to_owned().map(Stdio::from);
+    let guard = guarded(program, &["--terminal"])?
+        .stdin(stream()?)
+        .stdout(stream()?)
+        .stderr(stream()?)
+        .spawn()?;
+    Ok(Process { guard })
+}
+
+/// The command of the guard of a program.
+fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
     command
         .arg("guard")
+        .args(options)
         .arg(std::process::id().to_string())
         .arg(&program.path)
         .args(&program.args)
         // It may hold a password, and no program that we start wants it.
         .env_remove("CODEX_MCP_STORE")
-        .envs(program.env.iter().map(|(name, value)| (name, value)))
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .envs(program.env.iter().map(|(name, value)| (name, value)));
     for name in program.without {
         if !program.env.iter().any(|(set, _)| set == name) {
             command.env_remove(name);
@@ -106,14 +138,7 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }
-    let mut guard = command.spawn()?;
-    let missing = || io::Error::other("a piped stream of the child is missing");
-    let streams = Streams {
-        stdin: guard.stdin.take().ok_or_else(missing)?,
-        stdout: guard.stdout.take().ok_or_else(missing)?,
-        stderr: guard.stderr.take().ok_or_else(missing)?,
-    };
-    Ok((Process { guard }, streams))
+    Ok(command)
 }
 
 /// Starts this executable once more, with these arguments, as a process that stays
@@ -200,12 +225,43 @@ impl Process {
     /// Tells the guard to take everything down: politely first, with force a
     /// second later.
     pub fn terminate(&self) {
-        let pid = self.guard.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(pid) = pid {
+        self.signal(Signal::SIGTERM);
+        // One that has stopped doesn't hear.
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Whether a program in a terminal has stopped since this was asked last. SIGCHLD
+    /// says when to ask.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        let Some(guard) = self.pid() else {
+            return false;
+        };
+        let guard = rustix::process::Pid::from_raw(guard.as_raw());
+        // Who has ended is left to be waited for.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let told = guard.map(|guard| waitid(WaitId::Pid(guard), options));
+        matches!(told, Some(Ok(Some(status))) if status.stopped())
+    }
+
+    /// Lets a program that has stopped go on.
+    pub fn go_on(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(guard) = self.pid() {
             // The guard isn't reaped yet, so the id is still its own; that it
             // has ended in the meantime is no error.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            let _ = kill(guard, signal);
         }
+    }
+
+    /// The guard, while it has not been waited for.
+    #[must_use]
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        let id = self.guard.id()?;
+        i32::try_from(id).ok().map(Pid::from_raw)
     }
 }
 

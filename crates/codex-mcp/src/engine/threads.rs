@@ -184,7 +184,7 @@ impl Engine {
             profile::lay_over(&mut config, std::mem::take(&mut thread.config));
             thread.config = config;
         }
-        mcp_servers::add(&mut thread.config, &self.mcp_servers);
+        mcp_servers::add(&mut thread.config, &self.mcp_servers, thread.cwd.as_deref());
         Ok(thread)
     }
 }

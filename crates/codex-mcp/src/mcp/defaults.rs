@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Setting, ThreadDefaults};
 use crate::engine::command::Settings;
-use crate::engine::mcp_servers;
+use crate::engine::mcp_servers::{self, Server};
 use crate::team::{Context, Member};
 
 /// The longest prompt that is taken from a file, in bytes. Codex takes its own
@@ -29,9 +29,9 @@ pub struct Defaults {
     developer_instructions: Option<String>,
     /// For whom Codex works, which stands behind it.
     member: Option<Member>,
-    /// MCP servers that each thread gets, by name, for a Codex that isn't given them
-    /// in another way.
-    mcp_servers: Map<String, Value>,
+    /// MCP servers that each thread gets, for a Codex that isn't given them in another
+    /// way.
+    mcp_servers: Vec<Server>,
     /// What is told to the first thread alone, of the one that it goes on from.
     recollection: Arc<Mutex<Option<String>>>,
 }
@@ -83,9 +83,9 @@ impl Defaults {
     }
 
     /// The same, with MCP servers that each thread of `codex mcp-server` gets beside the
-    /// user's own: by name, each as in `config.toml`.
+    /// user's own.
     #[must_use]
-    pub fn with_mcp_servers(self, mcp_servers: Map<String, Value>) -> Self {
+    pub fn with_mcp_servers(self, mcp_servers: Vec<Server>) -> Self {
         Self {
             mcp_servers,
             ..self
@@ -200,7 +200,8 @@ impl Defaults {
         if let Some(effort) = said.unless("model_reasoning_effort", &self.effort) {
             more.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
-        mcp_servers::add(&mut more, &self.mcp_servers);
+        let folder = context.as_ref().map(|context| context.cwd.as_path());
+        mcp_servers::add(&mut more, &self.mcp_servers, folder);
         more.retain(|key, value| config.get(key) != Some(value));
         Additions {
             arguments: arguments.collect(),
@@ -372,17 +373,29 @@ mod tests {
 
     #[test]
     fn servers_are_added_to_the_config_that_there_is() {
-        let servers = object(json!({ "team": { "command": "c" } }));
-        let defaults = Defaults::default().with_mcp_servers(servers);
+        let server = Server::new("pictures", Vec::new()).unwrap();
+        let member = Member {
+            identity: "codex".parse().unwrap(),
+            team: None,
+        };
+        let defaults = Defaults::default()
+            .for_member(member)
+            .with_mcp_servers(vec![server.told_the_folder()]);
         let config = |given: Value| Value::Object(defaults.additions(&object(given)).config);
+        let added = config(json!({ "cwd": "/a", "config": { "x": 1 } }));
+        let server = &added["mcp_servers.pictures"];
+        assert_eq!(server["args"], json!(["--root", "/a"]));
+        assert_eq!(added.as_object().unwrap().len(), 1);
+        let beside = json!({ "cwd": "/a", "config": { "mcp_servers": { "mine": 1 } } });
         assert_eq!(
-            config(json!({ "config": { "x": 1 } })),
-            json!({ "mcp_servers.team": { "command": "c" } })
+            config(beside),
+            json!({ "mcp_servers": { "mine": 1, "pictures": server } })
         );
-        assert_eq!(
-            config(json!({ "config": { "mcp_servers": { "mine": 1 } } })),
-            json!({ "mcp_servers": { "mine": 1, "team": { "command": "c" } } })
-        );
+        // Codex takes a relative folder from its own on, which is ours.
+        let here = std::env::current_dir().unwrap();
+        let below = config(json!({ "cwd": "src" }));
+        let root = &below["mcp_servers.pictures"]["args"][1];
+        assert_eq!(*root, json!(here.join("src")));
     }
 
     #[test]

@@ -6,11 +6,12 @@ use rmcp::model::{
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
-use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::deliveries::Deliveries;
+use super::own_server::until_gone;
 use super::tools::team::{Mail, Told};
 use super::transport::LineTransport;
 use crate::team::Desk;
@@ -43,15 +44,7 @@ where
         desk: desk.clone(),
         deliveries,
     };
-    match tools.serve(transport).await {
-        Ok(service) => {
-            if let Err(error) = service.waiting().await {
-                tracing::error!("serving ended abruptly: {error}");
-            }
-        }
-        Err(_) if closing.is_cancelled() => {}
-        Err(error) => return Err(Box::new(error)),
-    }
+    until_gone(tools, transport, &closing).await?;
     desk.settle().await;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::team::{AgentName, TeamName};
 use serde::Serialize;
 
-use super::repository::{Head, Repository};
+use super::repository::{self, Head, Repository};
 
 /// Who the server is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,7 +36,7 @@ impl Context {
         let folder = wanted.map_or_else(|| here.clone(), |wanted| here.join(wanted));
         // Git's own folders are absolute; a folder that isn't there is in none.
         let resolved = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        let repository = Repository::around(&resolved, &ceilings());
+        let repository = Repository::around(&resolved, &repository::ceilings());
         let cwd = match (wanted, &repository) {
             (None, Some(repository)) => repository.root.clone(),
             _ => folder,
@@ -85,15 +85,6 @@ impl Context {
         }
         text
     }
-}
-
-/// As git takes them.
-fn ceilings() -> Vec<PathBuf> {
-    let set = env::var_os("GIT_CEILING_DIRECTORIES").unwrap_or_default();
-    let folders = env::split_paths(&set).filter(|folder| folder.is_absolute());
-    folders
-        .map(|folder| folder.canonicalize().unwrap_or(folder))
-        .collect()
 }
 
 #[cfg(test)]

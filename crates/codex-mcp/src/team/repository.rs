@@ -4,6 +4,7 @@
 //! Source: gitrepository-layout(5), git-worktree(1), and git(1) for
 //! `GIT_CEILING_DIRECTORIES`.
 
+use std::env;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,19 @@ impl Repository {
             head: head(&git),
         })
     }
+}
+
+/// The variable of git's that names folders above which no repository is looked for.
+pub const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
+
+/// Above which folders no repository is looked for, by [`CEILINGS`].
+#[must_use]
+pub fn ceilings() -> Vec<PathBuf> {
+    let set = env::var_os(CEILINGS).unwrap_or_default();
+    let folders = env::split_paths(&set).filter(|folder| folder.is_absolute());
+    folders
+        .map(|folder| folder.canonicalize().unwrap_or(folder))
+        .collect()
 }
 
 /// A folder of that name alone is none, to git neither.

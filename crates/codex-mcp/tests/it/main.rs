@@ -7,9 +7,11 @@
     reason = "a failed test panics, and a test starts the processes that it looks at"
 )]
 
+mod aliases;
 mod config;
 mod demo;
 mod doctor;
+mod eyes_mcp;
 mod hostile;
 mod jobs;
 mod jobs_cli;

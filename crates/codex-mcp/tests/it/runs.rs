@@ -31,6 +31,7 @@ pub(crate) fn request_to(home: &Home, codex: PathBuf, release: &str, prompt: &st
         effort: None,
         profile: None,
         config: Map::new(),
+        mcp_servers: Vec::new(),
         images: Vec::new(),
         output_schema: None,
         timeout: LONG,

@@ -18,7 +18,7 @@ use super::ending::Ending;
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
-use super::{log, out, runtime};
+use super::{log, out, own_servers, runtime};
 use crate::config::{self, Config, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::mcp::Defaults;
@@ -171,7 +171,7 @@ fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
             stall: order.limits.total(),
         },
     })
-    .with_mcp_servers(identity.mcp_servers(config));
+    .with_mcp_servers(own_servers::of_a_member(config, identity));
     match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use codex_mcp_core::toml;
 use serde_json::Value;
 
 use super::Request;
 use super::files::Files;
+use crate::engine::mcp_servers;
 use crate::team::Repository;
 
 /// The arguments. Flags come before `resume`, values are joined to their flags so
@@ -65,13 +67,12 @@ fn overrides(request: &Request) -> Vec<OsString> {
     let effort = effort
         .as_ref()
         .map(|effort| ("model_reasoning_effort", effort));
-    let config = request
-        .config
-        .iter()
-        .map(|(key, value)| (key.as_str(), value));
+    let mut config = request.config.clone();
+    mcp_servers::add(&mut config, &request.mcp_servers, Some(&request.cwd));
+    let config = config.iter().map(|(key, value)| (key.as_str(), value));
     config
         .chain(effort)
-        .filter_map(|(key, value)| Some(format!("--config={key}={}", toml(value)?).into()))
+        .filter_map(|(key, value)| Some(format!("--config={key}={}", toml::value(value)?).into()))
         .collect()
 }
 
@@ -83,41 +84,17 @@ fn word(setting: Option<impl serde::Serialize>) -> Option<String> {
     }
 }
 
-/// A value as TOML on one line; `None` for null, which TOML doesn't have.
-fn toml(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) => quoted(text),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().filter_map(toml).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(members) => {
-            let members: Vec<String> = members
-                .iter()
-                .filter_map(|(key, value)| Some(format!("{} = {}", quoted(key), toml(value)?)))
-                .collect();
-            format!("{{{}}}", members.join(", "))
-        }
-    })
-}
-
-/// JSON's strings are TOML's basic strings but for DEL, which TOML wants escaped.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
     use codex_mcp_protocol::codex::{Effort, Release, SandboxMode, ThreadId};
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
     use crate::engine::binary::{CodexBinary, Source};
+    use crate::engine::mcp_servers::Server;
     use crate::engine::profile::ProfileName;
     use crate::jobs::exec::KeepStream;
     use crate::picture::Picture;
@@ -143,6 +120,7 @@ mod tests {
             effort: None,
             profile: None,
             config: serde_json::Map::new(),
+            mcp_servers: Vec::new(),
             images: Vec::new(),
             output_schema: None,
             timeout: Duration::from_secs(1),
@@ -219,23 +197,43 @@ mod tests {
     }
 
     #[test]
+    fn servers_of_ours_are_settings_unless_the_caller_has_one_of_the_name() {
+        let mut request = request("0.169.0", Path::new("/a b"));
+        let server = Server::new("image-request-mcp", Vec::new()).unwrap();
+        request.mcp_servers = vec![server.told_the_folder()];
+        let shown_servers = |request: &Request| -> Vec<String> {
+            let shown = shown(request).into_iter();
+            shown.filter(|arg| arg.contains("mcp_servers")).collect()
+        };
+        let args = shown_servers(&request);
+        let [arg] = args.as_slice() else {
+            panic!("{args:?}")
+        };
+        assert!(
+            arg.starts_with("--config=mcp_servers.image-request-mcp={"),
+            "{arg}"
+        );
+        assert!(arg.contains(r#""args" = ["--root", "/a b"]"#), "{arg}");
+        let own = json!({ "command": "c" });
+        request.config = Map::from_iter([("mcp_servers.image-request-mcp".to_owned(), own)]);
+        assert_eq!(
+            shown_servers(&request),
+            [r#"--config=mcp_servers.image-request-mcp={"command" = "c"}"#]
+        );
+    }
+
+    /// By Codex's own reader of them.
+    #[test]
     fn values_are_toml() {
-        for (value, expected) in [
-            (json!("a"), Some(r#""a""#)),
-            (json!("\u{7f}\u{1}ß\\"), Some(r#""\u007f\u0001ß\\""#)),
-            (json!(1.5), Some("1.5")),
-            (json!(["x", 1, null]), Some(r#"["x", 1]"#)),
-            (
-                json!({"a b": {"c": true}}),
-                Some(r#"{"a b" = {"c" = true}}"#),
-            ),
-            (json!(null), None),
+        for value in [
+            json!("\u{7f}\u{1}ß\\"),
+            json!(["x", 1, null]),
+            json!({"a b": {"c": true}}),
         ] {
-            let text = toml(&value);
-            assert_eq!(text.as_deref(), expected);
-            let Some(text) = text else { continue };
-            let read: toml::Table = toml::from_str(&format!("x = {text}")).unwrap();
-            assert!(read.contains_key("x"));
+            let text = toml::value(&value).unwrap();
+            let read: ::toml::Table = ::toml::from_str(&format!("x = {text}")).unwrap();
+            let read = serde_json::to_value(&read["x"]).unwrap();
+            assert_eq!(toml::value(&read), Some(text));
         }
     }
 

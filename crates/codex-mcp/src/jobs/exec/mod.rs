@@ -35,6 +35,7 @@ use self::supervise::{Ended, Limits, Stop, Voice, feed, supervise};
 use self::ways::{ProfileKind, UnknownSession, Ways};
 use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
+use crate::engine::mcp_servers::Server;
 use crate::engine::profile::ProfileName;
 use crate::engine::spawn::{Program, Streams, spawn};
 use crate::picture::Picture;
@@ -76,6 +77,8 @@ pub struct Request {
     pub profile: Option<ProfileName>,
     /// Overrides of `config.toml`, by their dotted keys. Null leaves a key alone.
     pub config: Map<String, Value>,
+    /// MCP servers of ours that Codex gets beside the user's own.
+    pub mcp_servers: Vec<Server>,
     /// Pictures to look at.
     pub images: Vec<Picture>,
     /// The form of the final message, as a JSON Schema.

@@ -64,6 +64,7 @@ use self::order::Releases;
 use self::trouble::Trouble;
 use super::store::{JobStore, Location, NewWorker, StoreError, new_worker_id};
 use crate::engine::binary::Source;
+use crate::engine::mcp_servers::Server;
 
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
@@ -93,6 +94,8 @@ pub struct Options {
     pub codex: Option<(PathBuf, Source)>,
     /// The home of Codex for such jobs.
     pub codex_home: PathBuf,
+    /// The MCP servers of ours that Codex gets for each job. They are on this machine.
+    pub mcp_servers: Vec<Server>,
     /// The folder of what is kept of this machine: the worktrees of runs, and their
     /// evidence.
     pub state: PathBuf,

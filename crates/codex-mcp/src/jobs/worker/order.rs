@@ -85,6 +85,7 @@ pub(super) async fn order(
         effort: word("reasoning effort", asked.effort.as_deref())?,
         profile: profile(asked.profile.as_deref())?,
         config: Map::new(),
+        mcp_servers: options.mcp_servers.clone(),
         images: images(&asked.images, &cwd)?,
         output_schema: schema(asked.output_schema.as_ref())?,
         timeout: Duration::from_millis(asked.timeout_ms.into()),

@@ -144,6 +144,7 @@ impl Attempt<'_> {
                 stall: order.limits.total(),
             },
         });
+        let engine = engine.with_mcp_servers(options.mcp_servers.clone());
         Ok(engine.with_env(env))
     }
 

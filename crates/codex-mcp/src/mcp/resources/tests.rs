@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use codex_mcp_core::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
+use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
+use codex_mcp_protocol::codex::Release;
 use serde_json::Value;
 
 use super::*;
@@ -38,6 +40,8 @@ fn calls(part: &str) -> Vec<Value> {
 #[test]
 fn the_numbers_are_the_programs() {
     let minutes = |time: Duration| format!("{} minutes", time.as_secs() / 60);
+    let pictures = SizeLimit::default();
+    let answered = |codex| number(pictures.of_an_answer(Some(codex)).bytes());
     let mebibytes = |bytes: usize| format!("{} MiB", bytes >> 20);
     for said in [
         format!(
@@ -55,6 +59,15 @@ fn the_numbers_are_the_programs() {
         format!("for {} hours: cancelled", TURN_LIMIT.as_secs() / 3600),
         format!("for {}: forgotten", minutes(TERMINAL_LIMIT)),
         format!("at most {} bytes", number(picture::SIZE_LIMIT)),
+        format!(
+            "at most {} bytes (`--max-image-bytes`)",
+            number(pictures.bytes())
+        ),
+        format!(
+            "at most {} as an answer ({} before Codex 0.105)",
+            answered(Release::FIRST_TO_WEIGH_PICTURES),
+            answered(Release::new(0, 104, 0))
+        ),
     ] {
         let text = GOTCHAS.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&said), "gotchas.md doesn't say {said:?}");

@@ -82,6 +82,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         host: "here".to_owned(),
         codex: Some((stage.codex(), Source::FlagOrVariable)),
         codex_home: stage.home.codex_home(),
+        mcp_servers: Vec::new(),
         state: stage.home.state_home(),
         concurrency: CONCURRENCY,
         idle: Some(Duration::from_millis(50)),

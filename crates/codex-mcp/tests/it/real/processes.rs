@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scripted_model::{Reply, Script, Shell};
 use serde_json::json;
-use testkit::process::{descendants, wait_until_gone};
+use testkit::process::{Process, descendants, wait_until_gone};
 use testkit::{McpClient, Signal};
 
 use super::{Stage, on_each_release};
@@ -37,14 +37,16 @@ async fn in_a_turn(release: &str) -> (Stage, McpClient, Vec<u32>) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut below = descendants(client.pid());
-    while below.len() < 5 {
+    // The guard, Codex, its server of pictures, the shell and two sleeps.
+    while below.len() < 6 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         below = descendants(client.pid());
     }
     (stage, client, below)
 }
 
-/// Codex and its guard live on, what the turn had started does not.
+/// Codex, its guard and its server of pictures live on, what the turn had started does
+/// not.
 async fn a_cancelled_call_ends_its_commands(release: &str) {
     let script = Script::new().otherwise([
         Reply::shell(Shell::new("touch runs; sleep 1000").waiting(Duration::from_secs(30))),
@@ -59,11 +61,18 @@ async fn a_cancelled_call_ends_its_commands(release: &str) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let below = descendants(client.pid());
+    let is = |pid: &u32, what| Process::look(*pid).is_some_and(|it| it.command.contains(what));
+    let (stays, commands): (Vec<u32>, Vec<u32>) = below
+        .into_iter()
+        .partition(|pid| is(pid, "app-server") || is(pid, " eyes-mcp "));
+    assert!(!commands.is_empty());
     client.cancel(&id, "no longer wanted");
     assert_eq!(
-        wait_until_gone(&below[2..], Duration::from_secs(10)).await,
+        wait_until_gone(&commands, Duration::from_secs(10)).await,
         []
     );
+    assert!(stays.iter().any(|pid| is(pid, " app-server")));
+    assert!(stays.iter().any(|pid| is(pid, " eyes-mcp ")));
     stage.finish(client).await;
 }
 

@@ -37,6 +37,7 @@ impl Place {
             host: "here".to_owned(),
             codex: Some((self.path("ours"), Source::FlagOrVariable)),
             codex_home: self.path("our-home"),
+            mcp_servers: Vec::new(),
             state: self.path("state"),
             concurrency: CONCURRENCY,
             idle: None,

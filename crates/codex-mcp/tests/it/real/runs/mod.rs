@@ -21,12 +21,12 @@ use super::{Stage, on_each_release};
 const NUDGE: &str = "words only";
 
 /// What a run has printed and ended with.
-struct Ran {
+pub(super) struct Ran {
     code: Option<i32>,
     /// stdout, as JSON.
-    result: Value,
+    pub(super) result: Value,
     /// What a person sees.
-    told: String,
+    pub(super) told: String,
 }
 
 impl Ran {
@@ -57,7 +57,7 @@ impl Ran {
     }
 
     #[track_caller]
-    fn assert_done(&self, turns: &[&str]) {
+    pub(super) fn assert_done(&self, turns: &[&str]) {
         assert_eq!(self.result["ok"], true, "{:#}\n{}", self.result, self.told);
         assert_eq!(self.code, Some(0));
         let prompts: Vec<&str> = self.turns().into_iter().map(|(prompt, _)| prompt).collect();
@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// A run that may write, to its end. Nothing is left of it.
-    async fn run(&self, args: &[&str]) -> Ran {
+    pub(super) async fn run(&self, args: &[&str]) -> Ran {
         let usual = ["--json", "--sandbox", "workspace-write"];
         let child = self.run_command(&[&usual, args].concat()).spawn().unwrap();
         self.ended(child).await

@@ -1,0 +1,185 @@
+//! `codex-mcp eyes`: the interactive Codex, which gets the pictures that it asks for.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use codex_mcp_core::eyes::arguments::{Added, Arguments, BadArguments};
+use codex_mcp_core::eyes::contract;
+use codex_mcp_core::eyes::picture::SizeLimit;
+use codex_mcp_core::eyes::queue::WrapperId;
+use uuid::Uuid;
+
+use super::stored::complain;
+use super::values::size_limit;
+use super::{own_servers, runtime};
+use crate::config::{self, ConfigError, Flags};
+use crate::engine::binary::{self, NoCodex};
+use crate::engine::mcp_servers::NoServer;
+use crate::eyes::Place;
+use crate::eyes::codex::Codex;
+use crate::eyes::codex_config::CodexConfig;
+use crate::eyes::queue::{QueueError, Reader};
+use crate::eyes::user_terminal::UserTerminal;
+use crate::eyes::wrapper::{self, Ended, Parts};
+
+/// For somebody who wants to know what happens to their Codex.
+const MORE: &str = "\
+Examples:
+  codex-mcp eyes                          begin a conversation
+  codex-mcp eyes \"what is wrong in ./screens/login.png?\"
+  codex-mcp eyes -m gpt-5-codex resume --last
+                                          what is Codex's goes to Codex
+
+Codex is run as it is, with three things added for this run: the tool
+`request_image`, the rules for it (--print-contract), and `-a never` where
+neither you nor Codex's configuration says when it asks. No file of Codex's is
+changed. When Codex has asked
+for a picture it is ended and resumed with it, at most 5 times in 5 minutes;
+what was typed and not sent is lost then. Exits as Codex does; 1 if it could
+not go on, 128 and the number of a signal that has ended it.
+
+Where Codex works in threads of `codex-mcp serve`, in jobs and in runs, it gets
+pictures without being resumed.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MORE, override_usage = "codex-mcp eyes [OPTIONS] [CODEX'S ARGUMENTS]...")]
+pub(super) struct Args {
+    /// Print what Codex is told about pictures, and exit.
+    #[arg(long)]
+    print_contract: bool,
+
+    /// The Codex to run: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH")]
+    codex_bin: Option<PathBuf>,
+
+    /// The largest picture, in bytes, up to 100 MB. Default: `max_image_bytes` in the
+    /// configuration, else 20000000.
+    #[arg(long, value_name = "BYTES", value_parser = size_limit)]
+    max_image_bytes: Option<SizeLimit>,
+
+    /// All that is Codex's, after our own options.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CODEX'S ARGUMENTS"
+    )]
+    codex: Vec<OsString>,
+}
+
+/// Why Codex can't be run.
+#[derive(Debug, thiserror::Error)]
+enum EyesError {
+    #[error(transparent)]
+    Arguments(#[from] BadArguments),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{error}. {}", install(error))]
+    NoCodex {
+        #[from]
+        error: NoCodex,
+    },
+    #[error("Codex can't work in {}: {error}; name a folder that is there with -C", folder.display())]
+    Folder { folder: PathBuf, error: io::Error },
+    #[error("{0}; put it elsewhere")]
+    NoServer(#[from] NoServer),
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    #[error(
+        "{0}, and the interactive Codex needs one. Without a terminal there are `codex-mcp run` \
+         and `codex-mcp jobs`, where Codex gets its pictures too."
+    )]
+    NoTerminal(io::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    if args.print_contract {
+        let printed = anstream::stdout().write_all(contract::instructions().as_bytes());
+        return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    match wrap(args) {
+        Ok(Ended { leave, trouble }) => {
+            if let Some(trouble) = trouble {
+                complain(
+                    "warning",
+                    &format!("requests of pictures were not read: {trouble}"),
+                );
+            }
+            if let Some(error) = leave.error {
+                complain("error", &error.to_string());
+            }
+            ExitCode::from(leave.code)
+        }
+        Err(error) => {
+            complain("error", &error.to_string());
+            match error {
+                EyesError::Arguments(_) => ExitCode::from(super::WRONG_COMMAND_LINE),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn wrap(args: &Args) -> Result<Ended, EyesError> {
+    let arguments = Arguments::read(codex_args(args))?;
+    let config = config::load(Flags {
+        codex_bin: args.codex_bin.clone(),
+        max_image_bytes: args.max_image_bytes,
+        ..Flags::default()
+    })?;
+    let binary = binary::find(config.chosen_codex())?;
+    let limit = config.eyes.max_image_bytes.value;
+    let folder = env::current_dir()?.join(arguments.folder().unwrap_or_default());
+    let place =
+        Place::around(&folder, limit).map_err(|error| EyesError::Folder { folder, error })?;
+    let wrapper: WrapperId = Uuid::new_v4()
+        .to_string()
+        .parse()
+        .map_err(io::Error::other)?;
+    let codex = CodexConfig::read(&arguments, &config.codex_home, &place);
+    let tool = own_servers::pictures(limit, &["--wrapper", &wrapper.to_string()])?;
+    let added = Added::new(
+        &tool.entry(Some(place.folder())),
+        &codex.instructions(&arguments),
+        codex.approval(),
+        place.folder().as_os_str(),
+    );
+    let requests = Reader::from_now_on(place.folder(), wrapper)?;
+    runtime::block_on(async {
+        let parts = Parts {
+            terminal: UserTerminal::find().map_err(EyesError::NoTerminal)?,
+            codex: Codex {
+                binary,
+                arguments,
+                added,
+            },
+            place,
+            requests,
+        };
+        Ok(wrapper::run(parts).await?)
+    })?
+}
+
+fn install(error: &NoCodex) -> &'static str {
+    match error {
+        NoCodex::NotOnPath => {
+            "Install it with `npm install -g @openai/codex`, or name one with --codex-bin."
+        }
+        NoCodex::NotExecutable { .. } => "Name another one.",
+    }
+}
+
+/// All that is Codex's. Of a `--` that stands before it clap makes the end of our own
+/// options, but it is the end of Codex's too.
+fn codex_args(args: &Args) -> Vec<OsString> {
+    let all: Vec<OsString> = env::args_os().collect();
+    let before = all.len().checked_sub(args.codex.len() + 1);
+    let ends = before.and_then(|before| all.get(before));
+    let end = ends.filter(|last| *last == "--").cloned();
+    end.into_iter().chain(args.codex.clone()).collect()
+}

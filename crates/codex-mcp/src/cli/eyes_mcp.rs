@@ -1,0 +1,78 @@
+//! `codex-mcp eyes-mcp`: the tool `request_image` for Codex.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use codex_mcp_core::eyes::picture::SizeLimit;
+use codex_mcp_core::eyes::queue::WrapperId;
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use rmcp::transport::stdio_pipes;
+
+use super::ending::Ending;
+use super::values::size_limit;
+use super::{log, runtime};
+use crate::eyes::Place;
+use crate::mcp::{Answer, Eyes, serve_eyes};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What a request is answered with.
+    #[arg(long, value_enum, default_value = "later")]
+    answer: Kind,
+
+    /// The folder that Codex works in. Pictures are looked for there and in the git
+    /// repository around it. Default: the current one.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+
+    /// The largest picture, in bytes, up to 100 MB.
+    #[arg(long, value_name = "BYTES", value_parser = size_limit, default_value = "20000000")]
+    max_image_bytes: SizeLimit,
+
+    /// The wrapper that the requests are for.
+    #[arg(long, value_name = "NAME", hide = true)]
+    wrapper: Option<WrapperId>,
+}
+
+/// See [`Answer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// The picture itself: for any Codex, without `codex-mcp eyes`
+    Picture,
+    /// That it will come: the request is written down for `codex-mcp eyes`
+    Later,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    log::start();
+    log::exit(&serve(args))
+}
+
+fn serve(args: &Args) -> io::Result<()> {
+    let folder = match &args.root {
+        Some(folder) => folder.clone(),
+        None => env::current_dir()?,
+    };
+    let place = Place::around(&folder, args.max_image_bytes);
+    let place = place.map_err(|error| about(&folder, &error))?;
+    let answer = match args.answer {
+        Kind::Picture => Answer::Picture,
+        Kind::Later => Answer::Later(args.wrapper.clone()),
+    };
+    let eyes = Eyes { place, answer };
+    runtime::block_on(async {
+        let Ending { closing, .. } = Ending::on_signals();
+        serve_eyes(eyes, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
+            .await
+            .map_err(io::Error::other)
+    })?
+}
+
+fn about(folder: &Path, error: &io::Error) -> io::Error {
+    let folder = folder.display();
+    io::Error::other(format!(
+        "--root {folder}: {error}; name a folder that is there"
+    ))
+}

@@ -1,0 +1,75 @@
+//! The MCP servers of ours that Codex is given, as the configuration wants it.
+
+use std::env;
+
+use codex_mcp_core::eyes::contract;
+use codex_mcp_core::eyes::picture::SizeLimit;
+
+use super::office::Identity;
+use crate::config::{Config, EyesSettings};
+use crate::engine::mcp_servers::{NoServer, Server};
+use crate::team::{CEILINGS, Member};
+
+/// The name of the MCP server that has the mail.
+const TEAM: &str = "codex_mcp_team";
+
+/// Those of a member's threads: pictures, and the mail where there is some.
+pub(super) fn of_a_member(config: &Config, identity: &Identity) -> Vec<Server> {
+    let mail = config.team_tools.value && identity.office.desk.is_some();
+    let mail = mail.then(|| team(config, &identity.member)).flatten();
+    of_anybody(config).into_iter().chain(mail).collect()
+}
+
+/// Those of all of Codex's work: pictures.
+pub(super) fn of_anybody(config: &Config) -> Vec<Server> {
+    let pictures = config.eyes.request_image.value;
+    let pictures = pictures.then(|| pictures_for(&config.eyes)).flatten();
+    pictures.into_iter().collect()
+}
+
+/// Whose mail it is, is said by how the server is started. Its tools are approved
+/// beforehand: they can do no more than the member itself.
+fn team(config: &Config, member: &Member) -> Option<Server> {
+    let args = [
+        "team-tools",
+        "--identity",
+        &member.identity.to_string(),
+        "--team",
+        &member.team.as_ref()?.to_string(),
+        "--atm-home",
+        config.atm_home.to_str()?,
+    ];
+    told_if_not(made(TEAM, &args), "mail tools")
+}
+
+fn pictures_for(settings: &EyesSettings) -> Option<Server> {
+    let limit = settings.max_image_bytes.value;
+    told_if_not(pictures(limit, &["--answer", "picture"]), contract::TOOL)
+}
+
+/// The tool `request_image`, with these arguments beside the limit. It is approved
+/// beforehand: it only reads, and no more than the repository.
+///
+/// # Errors
+///
+/// [`NoServer`].
+pub(super) fn pictures(limit: SizeLimit, args: &[&str]) -> Result<Server, NoServer> {
+    let most = limit.bytes().to_string();
+    let args = [&["eyes-mcp", "--max-image-bytes", &most], args].concat();
+    let server = made(contract::SERVER, &args)?.told_the_folder();
+    // What is a repository to us is one to it.
+    Ok(match env::var(CEILINGS) {
+        Ok(ceilings) => server.with_variable(CEILINGS, ceilings),
+        Err(_) => server,
+    })
+}
+
+fn made(name: &'static str, args: &[&str]) -> Result<Server, NoServer> {
+    Server::new(name, args.iter().map(|&arg| arg.to_owned()).collect())
+}
+
+fn told_if_not(server: Result<Server, NoServer>, what: &str) -> Option<Server> {
+    server
+        .inspect_err(|error| tracing::warn!("Codex gets no {what}: {error}"))
+        .ok()
+}

@@ -1,0 +1,25 @@
+//! Eyes: Codex asks for a picture and gets it.
+//!
+//! - [`place`]: where pictures may be, and reading them there.
+//! - [`queue`]: the file of requests, which the tool writes and the wrapper reads.
+//! - [`wrapper`]: Codex in a terminal of its own, inside of the user's, and the loop
+//!   between the two. What it does is decided in `core::eyes`.
+//! - [`tty`] and [`user_terminal`]: terminals, and putting the user's back.
+//! - [`screen`]: what the terminal shows.
+//! - [`signals`]: what the wrapper hears.
+//! - [`codex`]: the interactive Codex, begun and resumed.
+//! - [`conversation`]: which conversation a Codex has.
+//! - [`codex_config`]: what Codex's configuration says about what is added.
+
+pub mod codex;
+pub mod codex_config;
+pub mod conversation;
+pub mod place;
+pub mod queue;
+pub mod screen;
+pub mod signals;
+pub mod tty;
+pub mod user_terminal;
+pub mod wrapper;
+
+pub use place::Place;

@@ -1,0 +1,335 @@
+//! Where pictures may be, and reading them there.
+//!
+//! A picture is opened once, and what was opened is looked at and passed on: nothing
+//! that happens to its name afterwards makes a difference. Whether it lies in the
+//! repository is found out by where that open file is, not by its name: so links
+//! within the repository lead on, and links out of it don't.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::eyes::picture::{BadPicture, START, SizeLimit, Why, check};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
+use crate::team::{Repository, ceilings};
+
+/// A folder that Codex works in, and the repository around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Paths are meant from here on.
+    folder: PathBuf,
+    /// Nothing outside of it is shown, and paths may be meant from here on too.
+    top: PathBuf,
+    limit: SizeLimit,
+}
+
+/// An open picture; its beginning has been looked at.
+struct Opened {
+    file: File,
+    start: Vec<u8>,
+}
+
+impl Place {
+    /// A folder, and the git repository that it is in, if it is in one. Pictures may be
+    /// as large as `limit` says.
+    ///
+    /// # Errors
+    ///
+    /// When the folder isn't there.
+    pub fn around(folder: &Path, limit: SizeLimit) -> io::Result<Self> {
+        let folder = folder.canonicalize()?;
+        if !folder.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let repository = Repository::around(&folder, &ceilings());
+        let top = repository.map_or_else(|| folder.clone(), |repository| repository.root);
+        Ok(Self { folder, top, limit })
+    }
+
+    /// The same with another limit.
+    #[must_use]
+    pub fn with_limit(self, limit: SizeLimit) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// How large a picture may be.
+    #[must_use]
+    pub fn limit(&self) -> SizeLimit {
+        self.limit
+    }
+
+    /// The folder, without links.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The top folder of the repository around it, or itself; without links.
+    #[must_use]
+    pub fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// Whether there is such a picture.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPicture`], in words for Codex.
+    pub fn look(&self, path: &PicturePath) -> Result<(), BadPicture> {
+        self.open(path).map(drop)
+    }
+
+    /// Reads a picture.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPicture`], in words for Codex.
+    pub fn read(&self, path: &PicturePath) -> Result<Vec<u8>, BadPicture> {
+        let Opened { file, start: bytes } = self.open(path)?;
+        let mut bytes = bytes;
+        // It may have grown since its size was looked at.
+        let most = self.limit.bytes().saturating_add(1);
+        let more = most.saturating_sub(length(&bytes));
+        let rest = file.take(more).read_to_end(&mut bytes);
+        rest.map_err(|error| refused(path, &error))?;
+        check(path, length(&bytes), &bytes, self.limit)?;
+        Ok(bytes)
+    }
+
+    /// From the folder on, and if there is nothing, from the top of the repository on.
+    fn open(&self, path: &PicturePath) -> Result<Opened, BadPicture> {
+        match self.open_from(&self.folder, path) {
+            Err(BadPicture {
+                why: Why::Missing, ..
+            }) if self.top != self.folder => self.open_from(&self.top, path),
+            other => other,
+        }
+    }
+
+    fn open_from(&self, base: &Path, path: &PicturePath) -> Result<Opened, BadPicture> {
+        let no = |why| BadPicture {
+            path: path.clone(),
+            why,
+        };
+        // What is outside isn't even opened: that alone can do something to a device.
+        let resolved = base.join(path.as_str()).canonicalize();
+        let resolved = resolved.map_err(|error| refused(path, &error))?;
+        if !resolved.starts_with(&self.top) {
+            return Err(no(Why::Outside));
+        }
+        // Nobody is waited for at the other end of a pipe.
+        let mut file = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
+            .open(resolved)
+            .map_err(|error| refused(path, &error))?;
+        // It may be another one by now, and this is the one that counts.
+        let place = place_of(&file).map_err(|error| refused(path, &error))?;
+        if !place.starts_with(&self.top) {
+            return Err(no(Why::Outside));
+        }
+        let about = file.metadata().map_err(|error| refused(path, &error))?;
+        if !about.is_file() {
+            return Err(no(Why::NotAFile));
+        }
+        let mut start = Vec::with_capacity(START);
+        let most = u64::try_from(START).unwrap_or(u64::MAX);
+        let read = file.by_ref().take(most).read_to_end(&mut start);
+        read.map_err(|error| refused(path, &error))?;
+        check(path, about.len(), &start, self.limit)?;
+        Ok(Opened { file, start })
+    }
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+fn refused(path: &PicturePath, error: &io::Error) -> BadPicture {
+    let why = match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ENOTDIR) => Why::Missing,
+        // A socket, or a device that isn't there.
+        Some(Errno::ENXIO | Errno::ENODEV) => Why::NotAFile,
+        _ => Why::Unreadable(error.to_string()),
+    };
+    BadPicture {
+        path: path.clone(),
+        why,
+    }
+}
+
+/// Where an open file is, without links.
+#[cfg(target_os = "linux")]
+fn place_of(file: &File) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Where an open file is, without links.
+#[cfg(target_vendor = "apple")]
+fn place_of(file: &File) -> io::Result<PathBuf> {
+    let mut place = PathBuf::new();
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_GETPATH(&mut place))?;
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use nix::sys::stat::Mode;
+
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and the rest of it";
+
+    struct Files {
+        place: Place,
+        root: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    /// `outside/`, and beside it `repository/`, a git repository, with `sub/` in it.
+    fn files(folder: &str, limit: u64) -> Files {
+        let made = tempfile::tempdir().unwrap();
+        let base = made.path().canonicalize().unwrap();
+        let root = base.join("repository");
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::create_dir_all(base.join("outside")).unwrap();
+        fs::write(base.join("outside/secret.png"), PNG).unwrap();
+        fs::write(root.join("a.png"), PNG).unwrap();
+        let limit = SizeLimit::try_from(limit).unwrap();
+        Files {
+            place: Place::around(&root.join(folder), limit).unwrap(),
+            root,
+            _folder: made,
+        }
+    }
+
+    fn why(place: &Place, path: &str) -> Why {
+        let path = path.parse().unwrap();
+        let looked = place.look(&path).unwrap_err();
+        assert_eq!(place.read(&path).unwrap_err(), looked);
+        looked.why
+    }
+
+    fn read(place: &Place, path: &str) -> Vec<u8> {
+        let path = path.parse().unwrap();
+        place.look(&path).unwrap();
+        place.read(&path).unwrap()
+    }
+
+    #[test]
+    fn links_within_the_repository_are_followed_and_links_out_of_it_are_not() {
+        let Files {
+            place,
+            root,
+            _folder,
+        } = files("", 100);
+        symlink("a.png", root.join("near.png")).unwrap();
+        symlink(root.join("a.png"), root.join("absolute.png")).unwrap();
+        symlink("../outside/secret.png", root.join("far.png")).unwrap();
+        symlink("../outside", root.join("folder")).unwrap();
+        symlink("/etc/passwd", root.join("passwd.png")).unwrap();
+        symlink("nothing.png", root.join("dangling.png")).unwrap();
+        symlink("loop.png", root.join("loop.png")).unwrap();
+        for within in ["a.png", "near.png", "absolute.png"] {
+            assert_eq!(read(&place, within), PNG, "{within}");
+        }
+        for out in ["far.png", "folder/secret.png", "passwd.png"] {
+            assert_eq!(why(&place, out), Why::Outside, "{out}");
+        }
+        for missing in ["dangling.png", "nothing.png", "a.png/b.png"] {
+            assert_eq!(why(&place, missing), Why::Missing, "{missing}");
+        }
+        assert!(matches!(why(&place, "loop.png"), Why::Unreadable(_)));
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_nobody_is_waited_for() {
+        let Files {
+            place,
+            root,
+            _folder,
+        } = files("", 100);
+        fs::create_dir(root.join("folder.png")).unwrap();
+        nix::unistd::mkfifo(&root.join("pipe.png"), Mode::S_IRWXU).unwrap();
+        let _socket = UnixListener::bind(root.join("socket.png")).unwrap();
+        for odd in ["folder.png", "pipe.png", "socket.png"] {
+            assert_eq!(why(&place, odd), Why::NotAFile, "{odd}");
+        }
+        symlink("/dev/zero", root.join("device.png")).unwrap();
+        assert_eq!(why(&place, "device.png"), Why::Outside);
+    }
+
+    #[test]
+    fn what_is_too_large_or_something_else_is_not_read() {
+        let Files {
+            place,
+            root,
+            _folder,
+        } = files("", 20);
+        assert!(matches!(
+            why(&place, "a.png"),
+            Why::TooLarge { size: 27, .. }
+        ));
+        fs::write(root.join("text.png"), "root:x:0:0").unwrap();
+        fs::write(root.join("empty.png"), "").unwrap();
+        fs::copy(root.join("a.png"), root.join("a.jpg")).unwrap();
+        for other in ["text.png", "empty.png"] {
+            assert!(matches!(why(&place, other), Why::Content(_)), "{other}");
+        }
+        let large = place.with_limit(SizeLimit::default());
+        assert!(matches!(why(&large, "a.jpg"), Why::Content(_)));
+    }
+
+    #[test]
+    fn a_path_is_meant_from_the_folder_on_and_else_from_the_top_of_the_repository() {
+        let Files {
+            place,
+            root,
+            _folder,
+        } = files("sub", 100);
+        assert_eq!(place.folder(), root.join("sub"));
+        assert_eq!(read(&place, "a.png"), PNG);
+        fs::write(root.join("sub/a.png"), b"\x89PNG\r\n\x1a\nnearer").unwrap();
+        assert_eq!(read(&place, "a.png"), b"\x89PNG\r\n\x1a\nnearer");
+        assert_eq!(read(&place, "sub/a.png"), b"\x89PNG\r\n\x1a\nnearer");
+        symlink("../a.png", root.join("sub/up.png")).unwrap();
+        assert_eq!(read(&place, "up.png"), PNG);
+    }
+
+    #[test]
+    fn without_a_repository_nothing_above_the_folder_is_shown() {
+        let Files { root, .. } = &files("", 100);
+        let outside = root.parent().unwrap().join("outside");
+        let place = Place::around(&outside, SizeLimit::default()).unwrap();
+        assert_eq!(read(&place, "secret.png"), PNG);
+        symlink("../repository/a.png", outside.join("b.png")).unwrap();
+        assert_eq!(why(&place, "b.png"), Why::Outside);
+    }
+
+    #[test]
+    fn what_happens_to_a_name_afterwards_makes_no_difference() {
+        let Files {
+            place,
+            root,
+            _folder,
+        } = files("", 100);
+        let opened = place.open(&"a.png".parse().unwrap()).unwrap();
+        fs::remove_file(root.join("a.png")).unwrap();
+        symlink("/etc/passwd", root.join("a.png")).unwrap();
+        let mut bytes = opened.start;
+        let mut file = opened.file;
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, PNG);
+    }
+}

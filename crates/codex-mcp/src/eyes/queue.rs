@@ -1,0 +1,394 @@
+//! The file of requests: `.codex-eyes/requests.jsonl` in the folder that Codex works in.
+//!
+//! Neither the file nor its folder may be a link: whoever can write in the repository
+//! could have requests written into any other file. Lines are written under a lock,
+//! each in one go; reading takes no lock.
+
+use std::fs::{File, Metadata, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use codex_mcp_core::eyes::contract::QUEUE;
+use codex_mcp_core::eyes::queue::{Queue, Request, WrapperId};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, mkdirat};
+
+/// From which length on the file is begun anew, in bytes (1 MiB): what is in it has
+/// been read long ago.
+const FULL: u64 = 1 << 20;
+
+/// How much is read at once, in bytes.
+const PART: usize = 64 * 1024;
+
+/// How long a lock is waited for: who has it writes one line.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two attempts to get a lock.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Keeps the folder out of git's sight: requests are nothing that is committed.
+const IGNORE: &[u8] = b"*\n";
+
+/// Why the file of requests can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// Somebody has put something else in its place.
+    #[error(
+        "{} can't be used: the file, or its folder, is a link or something else than that, or the file has another name too; remove what is there",
+        .0.display()
+    )]
+    NotOurs(PathBuf),
+    /// Somebody holds on to it.
+    #[error("{} has been locked by another process for {} s", .0.display(), PATIENCE.as_secs())]
+    Busy(PathBuf),
+    /// The system says so.
+    #[error("requests of pictures are kept in {}, which fails: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Writes a request down, and makes the file if it isn't there.
+///
+/// # Errors
+///
+/// [`QueueError`]; nothing was requested then.
+pub fn append(folder: &Path, request: &Request) -> Result<(), QueueError> {
+    let path = folder.join(QUEUE);
+    let about = |error| named(&path, error);
+    let file = open_queue(&path, Access::Write).map_err(about)?;
+    write(&file, request).map_err(about)
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(Errno::EWOULDBLOCK.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+fn write(mut file: &File, request: &Request) -> io::Result<()> {
+    lock(file)?;
+    let length = file.metadata()?.len();
+    let mut line = request.line();
+    if length > FULL {
+        file.set_len(0)?;
+    } else if let Some(last) = length.checked_sub(1) {
+        let mut end = [0];
+        file.read_exact_at(&mut end, last)?;
+        // Somebody died in the middle of a line.
+        if end != *b"\n" {
+            line.insert(0, '\n');
+        }
+    }
+    file.write_all(line.as_bytes())
+}
+
+/// Reads the requests of a folder as they come.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    queue: Queue,
+    file: Option<Identity>,
+}
+
+impl Reader {
+    /// Leaves aside what is there already, and what is for other wrappers. The file is
+    /// made if it isn't there: that it can't be written to is better said before Codex
+    /// wants to.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`].
+    pub fn from_now_on(folder: &Path, wrapper: WrapperId) -> Result<Self, QueueError> {
+        let path = folder.join(QUEUE);
+        let opened = open_queue(&path, Access::Write).and_then(|file| file.metadata());
+        let about = opened.map_err(|error| named(&path, error))?;
+        Ok(Self {
+            queue: Queue::after(about.len()).for_wrapper(wrapper),
+            path,
+            file: Some(which(&about)),
+        })
+    }
+
+    /// Reads on to the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`]; what has been read stays.
+    pub fn read(&mut self) -> Result<&Queue, QueueError> {
+        match self.read_on() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(named(&self.path, error)),
+        }
+        Ok(&self.queue)
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        let mut file = open_queue(&self.path, Access::Read)?;
+        let about = file.metadata()?;
+        let this = Some(which(&about));
+        if self.file != this {
+            self.file = this;
+            self.queue.begin_anew();
+        }
+        let length = about.len();
+        let from = self.queue.next(length);
+        file.seek(SeekFrom::Start(from))?;
+        // What somebody appends without end is read the next time.
+        let mut new = file.take(length.saturating_sub(from));
+        let mut part = vec![0; PART];
+        loop {
+            let read = new.read(&mut part)?;
+            match part.get(..read) {
+                None | Some([]) => return Ok(()),
+                Some(bytes) => self.queue.take(bytes),
+            }
+        }
+    }
+}
+
+/// Which file has been read: its device, its number there, which may be given again, and
+/// when it was made, as far as the system tells.
+type Identity = (u64, u64, Option<SystemTime>);
+
+fn which(about: &Metadata) -> Identity {
+    (about.dev(), about.ino(), about.created().ok())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Opens the file, part by part, without following a link.
+fn open_queue(path: &Path, access: Access) -> io::Result<File> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::EINVAL.into());
+    };
+    if access == Access::Write {
+        make_folder(folder)?;
+    }
+    let folder = open_folder(folder)?;
+    if access == Access::Write {
+        ignore(&folder)?;
+    }
+    let how = match access {
+        Access::Read => OFlag::O_RDONLY,
+        Access::Write => OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT,
+    };
+    let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = File::from(openat(
+        &folder,
+        name,
+        how | careful,
+        Mode::S_IRUSR | Mode::S_IWUSR,
+    )?);
+    let about = file.metadata()?;
+    match about.is_file() && about.nlink() == 1 {
+        true => Ok(file),
+        false => Err(Errno::ELOOP.into()),
+    }
+}
+
+fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
+    let careful = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    open(folder, OFlag::O_RDONLY | careful, Mode::empty())
+}
+
+fn make_folder(path: &Path) -> Result<(), Errno> {
+    match mkdirat(nix::fcntl::AT_FDCWD, path, Mode::S_IRWXU) {
+        Err(Errno::EEXIST) => Ok(()),
+        made => made,
+    }
+}
+
+fn ignore(folder: &OwnedFd) -> io::Result<()> {
+    let new = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    match openat(folder, ".gitignore", new, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Ok(file) => File::from(file).write_all(IGNORE),
+        // Written before, or the user's own.
+        Err(Errno::EEXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn named(path: &Path, error: io::Error) -> QueueError {
+    let path = path.to_owned();
+    match error.raw_os_error().map(Errno::from_raw) {
+        // What `O_NOFOLLOW`, and with it `O_DIRECTORY`, say of a link; a pipe that
+        // nobody reads; a folder.
+        Some(Errno::ELOOP | Errno::ENOTDIR | Errno::ENXIO | Errno::EISDIR) => {
+            QueueError::NotOurs(path)
+        }
+        Some(Errno::EWOULDBLOCK) => QueueError::Busy(path),
+        _ => QueueError::Io { path, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn request(ts: u64) -> Request {
+        Request {
+            ts,
+            path: "a.png".parse().unwrap(),
+            thread: None,
+            wrapper: None,
+        }
+    }
+
+    fn reader(folder: &Path) -> Reader {
+        Reader::from_now_on(folder, "w".parse().unwrap()).unwrap()
+    }
+
+    fn last(reader: &mut Reader) -> Option<u64> {
+        reader.read().unwrap().last().map(|(_, request)| request.ts)
+    }
+
+    #[test]
+    fn requests_are_read_as_they_come_and_old_ones_left_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut early = reader(folder.path());
+        assert_eq!(last(&mut early), None);
+        append(folder.path(), &request(1)).unwrap();
+        let mut late = reader(folder.path());
+        assert_eq!((last(&mut early), last(&mut late)), (Some(1), None));
+        append(folder.path(), &request(2)).unwrap();
+        assert_eq!((last(&mut early), last(&mut late)), (Some(2), Some(2)));
+        let mode = |path: &str| {
+            let about = fs::metadata(folder.path().join(path)).unwrap();
+            about.permissions().mode() & 0o777
+        };
+        assert_eq!((mode(".codex-eyes"), mode(QUEUE)), (0o700, 0o600));
+        let ignored = fs::read(folder.path().join(".codex-eyes/.gitignore")).unwrap();
+        assert_eq!(ignored, IGNORE);
+    }
+
+    #[test]
+    fn a_line_after_half_a_line_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        append(folder.path(), &request(1)).unwrap();
+        let path = folder.path().join(QUEUE);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.extend_from_slice(b"{\"ts\":");
+        fs::write(&path, bytes).unwrap();
+        let mut reader = Reader {
+            path,
+            queue: Queue::default(),
+            file: None,
+        };
+        append(folder.path(), &request(3)).unwrap();
+        assert_eq!(last(&mut reader), Some(3));
+        assert_eq!(reader.queue.malformed(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_full_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        append(folder.path(), &request(1)).unwrap();
+        let path = folder.path().join(QUEUE);
+        fs::write(&path, vec![b'\n'; usize::try_from(FULL).unwrap() + 1]).unwrap();
+        let mut reader = reader(folder.path());
+        append(folder.path(), &request(2)).unwrap();
+        assert_eq!(last(&mut reader), Some(2));
+        assert!(fs::metadata(&path).unwrap().len() < 100);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_another_is_read_from_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        append(folder.path(), &request(1)).unwrap();
+        let mut reader = reader(folder.path());
+        assert_eq!(last(&mut reader), None);
+        fs::remove_dir_all(folder.path().join(".codex-eyes")).unwrap();
+        append(folder.path(), &request(2)).unwrap();
+        assert_eq!(last(&mut reader), Some(2));
+    }
+
+    #[test]
+    fn who_holds_on_to_the_file_is_not_waited_for_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        append(folder.path(), &request(1)).unwrap();
+        let file = File::open(folder.path().join(QUEUE)).unwrap();
+        file.lock().unwrap();
+        let error = append(folder.path(), &request(2)).unwrap_err();
+        assert!(matches!(error, QueueError::Busy(_)), "{error}");
+    }
+
+    #[test]
+    fn crowds_write_whole_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let folder = folder.path();
+                let write = move || {
+                    for ts in 0..50 {
+                        append(folder, &request(writer * 100 + ts)).unwrap();
+                    }
+                };
+                scope.spawn(write);
+            }
+        });
+        let text = fs::read_to_string(folder.path().join(QUEUE)).unwrap();
+        let read: Result<Vec<Request>, _> = text.lines().map(serde_json::from_str).collect();
+        assert_eq!(read.unwrap().len(), 200);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_or_into_something_else() {
+        type Put = fn(&Path);
+        let puts: [Put; 5] = [
+            |folder| {
+                fs::create_dir(folder.join(".codex-eyes")).unwrap();
+                fs::write(folder.join("victim"), "").unwrap();
+                fs::hard_link(folder.join("victim"), folder.join(QUEUE)).unwrap();
+            },
+            |folder| {
+                fs::create_dir(folder.join("elsewhere")).unwrap();
+                symlink("elsewhere", folder.join(".codex-eyes")).unwrap();
+            },
+            |folder| fs::write(folder.join(".codex-eyes"), "").unwrap(),
+            |folder| {
+                fs::create_dir(folder.join(".codex-eyes")).unwrap();
+                fs::write(folder.join("victim"), "").unwrap();
+                symlink("../victim", folder.join(QUEUE)).unwrap();
+            },
+            |folder| {
+                fs::create_dir(folder.join(".codex-eyes")).unwrap();
+                nix::unistd::mkfifo(&folder.join(QUEUE), Mode::S_IRWXU).unwrap();
+            },
+        ];
+        for put in puts {
+            let folder = tempfile::tempdir().unwrap();
+            put(folder.path());
+            let error = append(folder.path(), &request(1)).unwrap_err();
+            assert!(matches!(error, QueueError::NotOurs(_)), "{error}");
+            let error = Reader::from_now_on(folder.path(), "w".parse().unwrap()).unwrap_err();
+            assert!(matches!(error, QueueError::NotOurs(_)), "{error}");
+            let victim = fs::read(folder.path().join("victim")).unwrap_or_default();
+            assert!(victim.is_empty());
+            let elsewhere = fs::read_dir(folder.path().join("elsewhere"));
+            assert_eq!(elsewhere.map_or(0, Iterator::count), 0);
+        }
+    }
+}

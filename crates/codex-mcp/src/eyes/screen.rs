@@ -1,0 +1,453 @@
+//! What the user's terminal shows, and what has been switched on in it.
+//!
+//! Whatever goes to the terminal is read here too, but not at once: a program that
+//! prints a lot isn't to wait for that.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU16;
+
+use codex_mcp_core::eyes::screen::{Row, RowEnd, Sight, sight};
+use rustix::termios::Winsize;
+use vt100::{Callbacks, Parser};
+
+/// How much is put aside to be read later, in bytes (64 MiB).
+pub const PUT_ASIDE: usize = 64 << 20;
+
+/// How much is read at a time, in bytes: a fraction of a millisecond's work. It is also
+/// how what is put aside is kept, as moving it about would cost more than keeping it.
+const SLICE: usize = 16 * 1024;
+
+/// The size of a terminal that doesn't tell its own.
+const USUAL: (u16, u16) = (24, 80);
+
+/// How much of a terminal is kept, in rows and columns: more than any screen has.
+const LARGEST: (u16, u16) = (500, 2000);
+
+/// How many columns are kept when the terminal gets fewer: enough for the row of a
+/// marker, which Codex 0.104.0 doesn't draw again.
+const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
+
+/// The modes of the terminal that vt100 knows, by DEC's numbers: it tells itself
+/// whether they are on.
+const KNOWN: [u16; 12] = [1, 6, 9, 25, 47, 1000, 1002, 1003, 1005, 1006, 1049, 2004];
+
+/// Wraps lines at the end of a row, and is the one mode that is on in the beginning.
+const AUTO_WRAP: u16 = 7;
+
+/// The screen.
+pub struct Screen {
+    parser: Parser<Extras>,
+    /// Slices, all of them full but the last one.
+    later: VecDeque<Vec<u8>>,
+}
+
+impl Screen {
+    /// An empty one.
+    #[must_use]
+    pub fn new(size: Winsize) -> Self {
+        let (rows, columns) = dimensions(size);
+        Self {
+            parser: Parser::new_with_callbacks(rows, columns, 0, Extras::default()),
+            later: VecDeque::new(),
+        }
+    }
+
+    /// Takes what goes to the terminal, and puts it aside.
+    pub fn take(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let slice = match self.later.back_mut() {
+                Some(slice) if slice.len() < SLICE => slice,
+                _ => self.later.push_back_mut(Vec::with_capacity(SLICE)),
+            };
+            let (fits, more) = rest.split_at(rest.len().min(SLICE - slice.len()));
+            slice.extend_from_slice(fits);
+            rest = more;
+        }
+        while self.later.len() > PUT_ASIDE / SLICE {
+            self.read_on();
+        }
+    }
+
+    /// Reads some of what has been put aside.
+    pub fn read_on(&mut self) {
+        if let Some(slice) = self.later.pop_front() {
+            self.parser.process(&slice);
+        }
+    }
+
+    /// Whether all of it has been read.
+    #[must_use]
+    pub fn is_up_to_date(&self) -> bool {
+        self.later.is_empty()
+    }
+
+    /// The terminal has another size now.
+    pub fn resize(&mut self, size: Winsize) {
+        self.catch_up();
+        let (rows, columns) = dimensions(size);
+        let (_, before) = self.parser.screen().size();
+        let kept = before.min(KEPT_COLUMNS);
+        self.parser.set_size(rows, columns.max(kept));
+    }
+
+    /// What it tells of Codex, as far as it has been read.
+    #[must_use]
+    pub fn sight(&self) -> Sight {
+        let screen = self.parser.screen();
+        let (_, columns) = screen.size();
+        let texts: Vec<String> = screen.rows(0, columns.get()).collect();
+        let rows: Vec<Row<'_>> = texts
+            .iter()
+            .zip(0..)
+            .map(|(text, number)| Row {
+                text,
+                end: match screen.row_wrapped(number) {
+                    true => RowEnd::Wrapped,
+                    false => RowEnd::Closed,
+                },
+            })
+            .collect();
+        sight(&rows)
+    }
+
+    /// What makes the terminal what it was in the beginning, with the cursor below all
+    /// that has been written.
+    pub fn undo(&mut self) -> Vec<u8> {
+        self.catch_up();
+        let screen = self.parser.screen();
+        let (rows, columns) = screen.size();
+        let fresh = Parser::new(rows, columns, 0);
+        let extras = self.parser.callbacks();
+        let mut undo = extras.undo();
+        undo.push_str(&fresh.screen().input_mode_diff(screen));
+        // Colours, characters, and the margins of what scrolls, which would move the
+        // cursor.
+        undo.push_str("\x1b[m\x1b(B\x1b7\x1b[r\x1b8");
+        // Each of the two screens has keyboard flags of its own.
+        let Keyboards { main, alternate } = &extras.keyboards;
+        match screen.alternate_screen() {
+            true => undo.push_str(&format!("{}\x1b[?1049l{}", alternate.undo(), main.undo())),
+            false => undo.push_str(&format!("{}{}", main.undo(), below(screen))),
+        }
+        if screen.hide_cursor() {
+            undo.push_str("\x1b[?25h");
+        }
+        undo.into_bytes()
+    }
+
+    fn catch_up(&mut self) {
+        while !self.is_up_to_date() {
+            self.read_on();
+        }
+    }
+}
+
+/// Puts the cursor into the first empty row below what is written, if it isn't below
+/// already.
+fn below(screen: &vt100::Screen) -> String {
+    let (rows, columns) = screen.size();
+    let written = screen
+        .rows(0, columns.get())
+        .zip(1_u16..)
+        .filter(|(text, _)| !text.trim().is_empty())
+        .map(|(_, number)| number)
+        .last()
+        .unwrap_or(0);
+    let (row, _) = screen.cursor_position();
+    match written {
+        _ if row >= written => "\r".to_owned(),
+        last if last < rows.get() => format!("\x1b[{};1H", last + 1),
+        last => format!("\x1b[{last};1H\r\n"),
+    }
+}
+
+fn dimensions(size: Winsize) -> (NonZeroU16, NonZeroU16) {
+    let within = |number: u16, usual, most| {
+        let usual = NonZeroU16::new(usual).unwrap_or(NonZeroU16::MIN);
+        NonZeroU16::new(number.min(most)).unwrap_or(usual)
+    };
+    (
+        within(size.ws_row, USUAL.0, LARGEST.0),
+        within(size.ws_col, USUAL.1, LARGEST.1),
+    )
+}
+
+/// What has been switched on that vt100 doesn't know.
+#[derive(Debug, Default)]
+struct Extras {
+    /// DEC's private modes that are not as in the beginning: focus, synchronized
+    /// output, colour schemes and what is yet to come.
+    modes: BTreeSet<u16>,
+    keyboards: Keyboards,
+    /// Whether other keys are modified. Source: xterm, `modifyOtherKeys`.
+    other_keys: bool,
+    /// Whether a link is open.
+    link: bool,
+}
+
+/// The keyboard flags of both screens. Source: kitty, Comprehensive keyboard handling in
+/// terminals.
+#[derive(Debug, Default)]
+struct Keyboards {
+    main: Keyboard,
+    alternate: Keyboard,
+}
+
+#[derive(Debug, Default)]
+struct Keyboard {
+    /// How many levels of flags have been pushed.
+    pushed: u16,
+    /// Whether flags have been set without that.
+    set: bool,
+}
+
+impl Keyboard {
+    fn undo(&self) -> String {
+        let set = if self.set { "\x1b[=0u" } else { "" };
+        match self.pushed {
+            0 => set.to_owned(),
+            levels => format!("{set}\x1b[<{levels}u"),
+        }
+    }
+}
+
+impl Extras {
+    fn keyboard(&mut self, screen: &vt100::Screen) -> &mut Keyboard {
+        match screen.alternate_screen() {
+            true => &mut self.keyboards.alternate,
+            false => &mut self.keyboards.main,
+        }
+    }
+
+    fn undo(&self) -> String {
+        let mut undo = String::new();
+        for mode in &self.modes {
+            let back = match *mode {
+                AUTO_WRAP => 'h',
+                _ => 'l',
+            };
+            undo.push_str(&format!("\x1b[?{mode}{back}"));
+        }
+        if self.other_keys {
+            undo.push_str("\x1b[>4m");
+        }
+        if self.link {
+            undo.push_str("\x1b]8;;\x1b\\");
+        }
+        undo
+    }
+
+    fn private_mode(&mut self, mode: u16, set: bool) {
+        let as_begun = set == (mode == AUTO_WRAP);
+        match as_begun {
+            _ if KNOWN.contains(&mode) => {}
+            true => {
+                self.modes.remove(&mode);
+            }
+            false => {
+                self.modes.insert(mode);
+            }
+        }
+    }
+}
+
+impl Callbacks for Extras {
+    fn unhandled_csi(
+        &mut self,
+        screen: &mut vt100::Screen,
+        first: Option<u8>,
+        _: Option<u8>,
+        params: &[&[u16]],
+        end: char,
+    ) {
+        let number = |at: usize| params.get(at).and_then(|param| param.first()).copied();
+        match (first, end) {
+            (Some(b'?'), 'h' | 'l') => {
+                for mode in params.iter().filter_map(|param| param.first()) {
+                    self.private_mode(*mode, end == 'h');
+                }
+            }
+            (Some(b'>'), 'u') => {
+                let keyboard = self.keyboard(screen);
+                keyboard.pushed = keyboard.pushed.saturating_add(1);
+            }
+            (Some(b'<'), 'u') => {
+                let levels = number(0).unwrap_or(0).max(1);
+                let keyboard = self.keyboard(screen);
+                keyboard.pushed = keyboard.pushed.saturating_sub(levels);
+            }
+            (Some(b'='), 'u') => self.keyboard(screen).set = number(0).unwrap_or(0) != 0,
+            (Some(b'>'), 'm') if number(0) == Some(4) => {
+                self.other_keys = number(1).unwrap_or(0) != 0;
+            }
+            _ => {}
+        }
+    }
+
+    fn unhandled_osc(&mut self, _: &mut vt100::Screen, params: &[&[u8]]) {
+        if let [b"8", _, target, ..] = params {
+            self.link = !target.is_empty();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn screen(rows: u16, columns: u16, drawn: &str) -> Screen {
+        let mut screen = Screen::new(size(rows, columns));
+        screen.take(drawn.as_bytes());
+        screen
+    }
+
+    fn size(rows: u16, columns: u16) -> Winsize {
+        Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        }
+    }
+
+    fn sees(mut screen: Screen) -> Sight {
+        screen.catch_up();
+        screen.sight()
+    }
+
+    #[test]
+    fn a_marker_is_found_coloured_wrapped_and_redrawn_in_parts() {
+        let composer = "\r\n\r\n\x1b[1m›\x1b[0m Ask\r\n";
+        let marker = "\x1b[32m• \x1b[1m<<WAITING\x1b[0m_FOR_IMAGE>>";
+        let coloured = screen(9, 40, &format!("{marker}{composer}"));
+        assert_eq!(sees(coloured), Sight::Waiting);
+        let wrapped = screen(9, 13, &format!("{marker}{composer}"));
+        assert_eq!(sees(wrapped), Sight::Waiting);
+        let parts = "\x1b[3;3H_FOR_IMAGE>>\x1b[5;1H› x\x1b[2;1H• <<WAIT\x1b[3;1H  \x1b[2;9HING";
+        assert_eq!(sees(screen(9, 14, parts)), Sight::Waiting);
+        let overwritten = format!("{marker}{composer}\x1b[1;6HX");
+        assert_eq!(sees(screen(9, 40, &overwritten)), Sight::Other);
+    }
+
+    #[test]
+    fn a_marker_that_a_narrower_terminal_cuts_is_found() {
+        let mut cut = screen(9, 80, "• <<WAITING_FOR_IMAGE>>\r\n\r\n› x");
+        for columns in [20, 10] {
+            cut.resize(size(9, columns));
+            assert_eq!(cut.sight(), Sight::Waiting);
+        }
+    }
+
+    #[test]
+    fn nothing_is_seen_before_it_has_been_read() {
+        let mut screen = screen(9, 40, "• <<WAITING_FOR_IMAGE>>\r\n\r\n› x");
+        assert!(!screen.is_up_to_date());
+        assert_eq!(screen.sight(), Sight::Other);
+        screen.read_on();
+        assert!(screen.is_up_to_date());
+        assert_eq!(screen.sight(), Sight::Waiting);
+    }
+
+    #[test]
+    fn what_is_put_aside_is_bounded() {
+        let mut screen = screen(9, 40, "");
+        let line = [b'x'; 1 << 20];
+        for _ in 0..80 {
+            screen.take(&line);
+        }
+        let aside: usize = screen.later.iter().map(Vec::len).sum();
+        assert!(aside <= PUT_ASIDE && aside > PUT_ASIDE / 2, "{aside}");
+        screen.catch_up();
+        assert!(screen.is_up_to_date());
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_is_taken_to_be_a_usual_one() {
+        let mut screen = screen(0, 0, &"x".repeat(81));
+        screen.catch_up();
+        assert_eq!(screen.parser.screen().cursor_position(), (1, 1));
+    }
+
+    /// Everything off that was on, and nothing else touched.
+    #[test]
+    fn what_was_switched_on_is_switched_off() {
+        let undone = |drawn: &str| String::from_utf8(screen(9, 40, drawn).undo()).unwrap();
+        let always = undone("");
+        assert_eq!(always, "\x1b[m\x1b(B\x1b7\x1b[r\x1b8\r");
+        for (on, off) in [
+            ("\x1b[?2004h", "\x1b[?2004l"),
+            ("\x1b[?1000h", "\x1b[?1000l"),
+            ("\x1b[?1006h", "\x1b[?1006l"),
+            ("\x1b[?1h", "\x1b[?1l"),
+            ("\x1b=", "\x1b>"),
+            ("\x1b[?25l", "\x1b[?25h"),
+            ("\x1b[?1049h", "\x1b[?1049l"),
+            ("\x1b[?1004;2026h", "\x1b[?1004l\x1b[?2026l"),
+            ("\x1b[?7l", "\x1b[?7h"),
+            ("\x1b[>5u\x1b[>1u", "\x1b[<2u"),
+            ("\x1b[=1;1u", "\x1b[=0u"),
+            ("\x1b[>4;2m", "\x1b[>4m"),
+            ("\x1b]8;;https://example.org\x1b\\link", "\x1b]8;;\x1b\\"),
+        ] {
+            assert!(undone(on).contains(off), "{on:?}: {:?}", undone(on));
+        }
+        for pair in [
+            "\x1b[?2004h\x1b[?2004l",
+            "\x1b[?1004h\x1b[?1004l",
+            "\x1b[?1049h\x1b[?1049l",
+            "\x1b[?25l\x1b[?25h",
+            "\x1b[?7l\x1b[?7h",
+            "\x1b[>5u\x1b[<u",
+            "\x1b[=1u\x1b[=0u",
+            "\x1b[>4;2m\x1b[>4;0m",
+            "\x1b]8;;x\x1b\\\x1b]8;;\x1b\\",
+        ] {
+            assert_eq!(undone(pair), always, "{pair:?}");
+        }
+    }
+
+    /// As Codex 0.169.0 does it.
+    #[test]
+    fn each_of_both_screens_gets_its_own_keyboard_back() {
+        let both = "\x1b[>7u\x1b[?1049h\x1b[>7u\x1b[>1u";
+        let undo = String::from_utf8(screen(9, 40, both).undo()).unwrap();
+        assert!(undo.ends_with("\x1b[<2u\x1b[?1049l\x1b[<1u"), "{undo:?}");
+        let left = format!("{both}\x1b[<2u\x1b[?1049l");
+        let undo = String::from_utf8(screen(9, 40, &left).undo()).unwrap();
+        assert!(
+            undo.contains("\x1b[<1u") && !undo.contains("1049"),
+            "{undo:?}"
+        );
+    }
+
+    #[test]
+    fn a_title_without_end_takes_no_room() {
+        let mut screen = screen(9, 40, "\x1b]0;");
+        for _ in 0..4 {
+            screen.take(&[b'x'; 1 << 20]);
+            screen.catch_up();
+        }
+        screen.take(b"\x07\x1b[Hdone");
+        screen.catch_up();
+        assert_eq!(screen.parser.screen().contents(), "done");
+    }
+
+    #[test]
+    fn a_huge_terminal_is_not_kept_whole() {
+        let screen = screen(u16::MAX, u16::MAX, "");
+        let (rows, columns) = screen.parser.screen().size();
+        assert_eq!((rows.get(), columns.get()), LARGEST);
+    }
+
+    #[test]
+    fn the_cursor_goes_below_what_is_written() {
+        let end = |drawn: &str| {
+            let undo = String::from_utf8(screen(3, 40, drawn).undo()).unwrap();
+            undo.rsplit_once("\x1b8").unwrap().1.to_owned()
+        };
+        assert_eq!(end("one\r\ntwo\x1b[1;1H"), "\x1b[3;1H");
+        assert_eq!(end("one\r\ntwo\r\nthree\x1b[1;1H"), "\x1b[3;1H\r\n");
+        assert_eq!(end("one\r\n"), "\r");
+    }
+}

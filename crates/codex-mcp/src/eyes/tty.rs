@@ -1,0 +1,168 @@
+//! Terminals, from either end.
+//!
+//! The user's is opened anew by its name: whether reads wait is a property of what was
+//! opened, and the shell's own must not be touched.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Write, stdin, stdout};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{
+    OptionalActions, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize, ttyname,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// An end of a terminal, on which nothing waits.
+#[derive(Debug)]
+pub struct Tty {
+    file: AsyncFd<File>,
+}
+
+impl Tty {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        // SAFETY: the file owns its descriptor and is owned by the result, which gives
+        // it out by reference alone. So that stays open, and the same, as long as it is
+        // registered.
+        let file = unsafe { AsyncFd::register(file) };
+        Ok(Self { file: file? })
+    }
+
+    /// The terminal that stdin and stdout are.
+    ///
+    /// # Errors
+    ///
+    /// When they are something else, or it can't be opened.
+    pub fn of_user() -> io::Result<Self> {
+        match (stdin().is_terminal(), stdout().is_terminal()) {
+            (true, true) => {}
+            (false, _) => return Err(io::Error::other("stdin is no terminal")),
+            (true, false) => return Err(io::Error::other("stdout is no terminal")),
+        }
+        let name = ttyname(stdin(), Vec::new());
+        let name = name.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes())));
+        // In a container it may have no name that is known there.
+        let named = name.map_err(io::Error::from).and_then(|name| open(&name));
+        let file = named.or_else(|_| open(Path::new("/dev/tty")))?;
+        Self::new(file)
+    }
+
+    /// A terminal for a program: our end of it, and the program's.
+    ///
+    /// # Errors
+    ///
+    /// When the system has none left.
+    pub fn for_program() -> io::Result<(Self, File)> {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        fcntl_setfl(&ours, fcntl_getfl(&ours)?.union(OFlags::NONBLOCK))?;
+        let name = ptsname(&ours, Vec::new())?;
+        let theirs = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlag::O_NOCTTY.bits())
+            .open(std::ffi::OsStr::from_bytes(name.as_bytes()))?;
+        Ok((Self::new(File::from(ours))?, theirs))
+    }
+
+    /// Waits until there is something to read, and reads it. At the other end being
+    /// closed, it is an error or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = |mut file: &File| file.read(buffer);
+        self.file.async_io(Interest::READABLE, read).await
+    }
+
+    /// Reads what is there now.
+    ///
+    /// # Errors
+    ///
+    /// The system's; [`io::ErrorKind::WouldBlock`] if there is nothing.
+    pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.get_ref().read(buffer)
+    }
+
+    /// Waits until something can be written, and writes as much as can be.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let write = |mut file: &File| file.write(bytes);
+        self.file.async_io(Interest::WRITABLE, write).await
+    }
+
+    /// Writes as much as can be now.
+    ///
+    /// # Errors
+    ///
+    /// The system's; [`io::ErrorKind::WouldBlock`] if that is nothing.
+    pub fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.get_ref().write(bytes)
+    }
+
+    /// Its size.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn size(&self) -> io::Result<Winsize> {
+        Ok(tcgetwinsize(self.file.get_ref())?)
+    }
+
+    /// Makes it as large as another one; the programs in it are told.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn resize(&self, size: Winsize) -> io::Result<()> {
+        Ok(tcsetwinsize(self.file.get_ref(), size)?)
+    }
+
+    /// It once more.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many open files.
+    pub fn again(&self) -> io::Result<File> {
+        self.file.get_ref().try_clone()
+    }
+}
+
+fn open(name: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags((OFlag::O_NOCTTY | OFlag::O_NONBLOCK).bits())
+        .open(name)
+}
+
+/// How a terminal treats what goes through it.
+///
+/// # Errors
+///
+/// The system's.
+pub fn manner(tty: impl AsFd) -> io::Result<Termios> {
+    Ok(tcgetattr(tty)?)
+}
+
+/// Has a terminal treat what goes through it so, from now on.
+///
+/// # Errors
+///
+/// The system's.
+pub fn behave(tty: impl AsFd, manner: &Termios) -> io::Result<()> {
+    Ok(tcsetattr(tty, OptionalActions::Now, manner)?)
+}

@@ -1,0 +1,530 @@
+//! Codex in a terminal of its own, inside of the user's, and the loop between the two.
+//!
+//! Bytes go from one terminal to the other as they come. Beside that, what goes to the
+//! user's is read by [`Screen`], and looked at when it has been still for a moment:
+//! then also the requests are read, which were written before Codex could say that it
+//! waits. What is done about it is decided by [`Machine`].
+//!
+//! ```text
+//!   user's terminal ──keys──► Codex's terminal ── Codex
+//!          ▲                        │
+//!          └────────────────────────┴──► screen ─► look ─► machine ─► end, resume
+//!                                            requests ──┘
+//! ```
+//!
+//! Everything happens on the runtime's thread, files included: they are small, and there
+//! is nobody else to wait for us.
+
+use std::io;
+use std::time::Duration;
+
+use codex_mcp_core::eyes::arguments::Attachment;
+use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine, Resume, Signal};
+use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::text::one_line;
+use nix::sys::signal;
+use nix::unistd::Pid;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::codex::{Codex, Copies, Running};
+use super::conversation;
+use super::queue::Reader;
+use super::screen::Screen;
+use super::signals::{Heard, Signals};
+use super::user_terminal::UserTerminal;
+use crate::engine::Exit;
+use crate::eyes::Place;
+
+/// How long after a change the screen is looked at: often enough for what has to be
+/// there for 400 ms, and not so often that it costs something.
+const LOOK_AFTER: Duration = Duration::from_millis(50);
+
+/// How long nothing has to be drawn before what was drawn is read: while more comes,
+/// that has the time.
+const STILL: Duration = Duration::from_millis(4);
+
+/// How often what Codex draws is passed on before we look whether there is something
+/// else to do.
+const BURST: usize = 8;
+
+/// How long a terminal that takes nothing is waited for when something is to end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How long we listen why we go on.
+const WOKEN: Duration = Duration::from_millis(1);
+
+/// How much is read of what Codex draws at once, in bytes.
+const DRAWN: usize = 64 * 1024;
+
+/// How much is read of what is typed at once, in bytes.
+const TYPED: usize = 4096;
+
+/// How much of a path is shown, in bytes.
+const SHOWN_PATH: usize = 300;
+
+/// Ctrl-C, as terminals send it, and as they do when a program has asked for
+/// unambiguous keys (kitty's protocol).
+const CTRL_C: [&[u8]; 2] = [b"\x03", b"\x1b[99;5u"];
+
+/// What a wrapper is made of.
+pub struct Parts {
+    /// Where it is shown.
+    pub terminal: UserTerminal,
+    /// What is run.
+    pub codex: Codex,
+    /// Where pictures may be.
+    pub place: Place,
+    /// What Codex asks for.
+    pub requests: Reader,
+}
+
+/// How a wrapper has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// With which code and why.
+    pub leave: Leave,
+    /// What was wrong meanwhile, and could not be shown.
+    pub trouble: Option<String>,
+}
+
+struct Wrapper {
+    parts: Parts,
+    signals: Signals,
+    screen: Screen,
+    machine: Machine,
+    begun: Instant,
+    running: Option<Running>,
+    copies: Copies,
+    attachment: Option<Attachment>,
+    /// On its way to Codex.
+    typed: Vec<u8>,
+    /// On its way to the terminal.
+    shown: Vec<u8>,
+    keys: Box<[u8]>,
+    drawn: Box<[u8]>,
+    /// When what was drawn is to be read, if there is something.
+    read_at: Instant,
+    /// When the screen is to be looked at, if it has changed.
+    look_at: Option<Instant>,
+    flow: Flow,
+    trouble: Option<String>,
+}
+
+/// What there is no more to come from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flow {
+    /// The user's terminal has gone.
+    user_gone: bool,
+    /// Nobody has Codex's terminal open any more.
+    codex_closed: bool,
+    /// Codex is being ended, or is not there.
+    ending: bool,
+}
+
+/// What the loop waits for.
+enum Happened {
+    Heard(Heard),
+    Typed(io::Result<usize>),
+    Passed(io::Result<usize>),
+    Drawn(io::Result<usize>),
+    Shown(io::Result<usize>),
+    Gone(io::Result<Exit>),
+    Time,
+}
+
+/// Runs Codex until it has ended, bringing it the pictures that it asks for. The
+/// terminal is as before then.
+///
+/// # Errors
+///
+/// When Codex can't be started at all.
+pub async fn run(parts: Parts) -> io::Result<Ended> {
+    let signals = Signals::hear()?;
+    let copies = Copies::new()?;
+    let terminal = &parts.terminal;
+    let size = terminal.size()?;
+    terminal.put_back_on_panic();
+    terminal.make_raw()?;
+    let running = parts.codex.begin(size, terminal.manner())?;
+    let wrapper = Wrapper {
+        screen: Screen::new(size),
+        parts,
+        signals,
+        machine: Machine::default(),
+        begun: Instant::now(),
+        read_at: Instant::now(),
+        running: Some(running),
+        copies,
+        attachment: None,
+        typed: Vec::new(),
+        shown: Vec::new(),
+        keys: vec![0; TYPED].into(),
+        drawn: vec![0; DRAWN].into(),
+        look_at: None,
+        flow: Flow::default(),
+        trouble: None,
+    };
+    Ok(wrapper.until_left().await)
+}
+
+impl Wrapper {
+    async fn until_left(mut self) -> Ended {
+        loop {
+            let happened = self.next().await;
+            let mut effect = self.take(happened).await;
+            while let Some(wanted) = effect {
+                effect = match wanted {
+                    Effect::Leave(leave) => return self.leave(leave).await,
+                    wanted => self.perform(wanted).await,
+                };
+            }
+        }
+    }
+
+    /// Waits for whatever comes first; keys before all that Codex draws.
+    async fn next(&mut self) -> Happened {
+        let time = self.wakes_at();
+        let Flow {
+            user_gone,
+            codex_closed,
+            ..
+        } = self.flow;
+        let user = self.parts.terminal.tty();
+        let (typed, shown) = (self.typed.as_slice(), self.shown.as_slice());
+        let (codex, process) = match &mut self.running {
+            Some(Running { process, tty }) => (Some(&*tty), Some(process)),
+            None => (None, None),
+        };
+        let writes = codex.filter(|_| !typed.is_empty());
+        let reads = codex.filter(|_| shown.is_empty() && !codex_closed);
+        tokio::select! {
+            biased;
+            heard = self.signals.next() => Happened::Heard(heard),
+            read = user.read(&mut self.keys), if typed.is_empty() && !user_gone => {
+                Happened::Typed(read)
+            }
+            Some(passed) = given(writes.map(|codex| codex.write(typed))) => {
+                Happened::Passed(passed)
+            }
+            written = user.write(shown), if !shown.is_empty() => Happened::Shown(written),
+            Some(read) = given(reads.map(|codex| codex.read(&mut self.drawn))) => {
+                Happened::Drawn(read)
+            }
+            Some(exit) = given(process.map(|process| process.wait())) => Happened::Gone(exit),
+            Some(()) = given(time.map(sleep_until)) => Happened::Time,
+        }
+    }
+
+    async fn take(&mut self, happened: Happened) -> Option<Effect> {
+        match happened {
+            Happened::Heard(heard) => self.heard(heard).await,
+            Happened::Typed(Ok(read)) if read > 0 => self.typed(read),
+            Happened::Typed(_) | Happened::Shown(Err(_)) => self.user_gone(),
+            Happened::Passed(passed) => {
+                // What nobody reads any more is of no interest.
+                let passed = passed.unwrap_or(self.typed.len());
+                self.typed.drain(..passed);
+                None
+            }
+            Happened::Shown(Ok(written)) => {
+                self.shown.drain(..written);
+                None
+            }
+            Happened::Drawn(Ok(read)) if read > 0 => {
+                self.drawn(read);
+                self.pass_on();
+                None
+            }
+            Happened::Drawn(_) => {
+                self.flow.codex_closed = true;
+                None
+            }
+            Happened::Gone(exit) => self.gone(exit.unwrap_or(Exit::Unknown)).await,
+            Happened::Time => self.time(),
+        }
+    }
+
+    async fn heard(&mut self, heard: Heard) -> Option<Effect> {
+        match heard {
+            Heard::End(signal) => self.apply(Input::Told(signal)),
+            Heard::Resized => self.resize(),
+            // What ends has no use for the terminal, and may not have it.
+            Heard::Continued if self.flow.ending => None,
+            Heard::Continued => self.take_the_terminal(),
+            Heard::Child => match self.running.as_ref() {
+                Some(running) if running.process.has_stopped() => match self.flow.ending {
+                    true => {
+                        running.process.go_on();
+                        None
+                    }
+                    false => self.stop().await,
+                },
+                _ => None,
+            },
+        }
+    }
+
+    /// While there is no Codex to type to, Ctrl-C is for us.
+    fn typed(&mut self, read: usize) -> Option<Effect> {
+        let keys = self.keys.get(..read).unwrap_or_default();
+        let Some(running) = self.running.as_ref().filter(|_| !self.flow.ending) else {
+            let is_in = |key: &&[u8]| keys.windows(key.len()).any(|at| at == *key);
+            let called_off = CTRL_C.iter().any(is_in);
+            let told = called_off.then_some(Input::Told(Signal::Interrupt));
+            return told.and_then(|told| self.apply(told));
+        };
+        let passed = running.tty.write_now(keys).unwrap_or(0);
+        self.typed.extend(keys.get(passed..).unwrap_or_default());
+        None
+    }
+
+    fn user_gone(&mut self) -> Option<Effect> {
+        self.flow.user_gone = true;
+        self.shown.clear();
+        self.apply(Input::Told(Signal::HangUp))
+    }
+
+    fn drawn(&mut self, read: usize) {
+        let drawn = self.drawn.get(..read).unwrap_or_default();
+        self.screen.take(drawn);
+        let written = self.parts.terminal.tty().write_now(drawn).unwrap_or(0);
+        self.shown.extend(drawn.get(written..).unwrap_or_default());
+        let now = Instant::now();
+        self.read_at = now + STILL;
+        self.look_at.get_or_insert(now + LOOK_AFTER);
+    }
+
+    /// Passes on what more has been drawn, as long as the terminal takes it.
+    fn pass_on(&mut self) {
+        for _ in 0..BURST {
+            let Some(running) = self.running.as_ref().filter(|_| self.shown.is_empty()) else {
+                return;
+            };
+            match running.tty.read_now(&mut self.drawn) {
+                Ok(read) if read > 0 => self.drawn(read),
+                // The end is seen again when it is waited for.
+                _ => return,
+            }
+        }
+    }
+
+    /// Shows something between two Codexes.
+    fn say(&mut self, bytes: &[u8]) {
+        self.screen.take(bytes);
+        self.shown.extend(bytes);
+    }
+
+    /// What Codex has drawn last, and the requests that it has made.
+    async fn gone(&mut self, exit: Exit) -> Option<Effect> {
+        let until = Instant::now() + FLUSH;
+        self.drain(until).await;
+        self.running = None;
+        self.read_requests();
+        let undo = self.screen.undo();
+        self.say(&undo);
+        self.flush(until).await;
+        self.parts.terminal.undo_with(Vec::new());
+        self.apply(Input::Exited(exit.into()))
+    }
+
+    /// Shows what Codex has drawn until now, as long as there is time.
+    async fn drain(&mut self, until: Instant) {
+        while let Some(running) = &self.running {
+            match running.tty.read_now(&mut self.drawn) {
+                Ok(read) if read > 0 && Instant::now() < until => self.drawn(read),
+                _ => return,
+            }
+            self.flush(until).await;
+        }
+    }
+
+    async fn flush(&mut self, until: Instant) {
+        while !self.shown.is_empty() && !self.flow.user_gone {
+            let writes = self.parts.terminal.tty().write(&self.shown);
+            match timeout_at(until, writes).await {
+                Ok(Ok(written)) => {
+                    self.shown.drain(..written);
+                }
+                Ok(Err(_)) | Err(_) => self.shown.clear(),
+            }
+        }
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        let deadline = self.machine.deadline().map(|after| self.begun + after);
+        match self.screen.is_up_to_date() {
+            true => [deadline, self.look_at].into_iter().flatten().min(),
+            // What has not been read can't be looked at; the end needs no look.
+            false => {
+                let deadline = deadline.filter(|_| self.flow.ending);
+                [deadline, Some(self.read_at)].into_iter().flatten().min()
+            }
+        }
+    }
+
+    fn time(&mut self) -> Option<Effect> {
+        if !self.screen.is_up_to_date() {
+            self.screen.read_on();
+            if !self.flow.ending {
+                return None;
+            }
+        } else if self.look_at.take().is_some() {
+            self.look();
+        }
+        self.apply(Input::Time)
+    }
+
+    fn look(&mut self) {
+        let undo = self.screen.undo();
+        self.parts.terminal.undo_with(undo);
+        if self.read_requests() {
+            let sight = self.screen.sight();
+            self.apply(Input::Saw(sight));
+        }
+    }
+
+    /// Tells the machine of an open request, and says whether there is one.
+    fn read_requests(&mut self) -> bool {
+        let queue = match self.parts.requests.read() {
+            Ok(queue) => queue,
+            Err(error) => {
+                self.trouble.get_or_insert(error.to_string());
+                return false;
+            }
+        };
+        let Some((number, request)) = queue.open(self.machine.answered()) else {
+            return false;
+        };
+        let (path, told) = (request.path.clone(), request.thread.clone());
+        let guard = self
+            .running
+            .as_ref()
+            .and_then(|running| running.process.pid());
+        let thread = told.or_else(|| conversation::of(guard?));
+        // Of a Codex that ends, what was known stays.
+        if thread.is_some() || !self.flow.ending {
+            self.apply(Input::Named(thread));
+        }
+        self.apply(Input::Asked(number, path));
+        true
+    }
+
+    fn apply(&mut self, input: Input) -> Option<Effect> {
+        self.machine.apply(input, self.begun.elapsed())
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Option<Effect> {
+        match effect {
+            Effect::End => {
+                self.flow.ending = true;
+                self.typed.clear();
+                if let Some(running) = &self.running {
+                    running.process.terminate();
+                }
+                None
+            }
+            Effect::Check(path) => self.check(&path),
+            Effect::Start(resume) => {
+                let started = self.start(&resume);
+                self.flush(Instant::now() + FLUSH).await;
+                self.apply(match started {
+                    Ok(()) => Input::Started,
+                    Err(error) => Input::NotStarted(error.to_string()),
+                })
+            }
+            Effect::Leave(_) => None,
+        }
+    }
+
+    fn check(&mut self, path: &PicturePath) -> Option<Effect> {
+        let read = self.parts.place.read(path);
+        let kept = read.and_then(|bytes| self.copies.keep(path, &bytes));
+        let shown = one_line(path.as_str(), SHOWN_PATH);
+        let said = match &kept {
+            Ok(_) => format!("\r\ncodex-mcp: Codex asked for {shown} and goes on with it.\r\n"),
+            Err(error) => format!("\r\ncodex-mcp: Codex asked for {shown}, but: {error}.\r\n"),
+        };
+        self.say(said.as_bytes());
+        let checked = kept.map(|copy| self.attachment = Some(copy));
+        self.apply(Input::Checked(checked))
+    }
+
+    fn start(&mut self, resume: &Resume) -> io::Result<()> {
+        let Parts {
+            terminal, codex, ..
+        } = &self.parts;
+        let attachment = self.attachment.take().filter(|_| resume.picture.is_some());
+        let running = codex.resume(
+            &resume.session,
+            attachment.as_ref(),
+            &resume.words,
+            terminal.size()?,
+            terminal.manner(),
+        )?;
+        self.running = Some(running);
+        self.flow.codex_closed = false;
+        self.flow.ending = false;
+        self.look_at = Some(Instant::now());
+        Ok(())
+    }
+
+    fn resize(&mut self) -> Option<Effect> {
+        let size = self.parts.terminal.size().ok()?;
+        self.screen.resize(size);
+        if let Some(running) = &self.running {
+            // It has gone if this fails, and we are about to hear of it.
+            let _ = running.tty.resize(size);
+        }
+        None
+    }
+
+    /// Stops as Codex has, and lets it go on when we do.
+    async fn stop(&mut self) -> Option<Effect> {
+        self.drain(Instant::now() + FLUSH).await;
+        let undo = self.screen.undo();
+        self.parts.terminal.undo_with(undo);
+        // If the terminal has gone, we hear of it below.
+        let _ = self.parts.terminal.put_back();
+        // All of our group: whoever has started us waits for that.
+        let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGTSTP);
+        // In the background, taking the terminal would stop us again before we have
+        // heard why we go on.
+        while let Ok(heard) = timeout(WOKEN, self.signals.next()).await {
+            if let Heard::End(signal) = heard {
+                return self.apply(Input::Told(signal));
+            }
+        }
+        let gone = self.take_the_terminal();
+        if let Some(running) = &self.running {
+            running.process.go_on();
+        }
+        gone
+    }
+
+    fn take_the_terminal(&mut self) -> Option<Effect> {
+        match self.parts.terminal.make_raw() {
+            Ok(()) => self.resize(),
+            Err(_) => self.user_gone(),
+        }
+    }
+
+    async fn leave(mut self, leave: Leave) -> Ended {
+        self.flush(Instant::now() + FLUSH).await;
+        if self.running.is_some() {
+            let undo = self.screen.undo();
+            self.parts.terminal.undo_with(undo);
+        }
+        Ended {
+            leave,
+            trouble: self.trouble,
+        }
+    }
+}
+
+/// What a future gives, if there is one.
+async fn given<F: Future>(future: Option<F>) -> Option<F::Output> {
+    match future {
+        Some(future) => Some(future.await),
+        None => None,
+    }
+}

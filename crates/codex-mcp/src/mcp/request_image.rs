@@ -1,0 +1,202 @@
+//! `request_image` as an MCP server of its own: what Codex is given to look at pictures.
+//!
+//! There are two answers. For the wrapper the request goes into the queue, and Codex is
+//! told to wait. Otherwise the answer is the picture itself: Codex shows the model what
+//! a tool brings, so that nothing has to be started again.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use codex_mcp_core::eyes::contract::{SERVER, TOOL, acknowledgement};
+use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::eyes::queue::{Request, WrapperId};
+use codex_mcp_protocol::codex::{Release, ThreadId};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    ListToolsResult, PaginatedRequestParams, RequestMetaObject, ServerCapabilities, ServerConfig,
+    Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, ServerInitializeError};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::own_server::until_gone;
+use super::tools::tool;
+use super::transport::LineTransport;
+use crate::eyes::{Place, queue};
+
+/// What Codex gets for a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The picture.
+    Picture,
+    /// That it will come: the request is put into the queue, for this wrapper or, if
+    /// none is named, for any.
+    Later(Option<WrapperId>),
+}
+
+/// The server.
+#[derive(Debug, Clone)]
+pub struct Eyes {
+    /// Where pictures may be.
+    pub place: Place,
+    /// What Codex gets.
+    pub answer: Answer,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(default)]
+    path: Value,
+}
+
+/// Serves `request_image` until the client has gone, or `closing` is cancelled. Files
+/// are read on the runtime's thread: there is nobody else who would wait.
+///
+/// # Errors
+///
+/// When the client doesn't begin as an MCP client does.
+pub async fn serve_eyes<R, W>(
+    eyes: Eyes,
+    (reader, writer): (R, W),
+    line_limit: usize,
+    closing: CancellationToken,
+) -> Result<(), Box<ServerInitializeError>>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let transport = LineTransport::new(reader, writer, line_limit, closing.clone());
+    until_gone(eyes, transport, &closing).await
+}
+
+impl Eyes {
+    fn describe(&self) -> Tool {
+        let input = json!({
+            "type": "object",
+            "properties": {
+                "path": {
+                    "type": "string",
+                    "description": "From the working folder or the root of the repository on, \
+        for example ./screens/error.png.",
+                },
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        });
+        let description = match self.answer {
+            Answer::Picture => {
+                "Looks at a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
+answer is the picture."
+            }
+            Answer::Later(_) => {
+                "Asks for a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
+answer says only that it was requested, and what to print; the picture comes after that."
+            }
+        };
+        // Nothing is changed but our own queue, and Codex asks nobody before such a tool.
+        tool(TOOL, description, input)
+            .with_title("Look at a Picture")
+            .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
+    }
+
+    /// The refusals are errors of the protocol, as the contract has them.
+    fn call(
+        &self,
+        arguments: Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let refused = |why: String| ErrorData::invalid_params(why, None);
+        let given =
+            Arguments::deserialize(arguments).map_err(|error| refused(error.to_string()))?;
+        let path: PicturePath = given
+            .path
+            .as_str()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error| refused(format!("{error}")))?;
+        match &self.answer {
+            Answer::Picture => {
+                let limit = self.place.limit().of_an_answer(codex(context));
+                let bytes = self.place.clone().with_limit(limit).read(&path);
+                let bytes = bytes.map_err(|bad| refused(bad.to_string()))?;
+                let picture = ContentBlock::image(STANDARD.encode(bytes), path.kind().media_type());
+                Ok(CallToolResult::success(vec![picture]))
+            }
+            Answer::Later(wrapper) => {
+                let looked = self.place.look(&path);
+                looked.map_err(|bad| refused(bad.to_string()))?;
+                let acknowledged = acknowledgement(&path);
+                let request = Request {
+                    ts: now(),
+                    path,
+                    thread: thread(&context.meta),
+                    wrapper: wrapper.clone(),
+                };
+                let written = queue::append(self.place.folder(), &request);
+                written.map_err(|error| {
+                    let message = format!("the request can't be written down: {error}");
+                    ErrorData::internal_error(message, None)
+                })?;
+                let text = ContentBlock::text(acknowledged);
+                Ok(CallToolResult::success(vec![text]))
+            }
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// Which Codex a call comes from; `None` if it comes from another client.
+fn codex(context: &RequestContext<RoleServer>) -> Option<Release> {
+    let client = context.client_info()?;
+    let is_codex = client.name.starts_with("codex");
+    is_codex.then(|| Release::parse(&client.version)).flatten()
+}
+
+/// The conversation that a call of Codex's belongs to. Codex 0.153.4 and 0.169.0 tell,
+/// 0.104.0 doesn't.
+fn thread(meta: &RequestMetaObject) -> Option<ThreadId> {
+    let turn = meta.get("x-codex-turn-metadata")?;
+    ThreadId::parse(turn.get("thread_id")?.as_str()?).ok()
+}
+
+impl ServerHandler for Eyes {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new(SERVER, env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![self.describe()]))
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if call.name != TOOL {
+            let message = format!("there is no tool {:?}; there is {TOOL}", call.name);
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let arguments = Value::Object(call.arguments.unwrap_or_default());
+        Ok(self.call(arguments, &context)?.into())
+    }
+}

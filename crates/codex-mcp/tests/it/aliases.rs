@@ -1,0 +1,67 @@
+//! `codex-eyes` and `codex-eyes-mcp`: verbs of `codex-mcp` under names of their own.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use testkit::Home;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_codex-mcp");
+const EYES: &str = env!("CARGO_BIN_EXE_codex-eyes");
+const EYES_MCP: &str = env!("CARGO_BIN_EXE_codex-eyes-mcp");
+
+fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
+    let home = Home::new("");
+    Command::new(program.as_ref())
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        // Where nothing is, whatever is installed here.
+        .env("PATH", home.tmp())
+        .current_dir(home.work())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn they_are_what_they_stand_for() {
+    for (alias, verb, arg) in [
+        (EYES, "eyes", "--print-contract"),
+        (EYES, "eyes", "exec"),
+        (EYES, "eyes", "--worktree"),
+        (EYES_MCP, "eyes-mcp", "--help"),
+        (EYES_MCP, "eyes-mcp", "--answer=nothing"),
+    ] {
+        let [alias, verb] = [run(alias, &[arg]), run(PROGRAM, &[verb, arg])];
+        assert_eq!(alias, verb);
+        assert!(!alias.stdout.is_empty() || !alias.stderr.is_empty());
+    }
+}
+
+#[test]
+fn one_that_stands_alone_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("codex-eyes");
+    std::fs::copy(EYES, &alone).unwrap();
+    let said = run(&alone, &["--print-contract"]);
+    assert_eq!(said.status.code(), Some(1));
+    let words = String::from_utf8(said.stderr).unwrap();
+    assert!(
+        words.contains("Install codex-mcp beside this program"),
+        "{words}"
+    );
+}
+
+/// clap would take the dashes for the end of our own options.
+#[test]
+fn a_prompt_of_one_word_is_told_by_dashes() {
+    let refused = |args: &[&str]| {
+        let said = run(PROGRAM, &[&["eyes"], args].concat());
+        let words = String::from_utf8(said.stderr).unwrap();
+        words.contains("is not the interactive Codex")
+    };
+    assert!(refused(&["exec"]));
+    assert!(refused(&["-m", "x", "exec"]));
+    assert!(!refused(&["--", "exec"]));
+    assert!(!refused(&["--max-image-bytes", "5", "--", "exec"]));
+    assert!(!refused(&["-m", "x", "--", "exec"]));
+}

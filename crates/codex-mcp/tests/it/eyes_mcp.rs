@@ -1,0 +1,193 @@
+//! `codex-mcp eyes-mcp` as any MCP client meets it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use testkit::{Home, Launch, McpClient};
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and the rest of it";
+
+struct Stage {
+    home: Home,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let home = Home::new("");
+        fs::create_dir(home.work().join("screens")).unwrap();
+        fs::write(home.work().join("screens/error.png"), PNG).unwrap();
+        Self { home }
+    }
+
+    async fn client(&self, args: &[&str]) -> McpClient {
+        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["eyes-mcp"])
+            .args(args.iter().copied())
+            .envs(self.home.env())
+            .current_dir(self.home.work());
+        let mut client = McpClient::start(&launch);
+        client.initialize("2025-06-18", json!({})).await;
+        client
+    }
+
+    fn queue(&self) -> String {
+        let file = self.home.work().join(".codex-eyes/requests.jsonl");
+        fs::read_to_string(file).unwrap_or_default()
+    }
+}
+
+async fn asked(client: &mut McpClient, arguments: Value) -> Value {
+    client.call_tool("request_image", arguments).await
+}
+
+/// Why a call is refused.
+async fn refused(client: &mut McpClient, arguments: Value) -> String {
+    let id = client.request_tool("request_image", arguments);
+    let error = client.error(&id).await;
+    assert_eq!(error["code"], -32602, "{error}");
+    error["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_tool_is_described() {
+    let stage = Stage::new();
+    for answer in ["picture", "later"] {
+        let mut client = stage.client(&["--answer", answer]).await;
+        let listed = client.call("tools/list", json!({})).await;
+        let [tool] = listed["tools"].as_array().unwrap().as_slice() else {
+            panic!("{listed}")
+        };
+        assert_eq!(tool["name"], "request_image");
+        assert_eq!(tool["annotations"]["readOnlyHint"], true);
+        let schema = &tool["inputSchema"];
+        assert_eq!(schema["properties"]["path"]["type"], "string");
+        assert_eq!(schema["properties"].as_object().unwrap().len(), 1);
+        assert_eq!(schema["required"], json!(["path"]));
+        assert_eq!(schema["additionalProperties"], false);
+        assert!(client.finish().await.success());
+    }
+}
+
+#[tokio::test]
+async fn the_answer_is_the_picture() {
+    let stage = Stage::new();
+    let root = stage.home.work().join("screens");
+    let root = root.to_str().unwrap();
+    let mut client = stage.client(&["--answer", "picture", "--root", root]).await;
+    for path in ["error.png", "./screens/error.png"] {
+        let shown = asked(&mut client, json!({ "path": path })).await;
+        assert_eq!(
+            shown["content"],
+            json!([{ "type": "image", "mimeType": "image/png", "data": STANDARD.encode(PNG) }])
+        );
+    }
+    assert_eq!(stage.queue(), "");
+    assert!(client.finish().await.success());
+}
+
+#[tokio::test]
+async fn a_request_is_written_down_and_codex_told_to_wait() {
+    let stage = Stage::new();
+    let mut client = stage.client(&["--answer", "later"]).await;
+    let before = epoch_millis();
+    for _ in 0..2 {
+        let told = asked(&mut client, json!({ "path": "screens/error.png" })).await;
+        let [block] = told["content"].as_array().unwrap().as_slice() else {
+            panic!("{told}")
+        };
+        assert_eq!(block["type"], "text");
+        let words = block["text"].as_str().unwrap();
+        assert!(
+            words.contains("print exactly <<WAITING_FOR_IMAGE>>"),
+            "{words}"
+        );
+    }
+    let queue = stage.queue();
+    let lines: Vec<&str> = queue.split_inclusive('\n').collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let request: Value = line.parse().unwrap();
+        let ts = request["ts"].as_u64().unwrap();
+        assert!((before..=epoch_millis()).contains(&ts), "{line}");
+        let expected = format!("{{\"ts\":{ts},\"path\":\"./screens/error.png\"}}\n");
+        assert_eq!(line, expected);
+    }
+    assert!(client.finish().await.success());
+}
+
+fn epoch_millis() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    since.as_millis().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn whatever_is_no_picture_of_the_repository_is_refused() {
+    let stage = Stage::new();
+    let work = stage.home.work();
+    symlink("/etc/passwd", work.join("passwd.png")).unwrap();
+    fs::write(work.join("words.png"), "words").unwrap();
+    for answer in ["picture", "later"] {
+        let mut client = stage.client(&["--answer", answer]).await;
+        for (arguments, why) in [
+            (json!({ "path": "" }), "path must be a non-empty string"),
+            (json!({ "path": 7 }), "path must be a non-empty string"),
+            (json!({ "path": null }), "path must be a non-empty string"),
+            (
+                json!({ "path": "/a.png" }),
+                "path must be relative to repository root",
+            ),
+            (
+                json!({ "path": "../a.png" }),
+                "path traversal is not allowed",
+            ),
+            (
+                json!({ "path": "README.md" }),
+                "unsupported extension, allowed .png, .jpg, .jpeg, .webp",
+            ),
+            (json!({ "path": "nothing.png" }), "file does not exist"),
+            (
+                json!({ "path": "passwd.png" }),
+                "leads out of the repository",
+            ),
+            (json!({ "path": "words.png" }), "is not a PNG picture"),
+            (json!({}), "path must be a non-empty string"),
+            (
+                json!({ "path": "screens/error.png", "more": 1 }),
+                "unknown field `more`",
+            ),
+        ] {
+            let told = refused(&mut client, arguments.clone()).await;
+            assert!(told.contains(why), "{arguments}: {told}");
+        }
+        let id = client.request_tool("another", json!({}));
+        let error = client.error(&id).await;
+        assert_eq!(error["code"], -32602, "{error}");
+        // It goes on all the same.
+        asked(&mut client, json!({ "path": "screens/error.png" })).await;
+        assert!(client.finish().await.success());
+    }
+    assert_eq!(stage.queue().lines().count(), 1);
+}
+
+#[tokio::test]
+async fn pictures_are_bounded_and_so_is_the_bound() {
+    let stage = Stage::new();
+    let mut client = stage
+        .client(&["--answer", "picture", "--max-image-bytes", "10"])
+        .await;
+    let told = refused(&mut client, json!({ "path": "screens/error.png" })).await;
+    let size = PNG.len();
+    assert!(
+        told.contains(&format!("it has {size} bytes and may have 10")),
+        "{told}"
+    );
+    assert!(client.finish().await.success());
+    let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["eyes-mcp", "--max-image-bytes", "100000001"])
+        .envs(stage.home.env());
+    let mut wrong = McpClient::start(&launch);
+    assert_eq!(wrong.exited().await.code(), Some(2));
+}

@@ -1,0 +1,51 @@
+//! What there is to `codex-mcp eyes` without a terminal.
+
+use std::process::{Command, Output, Stdio};
+
+use codex_mcp_core::eyes::contract;
+use testkit::Home;
+
+fn eyes(args: &[&str]) -> Output {
+    let home = Home::new("");
+    Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .arg("eyes")
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        .env(
+            "CODEX_MCP_CODEX_BIN",
+            testkit::codex::native_binary(testkit::codex::newest()),
+        )
+        .current_dir(home.work())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, code: i32, words: &str) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    assert!(told.contains(words), "{told}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn what_codex_is_told_can_be_printed() {
+    let output = eyes(&["--print-contract"]);
+    assert_eq!(output.status.code(), Some(0));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed, contract::instructions());
+}
+
+#[test]
+fn without_a_terminal_it_is_refused() {
+    let hint = "Without a terminal there are `codex-mcp run` and `codex-mcp jobs`";
+    assert_refused(&eyes(&[]), 1, hint);
+}
+
+#[test]
+fn what_is_not_the_interactive_codex_is_refused() {
+    let words = "`codex exec` is not the interactive Codex";
+    assert_refused(&eyes(&["exec", "x"]), 2, words);
+}

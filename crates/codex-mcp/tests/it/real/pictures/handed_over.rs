@@ -1,0 +1,94 @@
+//! In what is handed over: runs and jobs.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use testkit::McpClient;
+
+use super::super::{Stage, on_each_release, structured};
+use super::{SEEN, client, look_at, looks};
+
+on_each_release!(
+    a_run_at_a_shell_is_shown_what_it_asks_for,
+    jobs_are_shown_what_they_ask_for,
+);
+
+async fn a_run_at_a_shell_is_shown_what_it_asks_for(release: &str) {
+    let stage = Stage::new(release, looks()).await;
+    let bytes = stage.picture("a.png");
+    let ran = stage.run(&[&look_at("a.png")]).await;
+    assert_eq!(ran.result["response"], SEEN, "{}", ran.told);
+    ran.assert_done(&["initial"]);
+    stage.assert_shown(&bytes);
+}
+
+/// A stage whose worker leaves soon when there is nothing to do.
+async fn with_worker(release: &str, settings: &str) -> Stage {
+    let stage = Stage::new(release, looks()).await;
+    let folder = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&folder).unwrap();
+    let config = format!("[plugins.codex-mcp]\nworker_idle_secs = 1\n{settings}\n");
+    fs::write(folder.join("config.toml"), config).unwrap();
+    stage
+}
+
+/// What has come of a job, or a run, of this prompt. A job works in a subfolder.
+async fn done(client: &mut McpClient, stage: &Stage, tool: &str, prompt: &str) -> Value {
+    let arguments = match tool {
+        "call_codex" => json!({ "prompt": prompt, "cwd": stage.file("sub") }),
+        _ => json!({ "task": prompt, "wait_ms": 0 }),
+    };
+    let begun = client.call_tool(tool, arguments).await;
+    let job = &structured(&begun)["job_id"];
+    let status = json!({ "job_id": job, "wait_ms": 60_000 });
+    let ended = client.call_tool("call_status", status).await;
+    structured(&ended).clone()
+}
+
+/// Waits until the worker has left, and nothing with it.
+async fn finish(stage: &Stage, client: McpClient) {
+    assert!(client.finish().await.success());
+    while !stage.home.processes().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+async fn jobs_are_shown_what_they_ask_for(release: &str) {
+    let stage = with_worker(release, "").await;
+    let mut client = client(&stage, &[]).await;
+    client.set_time_limit(std::time::Duration::from_secs(120));
+    for tool in ["call_codex", "codex_run"] {
+        let bytes = stage.picture(&format!("sub/{tool}.png"));
+        let prompt = look_at(&format!("sub/{tool}.png"));
+        let ended = done(&mut client, &stage, tool, &prompt).await;
+        assert_eq!(ended["status"], "completed", "{tool}: {ended:#}");
+        assert_eq!(ended["response"], SEEN, "{tool}: {ended:#}");
+        stage.assert_shown(&bytes);
+    }
+    finish(&stage, client).await;
+}
+
+/// For jobs, what counts is the configuration of the worker.
+#[tokio::test]
+async fn runs_and_jobs_do_without_where_it_is_not_wanted() {
+    let stage = with_worker(testkit::codex::newest(), "request_image = false").await;
+    fs::create_dir(stage.file("sub")).unwrap();
+    let ran = stage.run(&["x"]).await;
+    assert_eq!(ran.result["response"], "ok", "{}", ran.told);
+    assert!(
+        !stage.offered().contains("request_image"),
+        "{}",
+        stage.offered()
+    );
+    let mut client = client(&stage, &[]).await;
+    client.set_time_limit(std::time::Duration::from_secs(120));
+    for tool in ["call_codex", "codex_run"] {
+        done(&mut client, &stage, tool, "x").await;
+        assert!(
+            !stage.offered().contains("request_image"),
+            "{tool}: {}",
+            stage.offered()
+        );
+    }
+    finish(&stage, client).await;
+}
