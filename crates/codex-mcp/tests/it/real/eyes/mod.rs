@@ -130,10 +130,16 @@ impl Eyes {
     }
 
     /// Runs the wrapper, and waits until something can be sent to Codex: 0.153.4 leaves
-    /// unsent what is entered while it starts.
+    /// unsent what is entered while it starts, and in the moment in which a turn ends.
     async fn begin(&self) {
         self.run(HELLO).await;
         self.tmux.shows(&format!("• {HELLO}")).await;
+        let conversations = self.stage.home.codex_home().join("sessions");
+        let until = Instant::now() + PATIENCE;
+        while !texts(&conversations).contains("\"task_complete\"") {
+            assert!(Instant::now() < until, "{}", texts(&conversations));
+            sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Sends Codex a prompt, and waits for what is shown then.
@@ -244,6 +250,16 @@ fn picture(name: &str) -> Vec<u8> {
     let mut bytes = STANDARD.decode(PIXEL).unwrap();
     bytes.extend(name.as_bytes());
     bytes
+}
+
+/// All that is in the files of a folder, at whatever depth.
+fn texts(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let text = |path: PathBuf| match path.is_dir() {
+        true => texts(&path),
+        false => fs::read_to_string(path).unwrap(),
+    };
+    entries.map(|entry| text(entry.path())).collect()
 }
 
 fn program(path: &Path, text: &str) {
