@@ -5,7 +5,7 @@
 //! - [`wrapper`]: Codex in a terminal of its own, inside of the user's, and the loop
 //!   between the two. What it does is decided in `core::eyes`.
 //! - [`tty`] and [`user_terminal`]: terminals, and putting the user's back.
-//! - [`screen`]: what the terminal shows.
+//! - [`screen`]: what the terminal shows, and `modes` what is switched on in it.
 //! - [`signals`]: what the wrapper hears.
 //! - [`codex`]: the interactive Codex, begun and resumed.
 //! - [`conversation`]: which conversation a Codex has.
@@ -14,6 +14,7 @@
 pub mod codex;
 pub mod codex_config;
 pub mod conversation;
+mod modes;
 pub mod place;
 pub mod queue;
 pub mod screen;

@@ -3,12 +3,14 @@
 //! Whatever goes to the terminal is read here too, but not at once: a program that
 //! prints a lot isn't to wait for that.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
 use codex_mcp_core::eyes::screen::{Row, RowEnd, Sight, sight};
 use rustix::termios::Winsize;
-use vt100::{Callbacks, Parser};
+use vt100::Parser;
+
+use super::modes::{Keyboard, Modes};
 
 /// How much is put aside to be read later, in bytes (64 MiB).
 pub const PUT_ASIDE: usize = 64 << 20;
@@ -27,16 +29,9 @@ const LARGEST: (u16, u16) = (500, 2000);
 /// marker, which Codex 0.104.0 doesn't draw again.
 const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 
-/// The modes of the terminal that vt100 knows, by DEC's numbers: it tells itself
-/// whether they are on.
-const KNOWN: [u16; 12] = [1, 6, 9, 25, 47, 1000, 1002, 1003, 1005, 1006, 1049, 2004];
-
-/// Wraps lines at the end of a row, and is the one mode that is on in the beginning.
-const AUTO_WRAP: u16 = 7;
-
 /// The screen.
 pub struct Screen {
-    parser: Parser<Extras>,
+    parser: Parser<Modes>,
     /// Slices, all of them full but the last one.
     later: VecDeque<Vec<u8>>,
 }
@@ -47,7 +42,7 @@ impl Screen {
     pub fn new(size: Winsize) -> Self {
         let (rows, columns) = dimensions(size);
         Self {
-            parser: Parser::new_with_callbacks(rows, columns, 0, Extras::default()),
+            parser: Parser::new_with_callbacks(rows, columns, 0, Modes::default()),
             later: VecDeque::new(),
         }
     }
@@ -118,17 +113,18 @@ impl Screen {
         let screen = self.parser.screen();
         let (rows, columns) = screen.size();
         let fresh = Parser::new(rows, columns, 0);
-        let extras = self.parser.callbacks();
-        let mut undo = extras.undo();
+        let modes = self.parser.callbacks();
+        let mut undo = modes.undo();
         undo.push_str(&fresh.screen().input_mode_diff(screen));
         // Colours, characters, and the margins of what scrolls, which would move the
         // cursor.
         undo.push_str("\x1b[m\x1b(B\x1b7\x1b[r\x1b8");
-        // Each of the two screens has keyboard flags of its own.
-        let Keyboards { main, alternate } = &extras.keyboards;
         match screen.alternate_screen() {
-            true => undo.push_str(&format!("{}\x1b[?1049l{}", alternate.undo(), main.undo())),
-            false => undo.push_str(&format!("{}{}", main.undo(), below(screen))),
+            true => {
+                let [alternate, main] = [&modes.alternate, &modes.main].map(Keyboard::undo);
+                undo.push_str(&format!("{alternate}\x1b[?1049l{main}"));
+            }
+            false => undo.push_str(&format!("{}{}", modes.main.undo(), below(screen))),
         }
         if screen.hide_cursor() {
             undo.push_str("\x1b[?25h");
@@ -171,125 +167,6 @@ fn dimensions(size: Winsize) -> (NonZeroU16, NonZeroU16) {
         within(size.ws_row, USUAL.0, LARGEST.0),
         within(size.ws_col, USUAL.1, LARGEST.1),
     )
-}
-
-/// What has been switched on that vt100 doesn't know.
-#[derive(Debug, Default)]
-struct Extras {
-    /// DEC's private modes that are not as in the beginning: focus, synchronized
-    /// output, colour schemes and what is yet to come.
-    modes: BTreeSet<u16>,
-    keyboards: Keyboards,
-    /// Whether other keys are modified. Source: xterm, `modifyOtherKeys`.
-    other_keys: bool,
-    /// Whether a link is open.
-    link: bool,
-}
-
-/// The keyboard flags of both screens. Source: kitty, Comprehensive keyboard handling in
-/// terminals.
-#[derive(Debug, Default)]
-struct Keyboards {
-    main: Keyboard,
-    alternate: Keyboard,
-}
-
-#[derive(Debug, Default)]
-struct Keyboard {
-    /// How many levels of flags have been pushed.
-    pushed: u16,
-    /// Whether flags have been set without that.
-    set: bool,
-}
-
-impl Keyboard {
-    fn undo(&self) -> String {
-        let set = if self.set { "\x1b[=0u" } else { "" };
-        match self.pushed {
-            0 => set.to_owned(),
-            levels => format!("{set}\x1b[<{levels}u"),
-        }
-    }
-}
-
-impl Extras {
-    fn keyboard(&mut self, screen: &vt100::Screen) -> &mut Keyboard {
-        match screen.alternate_screen() {
-            true => &mut self.keyboards.alternate,
-            false => &mut self.keyboards.main,
-        }
-    }
-
-    fn undo(&self) -> String {
-        let mut undo = String::new();
-        for mode in &self.modes {
-            let back = match *mode {
-                AUTO_WRAP => 'h',
-                _ => 'l',
-            };
-            undo.push_str(&format!("\x1b[?{mode}{back}"));
-        }
-        if self.other_keys {
-            undo.push_str("\x1b[>4m");
-        }
-        if self.link {
-            undo.push_str("\x1b]8;;\x1b\\");
-        }
-        undo
-    }
-
-    fn private_mode(&mut self, mode: u16, set: bool) {
-        let as_begun = set == (mode == AUTO_WRAP);
-        match as_begun {
-            _ if KNOWN.contains(&mode) => {}
-            true => {
-                self.modes.remove(&mode);
-            }
-            false => {
-                self.modes.insert(mode);
-            }
-        }
-    }
-}
-
-impl Callbacks for Extras {
-    fn unhandled_csi(
-        &mut self,
-        screen: &mut vt100::Screen,
-        first: Option<u8>,
-        _: Option<u8>,
-        params: &[&[u16]],
-        end: char,
-    ) {
-        let number = |at: usize| params.get(at).and_then(|param| param.first()).copied();
-        match (first, end) {
-            (Some(b'?'), 'h' | 'l') => {
-                for mode in params.iter().filter_map(|param| param.first()) {
-                    self.private_mode(*mode, end == 'h');
-                }
-            }
-            (Some(b'>'), 'u') => {
-                let keyboard = self.keyboard(screen);
-                keyboard.pushed = keyboard.pushed.saturating_add(1);
-            }
-            (Some(b'<'), 'u') => {
-                let levels = number(0).unwrap_or(0).max(1);
-                let keyboard = self.keyboard(screen);
-                keyboard.pushed = keyboard.pushed.saturating_sub(levels);
-            }
-            (Some(b'='), 'u') => self.keyboard(screen).set = number(0).unwrap_or(0) != 0,
-            (Some(b'>'), 'm') if number(0) == Some(4) => {
-                self.other_keys = number(1).unwrap_or(0) != 0;
-            }
-            _ => {}
-        }
-    }
-
-    fn unhandled_osc(&mut self, _: &mut vt100::Screen, params: &[&[u8]]) {
-        if let [b"8", _, target, ..] = params {
-            self.link = !target.is_empty();
-        }
-    }
 }
 
 #[cfg(test)]

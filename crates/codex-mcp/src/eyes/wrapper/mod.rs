@@ -15,16 +15,15 @@
 //! Everything happens on the runtime's thread, files included: they are small, and there
 //! is nobody else to wait for us.
 
+mod acts;
+mod passing;
+
 use std::io;
 use std::time::Duration;
 
 use codex_mcp_core::eyes::arguments::Attachment;
-use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine, Resume, Signal};
-use codex_mcp_core::eyes::path::PicturePath;
-use codex_mcp_core::text::one_line;
-use nix::sys::signal;
-use nix::unistd::Pid;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
+use tokio::time::{Instant, sleep_until};
 
 use super::codex::{Codex, Copies, Running};
 use super::conversation;
@@ -35,36 +34,14 @@ use super::user_terminal::UserTerminal;
 use crate::engine::Exit;
 use crate::eyes::Place;
 
-/// How long after a change the screen is looked at: often enough for what has to be
-/// there for 400 ms, and not so often that it costs something.
-const LOOK_AFTER: Duration = Duration::from_millis(50);
-
-/// How long nothing has to be drawn before what was drawn is read: while more comes,
-/// that has the time.
-const STILL: Duration = Duration::from_millis(4);
-
-/// How often what Codex draws is passed on before we look whether there is something
-/// else to do.
-const BURST: usize = 8;
-
 /// How long a terminal that takes nothing is waited for when something is to end.
 const FLUSH: Duration = Duration::from_secs(2);
-
-/// How long we listen why we go on.
-const WOKEN: Duration = Duration::from_millis(1);
 
 /// How much is read of what Codex draws at once, in bytes.
 const DRAWN: usize = 64 * 1024;
 
 /// How much is read of what is typed at once, in bytes.
 const TYPED: usize = 4096;
-
-/// How much of a path is shown, in bytes.
-const SHOWN_PATH: usize = 300;
-
-/// Ctrl-C, as terminals send it, and as they do when a program has asked for
-/// unambiguous keys (kitty's protocol).
-const CTRL_C: [&[u8]; 2] = [b"\x03", b"\x1b[99;5u"];
 
 /// What a wrapper is made of.
 pub struct Parts {
@@ -247,7 +224,10 @@ impl Wrapper {
     async fn heard(&mut self, heard: Heard) -> Option<Effect> {
         match heard {
             Heard::End(signal) => self.apply(Input::Told(signal)),
-            Heard::Resized => self.resize(),
+            Heard::Resized => {
+                self.resize();
+                None
+            }
             // What ends has no use for the terminal, and may not have it.
             Heard::Continued if self.flow.ending => None,
             Heard::Continued => self.take_the_terminal(),
@@ -264,56 +244,6 @@ impl Wrapper {
         }
     }
 
-    /// While there is no Codex to type to, Ctrl-C is for us.
-    fn typed(&mut self, read: usize) -> Option<Effect> {
-        let keys = self.keys.get(..read).unwrap_or_default();
-        let Some(running) = self.running.as_ref().filter(|_| !self.flow.ending) else {
-            let is_in = |key: &&[u8]| keys.windows(key.len()).any(|at| at == *key);
-            let called_off = CTRL_C.iter().any(is_in);
-            let told = called_off.then_some(Input::Told(Signal::Interrupt));
-            return told.and_then(|told| self.apply(told));
-        };
-        let passed = running.tty.write_now(keys).unwrap_or(0);
-        self.typed.extend(keys.get(passed..).unwrap_or_default());
-        None
-    }
-
-    fn user_gone(&mut self) -> Option<Effect> {
-        self.flow.user_gone = true;
-        self.shown.clear();
-        self.apply(Input::Told(Signal::HangUp))
-    }
-
-    fn drawn(&mut self, read: usize) {
-        let drawn = self.drawn.get(..read).unwrap_or_default();
-        self.screen.take(drawn);
-        let written = self.parts.terminal.tty().write_now(drawn).unwrap_or(0);
-        self.shown.extend(drawn.get(written..).unwrap_or_default());
-        let now = Instant::now();
-        self.read_at = now + STILL;
-        self.look_at.get_or_insert(now + LOOK_AFTER);
-    }
-
-    /// Passes on what more has been drawn, as long as the terminal takes it.
-    fn pass_on(&mut self) {
-        for _ in 0..BURST {
-            let Some(running) = self.running.as_ref().filter(|_| self.shown.is_empty()) else {
-                return;
-            };
-            match running.tty.read_now(&mut self.drawn) {
-                Ok(read) if read > 0 => self.drawn(read),
-                // The end is seen again when it is waited for.
-                _ => return,
-            }
-        }
-    }
-
-    /// Shows something between two Codexes.
-    fn say(&mut self, bytes: &[u8]) {
-        self.screen.take(bytes);
-        self.shown.extend(bytes);
-    }
-
     /// What Codex has drawn last, and the requests that it has made.
     async fn gone(&mut self, exit: Exit) -> Option<Effect> {
         let until = Instant::now() + FLUSH;
@@ -325,29 +255,6 @@ impl Wrapper {
         self.flush(until).await;
         self.parts.terminal.undo_with(Vec::new());
         self.apply(Input::Exited(exit.into()))
-    }
-
-    /// Shows what Codex has drawn until now, as long as there is time.
-    async fn drain(&mut self, until: Instant) {
-        while let Some(running) = &self.running {
-            match running.tty.read_now(&mut self.drawn) {
-                Ok(read) if read > 0 && Instant::now() < until => self.drawn(read),
-                _ => return,
-            }
-            self.flush(until).await;
-        }
-    }
-
-    async fn flush(&mut self, until: Instant) {
-        while !self.shown.is_empty() && !self.flow.user_gone {
-            let writes = self.parts.terminal.tty().write(&self.shown);
-            match timeout_at(until, writes).await {
-                Ok(Ok(written)) => {
-                    self.shown.drain(..written);
-                }
-                Ok(Err(_)) | Err(_) => self.shown.clear(),
-            }
-        }
     }
 
     fn wakes_at(&self) -> Option<Instant> {
@@ -411,113 +318,6 @@ impl Wrapper {
 
     fn apply(&mut self, input: Input) -> Option<Effect> {
         self.machine.apply(input, self.begun.elapsed())
-    }
-
-    async fn perform(&mut self, effect: Effect) -> Option<Effect> {
-        match effect {
-            Effect::End => {
-                self.flow.ending = true;
-                self.typed.clear();
-                if let Some(running) = &self.running {
-                    running.process.terminate();
-                }
-                None
-            }
-            Effect::Check(path) => self.check(&path),
-            Effect::Start(resume) => {
-                let started = self.start(&resume);
-                self.flush(Instant::now() + FLUSH).await;
-                self.apply(match started {
-                    Ok(()) => Input::Started,
-                    Err(error) => Input::NotStarted(error.to_string()),
-                })
-            }
-            Effect::Leave(_) => None,
-        }
-    }
-
-    fn check(&mut self, path: &PicturePath) -> Option<Effect> {
-        let read = self.parts.place.read(path);
-        let kept = read.and_then(|bytes| self.copies.keep(path, &bytes));
-        let shown = one_line(path.as_str(), SHOWN_PATH);
-        let said = match &kept {
-            Ok(_) => format!("\r\ncodex-mcp: Codex asked for {shown} and goes on with it.\r\n"),
-            Err(error) => format!("\r\ncodex-mcp: Codex asked for {shown}, but: {error}.\r\n"),
-        };
-        self.say(said.as_bytes());
-        let checked = kept.map(|copy| self.attachment = Some(copy));
-        self.apply(Input::Checked(checked))
-    }
-
-    fn start(&mut self, resume: &Resume) -> io::Result<()> {
-        let Parts {
-            terminal, codex, ..
-        } = &self.parts;
-        let attachment = self.attachment.take().filter(|_| resume.picture.is_some());
-        let running = codex.resume(
-            &resume.session,
-            attachment.as_ref(),
-            &resume.words,
-            terminal.size()?,
-            terminal.manner(),
-        )?;
-        self.running = Some(running);
-        self.flow.codex_closed = false;
-        self.flow.ending = false;
-        self.look_at = Some(Instant::now());
-        Ok(())
-    }
-
-    fn resize(&mut self) -> Option<Effect> {
-        let size = self.parts.terminal.size().ok()?;
-        self.screen.resize(size);
-        if let Some(running) = &self.running {
-            // It has gone if this fails, and we are about to hear of it.
-            let _ = running.tty.resize(size);
-        }
-        None
-    }
-
-    /// Stops as Codex has, and lets it go on when we do.
-    async fn stop(&mut self) -> Option<Effect> {
-        self.drain(Instant::now() + FLUSH).await;
-        let undo = self.screen.undo();
-        self.parts.terminal.undo_with(undo);
-        // If the terminal has gone, we hear of it below.
-        let _ = self.parts.terminal.put_back();
-        // All of our group: whoever has started us waits for that.
-        let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGTSTP);
-        // In the background, taking the terminal would stop us again before we have
-        // heard why we go on.
-        while let Ok(heard) = timeout(WOKEN, self.signals.next()).await {
-            if let Heard::End(signal) = heard {
-                return self.apply(Input::Told(signal));
-            }
-        }
-        let gone = self.take_the_terminal();
-        if let Some(running) = &self.running {
-            running.process.go_on();
-        }
-        gone
-    }
-
-    fn take_the_terminal(&mut self) -> Option<Effect> {
-        match self.parts.terminal.make_raw() {
-            Ok(()) => self.resize(),
-            Err(_) => self.user_gone(),
-        }
-    }
-
-    async fn leave(mut self, leave: Leave) -> Ended {
-        self.flush(Instant::now() + FLUSH).await;
-        if self.running.is_some() {
-            let undo = self.screen.undo();
-            self.parts.terminal.undo_with(undo);
-        }
-        Ended {
-            leave,
-            trouble: self.trouble,
-        }
     }
 }
 

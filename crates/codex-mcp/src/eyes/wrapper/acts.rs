@@ -1,0 +1,133 @@
+//! What the machine wants done, and what a shell and a terminal want of a program.
+
+use std::io;
+use std::time::Duration;
+
+use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Resume};
+use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::text::one_line;
+use nix::sys::signal;
+use nix::unistd::Pid;
+use tokio::time::{Instant, timeout};
+
+use super::{Ended, FLUSH, Parts, Wrapper};
+use crate::eyes::signals::Heard;
+
+/// How long we listen why we go on.
+const WOKEN: Duration = Duration::from_millis(1);
+
+/// How much of a path is shown, in bytes.
+const SHOWN_PATH: usize = 300;
+
+impl Wrapper {
+    pub(super) async fn perform(&mut self, effect: Effect) -> Option<Effect> {
+        match effect {
+            Effect::End => {
+                self.flow.ending = true;
+                self.typed.clear();
+                if let Some(running) = &self.running {
+                    running.process.terminate();
+                }
+                None
+            }
+            Effect::Check(path) => self.check(&path),
+            Effect::Start(resume) => {
+                let started = self.start(&resume);
+                self.flush(Instant::now() + FLUSH).await;
+                self.apply(match started {
+                    Ok(()) => Input::Started,
+                    Err(error) => Input::NotStarted(error.to_string()),
+                })
+            }
+            Effect::Leave(_) => None,
+        }
+    }
+
+    fn check(&mut self, path: &PicturePath) -> Option<Effect> {
+        let read = self.parts.place.read(path);
+        let kept = read.and_then(|bytes| self.copies.keep(path, &bytes));
+        let shown = one_line(path.as_str(), SHOWN_PATH);
+        let said = match &kept {
+            Ok(_) => format!("\r\ncodex-mcp: Codex asked for {shown} and goes on with it.\r\n"),
+            Err(error) => format!("\r\ncodex-mcp: Codex asked for {shown}, but: {error}.\r\n"),
+        };
+        self.say(said.as_bytes());
+        let checked = kept.map(|copy| self.attachment = Some(copy));
+        self.apply(Input::Checked(checked))
+    }
+
+    fn start(&mut self, resume: &Resume) -> io::Result<()> {
+        let Parts {
+            terminal, codex, ..
+        } = &self.parts;
+        let attachment = self.attachment.take().filter(|_| resume.picture.is_some());
+        let running = codex.resume(
+            &resume.session,
+            attachment.as_ref(),
+            &resume.words,
+            terminal.size()?,
+            terminal.manner(),
+        )?;
+        self.running = Some(running);
+        self.flow.codex_closed = false;
+        self.flow.ending = false;
+        self.look_at = Some(Instant::now());
+        Ok(())
+    }
+
+    pub(super) fn resize(&mut self) {
+        let Ok(size) = self.parts.terminal.size() else {
+            return;
+        };
+        self.screen.resize(size);
+        if let Some(running) = &self.running {
+            // It has gone if this fails, and we are about to hear of it.
+            let _ = running.tty.resize(size);
+        }
+    }
+
+    /// Stops as Codex has, and lets it go on when we do.
+    pub(super) async fn stop(&mut self) -> Option<Effect> {
+        self.drain(Instant::now() + FLUSH).await;
+        let undo = self.screen.undo();
+        self.parts.terminal.undo_with(undo);
+        // If the terminal has gone, we hear of it below.
+        let _ = self.parts.terminal.put_back();
+        // All of our group: whoever has started us waits for that.
+        let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGTSTP);
+        // In the background, taking the terminal would stop us again before we have
+        // heard why we go on.
+        while let Ok(heard) = timeout(WOKEN, self.signals.next()).await {
+            if let Heard::End(signal) = heard {
+                return self.apply(Input::Told(signal));
+            }
+        }
+        let gone = self.take_the_terminal();
+        if let Some(running) = &self.running {
+            running.process.go_on();
+        }
+        gone
+    }
+
+    pub(super) fn take_the_terminal(&mut self) -> Option<Effect> {
+        match self.parts.terminal.make_raw() {
+            Ok(()) => {
+                self.resize();
+                None
+            }
+            Err(_) => self.user_gone(),
+        }
+    }
+
+    pub(super) async fn leave(mut self, leave: Leave) -> Ended {
+        self.flush(Instant::now() + FLUSH).await;
+        if self.running.is_some() {
+            let undo = self.screen.undo();
+            self.parts.terminal.undo_with(undo);
+        }
+        Ended {
+            leave,
+            trouble: self.trouble,
+        }
+    }
+}

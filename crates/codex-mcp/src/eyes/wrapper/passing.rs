@@ -1,0 +1,99 @@
+//! Bytes between the user's terminal and Codex's.
+
+use std::time::Duration;
+
+use codex_mcp_core::eyes::machine::{Effect, Input, Signal};
+use tokio::time::{Instant, timeout_at};
+
+use super::Wrapper;
+
+/// How often what Codex draws is passed on before we look whether there is something
+/// else to do.
+const BURST: usize = 8;
+
+/// Ctrl-C, as terminals send it, and as they do when a program has asked for
+/// unambiguous keys (kitty's protocol).
+const CTRL_C: [&[u8]; 2] = [b"\x03", b"\x1b[99;5u"];
+
+/// How long nothing has to be drawn before what was drawn is read: while more comes,
+/// that has the time.
+const STILL: Duration = Duration::from_millis(4);
+
+/// How long after a change the screen is looked at: often enough for what has to be
+/// there for 400 ms, and not so often that it costs something.
+const LOOK_AFTER: Duration = Duration::from_millis(50);
+
+impl Wrapper {
+    /// While there is no Codex to type to, Ctrl-C is for us.
+    pub(super) fn typed(&mut self, read: usize) -> Option<Effect> {
+        let keys = self.keys.get(..read).unwrap_or_default();
+        let Some(running) = self.running.as_ref().filter(|_| !self.flow.ending) else {
+            let is_in = |key: &&[u8]| keys.windows(key.len()).any(|at| at == *key);
+            let called_off = CTRL_C.iter().any(is_in);
+            let told = called_off.then_some(Input::Told(Signal::Interrupt));
+            return told.and_then(|told| self.apply(told));
+        };
+        let passed = running.tty.write_now(keys).unwrap_or(0);
+        self.typed.extend(keys.get(passed..).unwrap_or_default());
+        None
+    }
+
+    pub(super) fn user_gone(&mut self) -> Option<Effect> {
+        self.flow.user_gone = true;
+        self.shown.clear();
+        self.apply(Input::Told(Signal::HangUp))
+    }
+
+    pub(super) fn drawn(&mut self, read: usize) {
+        let drawn = self.drawn.get(..read).unwrap_or_default();
+        self.screen.take(drawn);
+        let written = self.parts.terminal.tty().write_now(drawn).unwrap_or(0);
+        self.shown.extend(drawn.get(written..).unwrap_or_default());
+        let now = Instant::now();
+        self.read_at = now + STILL;
+        self.look_at.get_or_insert(now + LOOK_AFTER);
+    }
+
+    /// Passes on what more has been drawn, as long as the terminal takes it.
+    pub(super) fn pass_on(&mut self) {
+        for _ in 0..BURST {
+            let Some(running) = self.running.as_ref().filter(|_| self.shown.is_empty()) else {
+                return;
+            };
+            match running.tty.read_now(&mut self.drawn) {
+                Ok(read) if read > 0 => self.drawn(read),
+                // The end is seen again when it is waited for.
+                _ => return,
+            }
+        }
+    }
+
+    /// Shows something between two Codexes.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        self.screen.take(bytes);
+        self.shown.extend(bytes);
+    }
+
+    /// Shows what Codex has drawn until now, as long as there is time.
+    pub(super) async fn drain(&mut self, until: Instant) {
+        while let Some(running) = &self.running {
+            match running.tty.read_now(&mut self.drawn) {
+                Ok(read) if read > 0 && Instant::now() < until => self.drawn(read),
+                _ => return,
+            }
+            self.flush(until).await;
+        }
+    }
+
+    pub(super) async fn flush(&mut self, until: Instant) {
+        while !self.shown.is_empty() && !self.flow.user_gone {
+            let writes = self.parts.terminal.tty().write(&self.shown);
+            match timeout_at(until, writes).await {
+                Ok(Ok(written)) => {
+                    self.shown.drain(..written);
+                }
+                Ok(Err(_)) | Err(_) => self.shown.clear(),
+            }
+        }
+    }
+}
