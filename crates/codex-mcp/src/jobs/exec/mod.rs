@@ -38,6 +38,7 @@ use crate::engine::binary::CodexBinary;
 use crate::engine::mcp_servers::Server;
 use crate::engine::profile::ProfileName;
 use crate::engine::spawn::{Program, Streams, spawn};
+use crate::git::ELSEWHERE;
 use crate::picture::Picture;
 
 /// How long each question to git may take, and once the run was cancelled.
@@ -212,6 +213,8 @@ fn prepare(request: &Request) -> Result<(Program, Files), Ending> {
     let mut program = Program::new(&request.codex.native, arguments::arguments(request, &files));
     program.env = arguments::variables(request);
     program.cwd = Some(request.cwd.clone());
+    // It works in the repository around its folder.
+    program.without = ELSEWHERE;
     Ok((program, files))
 }
 

@@ -12,11 +12,12 @@ on_each_release!(a_job_is_handed_over_waited_for_shown_and_resumed);
 impl Stage {
     /// What a shell is told. Each is a process of its own.
     pub(super) async fn jobs(&self, args: &[&str]) -> String {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        said(self.jobs_command(args)).await
+    }
+
+    fn jobs_command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        command
             .arg("jobs")
             .args(args)
             .env_clear()
@@ -26,14 +27,20 @@ impl Stage {
                 testkit::codex::native_binary(&self.release),
             )
             .current_dir(self.home.work())
-            .stdin(Stdio::null())
-            .output()
-            .await
-            .unwrap();
-        let stderr = String::from_utf8(stderr).unwrap();
-        assert_eq!(status.code(), Some(0), "{args:?}: {stderr}");
-        String::from_utf8(stdout).unwrap()
+            .stdin(Stdio::null());
+        command
     }
+}
+
+async fn said(mut command: Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().await.unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(0), "{command:?}: {stderr}");
+    String::from_utf8(stdout).unwrap()
 }
 
 async fn a_job_is_handed_over_waited_for_shown_and_resumed(release: &str) {
@@ -69,4 +76,23 @@ async fn a_job_is_handed_over_waited_for_shown_and_resumed(release: &str) {
     assert!(asked.user_messages().contains(&"the number is 7"));
     assert!(asked.assistant_messages().contains(&"One."));
     assert!(stage.jobs(&["list"]).await.ends_with("\n2 of 2\n"));
+}
+
+/// As in a hook of git, which names its repository to all that it starts.
+#[tokio::test]
+async fn a_job_works_in_its_own_repository() {
+    let asks = Reply::shell("git rev-parse --absolute-git-dir");
+    let script = Script::new().otherwise([asks, Reply::say("Asked.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let other = stage.home.root().join("other");
+    stage.home.git(&["init", "--quiet", other.to_str().unwrap()]);
+    let mut submit = stage.jobs_command(&["submit", "--wait", "ask git"]);
+    submit.env("GIT_DIR", other.join(".git"));
+    assert_eq!(said(submit).await, "Asked.\n");
+    let asked = stage.model.requests().pop().unwrap();
+    let own = stage.file(".git").display().to_string();
+    let [told] = &asked.tool_outputs()[..] else {
+        panic!("{:?}", asked.tool_outputs());
+    };
+    assert!(told.text.contains(&own), "{told:?}");
 }

@@ -24,8 +24,9 @@ on_each_release!(
 const OLD_ID: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5ff";
 
 async fn what_codex_does_is_seen(release: &str) {
+    // Codex 0.153.4 may miss what a command says at once.
     let script = Script::new().otherwise([
-        Reply::shell("echo said; echo more >> README.md; echo new > 'a file'; exit 3"),
+        Reply::shell("sleep 1; echo said; echo more >> README.md; echo new > 'a file'; exit 3"),
         Reply::patch(Patch::new().add("patched.txt", "hello\n")),
         Reply::say("Done."),
     ]);
