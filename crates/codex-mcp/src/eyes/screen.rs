@@ -32,8 +32,15 @@ const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 /// The screen.
 pub struct Screen {
     parser: Parser<Modes>,
-    /// Slices, all of them full but the last one.
-    later: VecDeque<Vec<u8>>,
+    later: VecDeque<Later>,
+}
+
+/// What is put aside.
+enum Later {
+    /// What was drawn: a slice, which is full if another one comes after it.
+    Drawn(Vec<u8>),
+    /// The terminal has got another size then.
+    Resized(Winsize),
 }
 
 impl Screen {
@@ -52,8 +59,12 @@ impl Screen {
         let mut rest = bytes;
         while !rest.is_empty() {
             let slice = match self.later.back_mut() {
-                Some(slice) if slice.len() < SLICE => slice,
-                _ => self.later.push_back_mut(Vec::with_capacity(SLICE)),
+                Some(Later::Drawn(slice)) if slice.len() < SLICE => slice,
+                _ => {
+                    self.later
+                        .push_back(Later::Drawn(Vec::with_capacity(SLICE)));
+                    continue;
+                }
             };
             let (fits, more) = rest.split_at(rest.len().min(SLICE - slice.len()));
             slice.extend_from_slice(fits);
@@ -66,8 +77,15 @@ impl Screen {
 
     /// Reads some of what has been put aside.
     pub fn read_on(&mut self) {
-        if let Some(slice) = self.later.pop_front() {
-            self.parser.process(&slice);
+        match self.later.pop_front() {
+            Some(Later::Drawn(slice)) => self.parser.process(&slice),
+            Some(Later::Resized(size)) => {
+                let (rows, columns) = dimensions(size);
+                let (_, before) = self.parser.screen().size();
+                let kept = before.min(KEPT_COLUMNS);
+                self.parser.set_size(rows, columns.max(kept));
+            }
+            None => {}
         }
     }
 
@@ -77,13 +95,9 @@ impl Screen {
         self.later.is_empty()
     }
 
-    /// The terminal has another size now.
+    /// The terminal has another size from now on.
     pub fn resize(&mut self, size: Winsize) {
-        self.catch_up();
-        let (rows, columns) = dimensions(size);
-        let (_, before) = self.parser.screen().size();
-        let kept = before.min(KEPT_COLUMNS);
-        self.parser.set_size(rows, columns.max(kept));
+        self.later.push_back(Later::Resized(size));
     }
 
     /// What it tells of Codex, as far as it has been read.
@@ -116,9 +130,9 @@ impl Screen {
         let modes = self.parser.callbacks();
         let mut undo = modes.undo();
         undo.push_str(&fresh.screen().input_mode_diff(screen));
-        // Colours, characters, and the margins of what scrolls, which would move the
-        // cursor.
-        undo.push_str("\x1b[m\x1b(B\x1b7\x1b[r\x1b8");
+        // Colours, characters, inserting, and the margins of what scrolls, which would
+        // move the cursor.
+        undo.push_str("\x1b[m\x1b(B\x0f\x1b[4l\x1b7\x1b[r\x1b8");
         match screen.alternate_screen() {
             true => {
                 let [alternate, main] = [&modes.alternate, &modes.main].map(Keyboard::undo);
@@ -130,6 +144,27 @@ impl Screen {
             undo.push_str("\x1b[?25h");
         }
         undo.into_bytes()
+    }
+
+    /// What makes the terminal that again which it was before [`undo`](Self::undo), as a
+    /// program that knows nothing of that has it: its modes, and all of the alternate
+    /// screen. What is written on the main one stays.
+    #[must_use]
+    pub fn redo(&self) -> Vec<u8> {
+        let screen = self.parser.screen();
+        let (rows, columns) = screen.size();
+        let fresh = Parser::new(rows, columns, 0);
+        let modes = self.parser.callbacks();
+        let mut redo = modes.main.redo();
+        if screen.alternate_screen() {
+            let drawn = screen.contents_formatted();
+            redo.push_str(&format!("\x1b[?1049h{}{drawn}", modes.alternate.redo()));
+        } else if screen.hide_cursor() {
+            redo.push_str("\x1b[?25l");
+        }
+        redo.push_str(&screen.input_mode_diff(fresh.screen()));
+        redo.push_str(&modes.redo());
+        redo.into_bytes()
     }
 
     fn catch_up(&mut self) {
@@ -212,6 +247,7 @@ mod tests {
         let mut cut = screen(9, 80, "• <<WAITING_FOR_IMAGE>>\r\n\r\n› x");
         for columns in [20, 10] {
             cut.resize(size(9, columns));
+            cut.catch_up();
             assert_eq!(cut.sight(), Sight::Waiting);
         }
     }
@@ -233,7 +269,11 @@ mod tests {
         for _ in 0..80 {
             screen.take(&line);
         }
-        let aside: usize = screen.later.iter().map(Vec::len).sum();
+        let length = |later: &Later| match later {
+            Later::Drawn(slice) => slice.len(),
+            Later::Resized(_) => 0,
+        };
+        let aside: usize = screen.later.iter().map(length).sum();
         assert!(aside <= PUT_ASIDE && aside > PUT_ASIDE / 2, "{aside}");
         screen.catch_up();
         assert!(screen.is_up_to_date());
@@ -251,7 +291,7 @@ mod tests {
     fn what_was_switched_on_is_switched_off() {
         let undone = |drawn: &str| String::from_utf8(screen(9, 40, drawn).undo()).unwrap();
         let always = undone("");
-        assert_eq!(always, "\x1b[m\x1b(B\x1b7\x1b[r\x1b8\r");
+        assert_eq!(always, "\x1b[m\x1b(B\x0f\x1b[4l\x1b7\x1b[r\x1b8\r");
         for (on, off) in [
             ("\x1b[?2004h", "\x1b[?2004l"),
             ("\x1b[?1000h", "\x1b[?1000l"),
@@ -282,6 +322,43 @@ mod tests {
         ] {
             assert_eq!(undone(pair), always, "{pair:?}");
         }
+    }
+
+    /// By a program that knows nothing of it.
+    #[test]
+    fn what_was_switched_off_is_switched_on_again() {
+        let redone = |drawn: &str| {
+            let mut screen = screen(9, 40, drawn);
+            screen.undo();
+            String::from_utf8(screen.redo()).unwrap()
+        };
+        assert_eq!(redone("text"), "");
+        for on in [
+            "\x1b[?2004h",
+            "\x1b[?25l",
+            "\x1b[?7l",
+            "\x1b[>4;2m",
+            "\x1b[=5u\x1b[>7u\x1b[>1u",
+        ] {
+            assert_eq!(redone(on), on, "{on:?}");
+        }
+        assert_eq!(redone("\x1b[>7u\x1b[=2;2u\x1b[=1;3u"), "\x1b[>6u");
+        assert_eq!(redone("\x1b[?1004h\x1b[?2026h\x1b[?1004l"), "\x1b[?2026h");
+        let whole = redone("\x1b[>7u\x1b[?1049h\x1b[>1u\x1b[3;3Hthere");
+        assert!(
+            whole.starts_with("\x1b[>7u\x1b[?1049h\x1b[>1u"),
+            "{whole:?}"
+        );
+        assert!(whole.contains("there"), "{whole:?}");
+    }
+
+    #[test]
+    fn what_was_drawn_before_a_change_of_size_is_read_in_the_old_one() {
+        let mut screen = screen(9, 80, &"x".repeat(80));
+        screen.resize(size(9, 60));
+        screen.take(b"\r\nnext");
+        screen.catch_up();
+        assert_eq!(screen.parser.screen().cursor_position(), (1, 4));
     }
 
     /// As Codex 0.169.0 does it.

@@ -81,6 +81,13 @@ impl UserTerminal {
         behave(&self.before.tty, &raw)
     }
 
+    /// Whether it is raw, and what is written to it isn't in somebody else's way: a shell
+    /// has it while we are stopped.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.before.undo().is_some()
+    }
+
     /// What is to be written when it is put back, until there is something newer. While
     /// it isn't raw, nothing is.
     pub fn undo_with(&self, bytes: Vec<u8>) {

@@ -86,7 +86,8 @@ impl Wrapper {
         }
     }
 
-    /// Stops as Codex has, and lets it go on when we do.
+    /// Stops as Codex has, and lets it go on when we do, in a terminal that is as Codex
+    /// has left it: 0.153.4 may switch on again what it uses before it has stopped.
     pub(super) async fn stop(&mut self) -> Option<Effect> {
         self.drain(Instant::now() + FLUSH).await;
         let undo = self.screen.undo();
@@ -103,6 +104,11 @@ impl Wrapper {
             }
         }
         let gone = self.take_the_terminal();
+        if gone.is_none() {
+            self.shown.extend(self.screen.redo());
+            self.parts.terminal.undo_with(self.screen.undo());
+            self.flush(Instant::now() + FLUSH).await;
+        }
         if let Some(running) = &self.running {
             running.process.go_on();
         }

@@ -47,8 +47,10 @@ impl Wrapper {
     pub(super) fn drawn(&mut self, read: usize) {
         let drawn = self.drawn.get(..read).unwrap_or_default();
         self.screen.take(drawn);
-        let written = self.parts.terminal.tty().write_now(drawn).unwrap_or(0);
-        self.shown.extend(drawn.get(written..).unwrap_or_default());
+        if self.parts.terminal.is_ours() {
+            let written = self.parts.terminal.tty().write_now(drawn).unwrap_or(0);
+            self.shown.extend(drawn.get(written..).unwrap_or_default());
+        }
         let now = Instant::now();
         self.read_at = now + STILL;
         self.look_at.get_or_insert(now + LOOK_AFTER);
@@ -71,7 +73,9 @@ impl Wrapper {
     /// Shows something between two Codexes.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         self.screen.take(bytes);
-        self.shown.extend(bytes);
+        if self.parts.terminal.is_ours() {
+            self.shown.extend(bytes);
+        }
     }
 
     /// Shows what Codex has drawn until now, as long as there is time.

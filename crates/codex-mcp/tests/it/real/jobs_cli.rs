@@ -85,7 +85,9 @@ async fn a_job_works_in_its_own_repository() {
     let script = Script::new().otherwise([asks, Reply::say("Asked.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let other = stage.home.root().join("other");
-    stage.home.git(&["init", "--quiet", other.to_str().unwrap()]);
+    stage
+        .home
+        .git(&["init", "--quiet", other.to_str().unwrap()]);
     let mut submit = stage.jobs_command(&["submit", "--wait", "ask git"]);
     submit.env("GIT_DIR", other.join(".git"));
     assert_eq!(said(submit).await, "Asked.\n");

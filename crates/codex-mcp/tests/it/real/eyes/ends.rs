@@ -24,7 +24,7 @@ async fn codex_is_left_by_ctrl_c(release: &str) {
     eyes.begin().await;
     let wrapper = eyes.wrapper().await.as_raw().try_into().unwrap();
     // The first one may end what Codex does while it starts.
-    let again = Duration::from_secs(5);
+    let again = PATIENCE / 3;
     eyes.tmux.presses(&["C-c"]).await;
     while !wait_until_gone(&[wrapper], again).await.is_empty() {
         eyes.tmux.presses(&["C-c"]).await;
@@ -90,7 +90,7 @@ async fn what_codex_has_switched_on_is_switched_off() {
     let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
     for screen in ["", "[?1049h"] {
         let on = [
-            screen, "[?25l", "[?1000h", "[?1006h", "[?2004h", "[?1h", "=", "[?7l", "[2;9r",
+            screen, "[?25l", "[?1000h", "[?1006h", "[?2004h", "[?1h", "=", "[?7l", "[2;9r", "[4h",
             "[31;7m",
         ];
         let on = on.join("\\033").replace("\\033\\033", "\\033");

@@ -61,7 +61,7 @@ async fn colours_are_as_without_us(release: &str) {
 }
 
 async fn codex_can_be_stopped_and_continued(release: &str) {
-    let script = polite().on("two", [Reply::say("Heard.")]);
+    let script = polite().on("one\ntwo", [Reply::say("Heard.")]);
     let mut eyes = Eyes::new(release, script).await;
     eyes.begin().await;
     eyes.tmux.presses(&["C-z"]).await;
@@ -71,8 +71,33 @@ async fn codex_can_be_stopped_and_continued(release: &str) {
     eyes.tmux.enters("fg").await;
     let composer = |screen: &str| screen.lines().any(|line| line.starts_with("› "));
     eyes.tmux.shows_such("the composer", composer).await;
-    eyes.prompt("two", "• Heard.").await;
+    eyes.tmux.pastes("one\ntwo").await;
+    eyes.tmux.shows("› one\n  two").await;
+    eyes.tmux.presses(&["Enter"]).await;
+    eyes.tmux.shows("• Heard.").await;
     eyes.end().await;
+}
+
+/// A program that knows nothing of being stopped has the terminal back as it was, its
+/// mouse and its screen.
+#[tokio::test]
+async fn what_is_on_is_on_again_when_it_goes_on() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+    let on = "printf '\\033[?1049h\\033[?25l\\033[?1000h\\033[?1006h\\033[?2004hthere'";
+    let reads = "stty raw -echo; head -c 15 >\"$0.typed\"; exit 7";
+    eyes.codex_is(&format!("{on}; kill -STOP $$; {reads}"));
+    eyes.run("").await;
+    assert_eq!(eyes.tmux.prompt().await, 148);
+    eyes.assert_plain().await;
+    eyes.tmux.enters("fg").await;
+    eyes.tmux.shows("there").await;
+    let flags = "#{alternate_on} #{cursor_flag} #{mouse_standard_flag} #{mouse_sgr_flag}";
+    assert_eq!(eyes.tmux.tells(flags).await, "1 0 1 1");
+    eyes.tmux.types("\u{1b}[<0;5;5M").await;
+    eyes.tmux.pastes("x").await;
+    assert_eq!(eyes.left().await, 7);
+    let typed = fs::read(eyes.beside("codex.sh.typed")).unwrap();
+    assert_eq!(typed, b"\x1b[<0;5;5M\x1b[200~");
 }
 
 /// In the background it may not have the terminal, and needs none for that.
@@ -89,4 +114,26 @@ async fn one_that_is_stopped_can_be_ended() {
     eyes.tmux.enters("true").await;
     assert_eq!(eyes.tmux.prompt().await, 0);
     eyes.assert_plain().await;
+}
+
+/// What it draws in its end is for nobody: the shell has the terminal.
+#[tokio::test]
+async fn one_that_was_stopped_draws_nothing_in_its_end() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+    let ends = "trap 'printf \\\\033[HDRAWN; exit' TERM; printf '\\033[30;1Hbegun\\033[20;1H'";
+    let waits = "kill -STOP $$; while :; do sleep 0.1; done";
+    eyes.codex_is(&format!("{ends}; {waits}"));
+    eyes.run("").await;
+    assert_eq!(eyes.tmux.prompt().await, 148);
+    eyes.tmux.enters(CLEAR).await;
+    assert_eq!(eyes.tmux.prompt().await, 0);
+    eyes.tmux.enters("kill %1").await;
+    assert_eq!(eyes.tmux.prompt().await, 0);
+    eyes.all_go().await;
+    eyes.tmux.enters("true").await;
+    assert_eq!(eyes.tmux.prompt().await, 0);
+    let screen = eyes.tmux.screen().await;
+    assert!(!screen.contains("DRAWN"), "{screen}");
+    let rows = screen.trim_end().lines().count();
+    assert!(rows < 10, "the shell goes on further below: {screen}");
 }
