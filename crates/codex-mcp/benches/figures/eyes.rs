@@ -29,13 +29,22 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// How much a program prints, in bytes.
 const FLOOD: usize = 50_000_000;
 
-/// Prints it, and writes down how many nanoseconds that took.
-const FLOODS: &str = "stty raw
+/// How often that is printed by a program that prints more than is put aside to be read
+/// later: 200 MB.
+const MORE: usize = 4;
+
+/// Prints files, and writes down how many nanoseconds that took.
+fn floods(times: usize) -> String {
+    format!(
+        "stty raw
 begin=$(date +%s%N)
-cat flood
+cat{}
 end=$(date +%s%N)
 echo $((end - begin)) > took
-exec sleep 60";
+exec sleep 60",
+        " flood".repeat(times)
+    )
+}
 
 /// Lines as Codex prints them: coloured, each erased to its end.
 const LINE: &str = "\x1b[2m•\x1b[0m Ran \x1b[1mcargo test\x1b[0m in \x1b[36mcrates/core\x1b[39m: 48 passed\x1b[K\r\n";
@@ -114,7 +123,8 @@ impl Stage {
 
     /// In tmux, as a terminal has work with what it is sent.
     fn floods(&self, rounds: u16) -> Row {
-        let program = self.program("flood", FLOODS);
+        let program = self.program("flood", &floods(1));
+        let more = self.program("more", &floods(MORE));
         let (mut ours, mut direct) = (Vec::new(), Vec::new());
         let (mut into_nothing, mut by_script) = (Vec::new(), Vec::new());
         for round in 0..rounds {
@@ -135,6 +145,8 @@ impl Stage {
         let bare = (0..rounds).map(|_| self.took(&program, Side::Direct));
         let [nothing, script, bare] = [into_nothing, by_script, bare.collect()]
             .map(|all| Unit::Seconds.show(Summary::of(all).median));
+        let [more, more_bare] = [Side::Ours, Side::Direct]
+            .map(|side| Unit::Seconds.show(self.in_tmux(&more, side, rounds)));
         Row {
             figure: "50 MB of coloured lines in tmux",
             unit: Unit::Seconds,
@@ -143,6 +155,7 @@ impl Stage {
             target: Target::RatioAtMost(SLOWER),
             notes: vec![
                 "as the program that prints them sees it".to_owned(),
+                format!("200 MB, which are more than is put aside: {more}, direct {more_bare}"),
                 format!(
                     "into a reader that does nothing: {nothing}, direct {bare}, through script(1) {script}"
                 ),

@@ -103,18 +103,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     match wrap(args) {
-        Ok(Ended { leave, trouble }) => {
-            if let Some(trouble) = trouble {
-                complain(
-                    "warning",
-                    &format!("requests of pictures were not read: {trouble}"),
-                );
-            }
-            if let Some(error) = leave.error {
-                complain("error", &error.to_string());
-            }
-            ExitCode::from(leave.code)
-        }
+        Ok(ended) => tell(&ended),
         Err(error) => {
             complain("error", &error.to_string());
             match error {
@@ -123,6 +112,28 @@ pub(super) fn run(args: &Args) -> ExitCode {
             }
         }
     }
+}
+
+/// What Codex itself advises for going on with a conversation does so without pictures.
+fn tell(ended: &Ended) -> ExitCode {
+    let Ended {
+        leave,
+        conversation,
+        trouble,
+    } = ended;
+    if let Some(trouble) = trouble {
+        let text = format!("requests of pictures were not read: {trouble}");
+        complain("warning", &text);
+    }
+    match (&leave.error, conversation) {
+        (Some(error), _) => complain("error", &error.to_string()),
+        (None, Some(id)) if leave.code == 0 => {
+            let text = format!("to go on with pictures, run `codex-mcp eyes resume {id}`");
+            complain("note", &text);
+        }
+        (None, _) => {}
+    }
+    ExitCode::from(leave.code)
 }
 
 fn wrap(args: &Args) -> Result<Ended, EyesError> {

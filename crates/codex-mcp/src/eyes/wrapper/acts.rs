@@ -133,6 +133,7 @@ impl Wrapper {
         }
         Ended {
             leave,
+            conversation: self.machine.thread().cloned(),
             trouble: self.trouble,
         }
     }

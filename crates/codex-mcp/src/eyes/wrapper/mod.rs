@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use codex_mcp_core::eyes::arguments::Attachment;
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
+use codex_mcp_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep_until};
 
 use super::codex::{Codex, Copies, Running};
@@ -60,6 +61,8 @@ pub struct Parts {
 pub struct Ended {
     /// With which code and why.
     pub leave: Leave,
+    /// The conversation that had pictures, if there was one.
+    pub conversation: Option<ThreadId>,
     /// What was wrong meanwhile, and could not be shown.
     pub trouble: Option<String>,
 }

@@ -113,6 +113,12 @@ impl Machine {
         self.answered
     }
 
+    /// The conversation that asked for a picture last, if it is known.
+    #[must_use]
+    pub fn thread(&self) -> Option<&ThreadId> {
+        self.thread.as_ref()
+    }
+
     /// When the machine wants to be told the time, if at all.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {

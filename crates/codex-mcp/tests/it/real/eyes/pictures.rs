@@ -15,12 +15,14 @@ async fn codex_gets_the_picture_that_it_asks_for(release: &str) {
     let a = eyes.picture("a.png");
     eyes.run("'look at it'").await;
     eyes.tmux.shows(SEEN).await;
-    eyes.tmux.enters("/quit").await;
-    assert_eq!(eyes.left().await, 0);
-
     let [told] = &eyes.asked(ATTACHED)[..] else {
         panic!("{:?}", eyes.stage.model.requests());
     };
+    eyes.tmux.enters("/quit").await;
+    let goes_on = format!("`codex-mcp eyes resume {}`", told.thread_id());
+    eyes.tmux.shows(&goes_on).await;
+    assert_eq!(eyes.left().await, 0);
+
     assert_eq!(told.images(), [a]);
     assert!(told.user_messages().contains(&"look at it"), "{told:?}");
     assert_eq!(told.assistant_messages(), [MARKER]);
