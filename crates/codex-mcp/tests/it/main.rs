@@ -22,3 +22,4 @@ mod notify;
 mod real;
 mod runs;
 mod stored;
+mod terminal;

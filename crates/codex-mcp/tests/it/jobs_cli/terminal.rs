@@ -1,13 +1,9 @@
 //! What a person sees in a terminal.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
-
 use codex_mcp_core::job::Ending;
-use nix::pty::openpty;
 
 use super::*;
+use crate::terminal::Terminal;
 
 /// What our own programs write to a terminal: colours, and how a line is drawn again.
 const OURS: [&str; 9] = [
@@ -22,54 +18,9 @@ const OURS: [&str; 9] = [
     "\u{1b}[?7h",
 ];
 
-/// A program whose streams are a terminal.
-struct Terminal {
-    child: Child,
-    screen: File,
-    seen: String,
-}
-
 impl Stage {
     fn on_terminal(&self, args: &[&str]) -> Terminal {
-        let pty = openpty(None, None).unwrap();
-        let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        let child = self
-            .command(args)
-            .env("TERM", "xterm-256color")
-            .stdin(end(&pty.slave))
-            .stdout(end(&pty.slave))
-            .stderr(end(&pty.slave))
-            .spawn()
-            .unwrap();
-        Terminal {
-            child,
-            screen: pty.master.into(),
-            seen: String::new(),
-        }
-    }
-}
-
-impl Terminal {
-    /// Reads until this was shown.
-    fn shows(&mut self, words: &str) {
-        while !self.seen.contains(words) {
-            assert!(self.read(), "it ended without {words:?}: {:?}", self.seen);
-        }
-    }
-
-    fn read(&mut self) -> bool {
-        let mut bytes = [0; 4096];
-        // Linux answers EIO when nobody has the other end any more.
-        let length = self.screen.read(&mut bytes).unwrap_or(0);
-        self.seen
-            .push_str(&String::from_utf8_lossy(&bytes[..length]));
-        length > 0
-    }
-
-    /// All that was shown, and the exit code.
-    fn ends(mut self) -> (String, Option<i32>) {
-        while self.read() {}
-        (self.seen, self.child.wait().unwrap().code())
+        Terminal::runs(self.command(args))
     }
 }
 
@@ -137,7 +88,7 @@ async fn nothing_that_is_shown_does_something_to_the_terminal() {
         (&["cancel", id], 1),
         (&["prune", "--older-than", "0s", "--dry-run"], 0),
     ] {
-        let (seen, ended) = stage.on_terminal(args).ends();
+        let (seen, ended) = stage.on_terminal(args).ends().await;
         assert_eq!(ended, Some(code), "{args:?}: {seen}");
         assert!(!seen.is_empty(), "{args:?}");
         assert_harmless(&seen);
@@ -146,7 +97,7 @@ async fn nothing_that_is_shown_does_something_to_the_terminal() {
     let claim = stage.claim().await;
     stage.finish(&claim, Ending::Completed, report).await;
     let id = claim.job.as_str();
-    let (seen, code) = stage.on_terminal(&["wait", id]).ends();
+    let (seen, code) = stage.on_terminal(&["wait", id]).ends().await;
     assert_eq!(code, Some(0));
     assert_harmless(&seen);
     // For a program it is as Codex has said it.
@@ -159,15 +110,15 @@ async fn states_have_colours_and_a_job_a_word_of_what_to_do_next() {
     let stage = Stage::new().await;
     let id = stage.ended("p", Ending::Completed).await;
     for args in [&["list"][..], &["show", id.as_str()]] {
-        let (seen, _) = stage.on_terminal(args).ends();
+        let (seen, _) = stage.on_terminal(args).ends().await;
         assert!(seen.contains("\u{1b}[32mcompleted\u{1b}[0m"), "{seen:?}");
     }
-    let (seen, code) = stage.on_terminal(&["submit", "q"]).ends();
+    let (seen, code) = stage.on_terminal(&["submit", "q"]).ends().await;
     assert_eq!(code, Some(0), "{seen}");
     let id = seen.lines().next().unwrap().trim_end();
     let next = format!("codex-mcp jobs wait {}", &id[..8]);
     assert!(seen.contains(&next), "{seen}");
-    let (seen, code) = stage.on_terminal(&["submit"]).ends();
+    let (seen, code) = stage.on_terminal(&["submit"]).ends().await;
     assert_eq!(code, Some(3));
     assert!(seen.contains("say what Codex is to do"), "{seen}");
 }
@@ -176,14 +127,14 @@ async fn states_have_colours_and_a_job_a_word_of_what_to_do_next() {
 async fn progress_is_one_line_that_is_drawn_again() {
     let stage = Stage::new().await;
     let id = stage.queued("p").await;
-    let mut terminal = stage.on_terminal(&["wait", short(&id)]);
-    terminal.shows("queued 0s");
+    let terminal = stage.on_terminal(&["wait", short(&id)]);
+    let terminal = terminal.shows("queued 0s").await;
     let claim = stage.claim().await;
-    terminal.shows("running");
+    let terminal = terminal.shows("running").await;
     stage.append(&claim, &[command("started", None)]).await;
-    terminal.shows("$ make test");
+    let terminal = terminal.shows("$ make test").await;
     stage.finish(&claim, Ending::Completed, report()).await;
-    let (seen, code) = terminal.ends();
+    let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.ends_with("done.\r\n"), "{seen:?}");
     // No line stays but that of the end, and the message.

@@ -1,78 +1,15 @@
 //! What a person sees of a run, and is asked.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::Stdio;
-
-use nix::pty::openpty;
 use scripted_model::{Reply, Script, Shell};
-use tokio::process::Child;
 
 use super::super::Stage;
 use super::promises_first;
-
-/// A run in a terminal.
-struct Terminal {
-    child: Child,
-    screen: File,
-    seen: String,
-}
+use crate::terminal::Terminal;
 
 impl Stage {
     fn run_on_terminal(&self, args: &[&str]) -> Terminal {
-        let pty = openpty(None, None).unwrap();
-        let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        let child = self
-            .run_command(&[&["--sandbox", "workspace-write"], args].concat())
-            .env("TERM", "xterm-256color")
-            .stdin(end(&pty.slave))
-            .stdout(end(&pty.slave))
-            .stderr(end(&pty.slave))
-            .spawn()
-            .unwrap();
-        Terminal {
-            child,
-            screen: pty.master.into(),
-            seen: String::new(),
-        }
-    }
-}
-
-impl Terminal {
-    /// Reads until this was shown; on a thread of its own, as the model answers on this
-    /// one.
-    async fn shows(mut self, words: &'static str) -> Self {
-        let read = move || {
-            while !self.seen.contains(words) {
-                assert!(self.read(), "it ended without {words:?}: {}", self.seen);
-            }
-            self
-        };
-        tokio::task::spawn_blocking(read).await.unwrap()
-    }
-
-    fn read(&mut self) -> bool {
-        let mut bytes = [0; 4096];
-        // Linux answers EIO when nobody has the other end any more.
-        let length = self.screen.read(&mut bytes).unwrap_or(0);
-        self.seen
-            .push_str(&String::from_utf8_lossy(&bytes[..length]));
-        length > 0
-    }
-
-    fn types(&mut self, line: &str) {
-        self.screen.write_all(line.as_bytes()).unwrap();
-    }
-
-    /// All that was shown, and the exit code.
-    async fn ends(mut self) -> (String, Option<i32>) {
-        let read = move || {
-            while self.read() {}
-            self
-        };
-        let mut ended = tokio::task::spawn_blocking(read).await.unwrap();
-        (ended.seen, ended.child.wait().await.unwrap().code())
+        let sandbox = ["--sandbox", "workspace-write"];
+        Terminal::runs(self.run_command(&[&sandbox, args].concat()))
     }
 }
 

@@ -1,0 +1,72 @@
+//! A program that is run in a terminal of its own.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use nix::pty::openpty;
+use tokio::process::{Child, Command};
+use tokio::task::spawn_blocking;
+
+/// A program whose streams are a terminal, and what it has shown there.
+pub(crate) struct Terminal {
+    child: Child,
+    screen: File,
+    pub(crate) seen: String,
+}
+
+impl Terminal {
+    pub(crate) fn runs(command: impl Into<Command>) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+        let child = command
+            .into()
+            .env("TERM", "xterm-256color")
+            .stdin(end(&pty.slave))
+            .stdout(end(&pty.slave))
+            .stderr(end(&pty.slave))
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            screen: pty.master.into(),
+            seen: String::new(),
+        }
+    }
+
+    /// Reads until this was shown; on a thread of its own, as the model answers on this
+    /// one.
+    pub(crate) async fn shows(mut self, words: &'static str) -> Self {
+        let read = move || {
+            while !self.seen.contains(words) {
+                assert!(self.read(), "it ended without {words:?}: {}", self.seen);
+            }
+            self
+        };
+        spawn_blocking(read).await.unwrap()
+    }
+
+    pub(crate) fn types(&mut self, line: &str) {
+        self.screen.write_all(line.as_bytes()).unwrap();
+    }
+
+    /// All that was shown, and the exit code.
+    pub(crate) async fn ends(mut self) -> (String, Option<i32>) {
+        let read = move || {
+            while self.read() {}
+            self
+        };
+        let mut ended = spawn_blocking(read).await.unwrap();
+        (ended.seen, ended.child.wait().await.unwrap().code())
+    }
+
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        // Linux answers EIO when nobody has the other end any more.
+        let length = self.screen.read(&mut bytes).unwrap_or(0);
+        self.seen
+            .push_str(&String::from_utf8_lossy(&bytes[..length]));
+        length > 0
+    }
+}
