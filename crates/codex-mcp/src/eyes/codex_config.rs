@@ -5,8 +5,8 @@
 //! configuration stays.
 //!
 //! The configuration is looked at as Codex reads it: `.codex/config.toml` in the folders
-//! from the working one up to the top of the repository, if the user trusts one of them;
-//! the profile, a file of its own or in older releases a table; `config.toml`; and
+//! from the working one up to the top of the repository, if the user trusts one of them,
+//! or the main working tree of theirs; the profile, a file of its own or in older releases a table; `config.toml`; and
 //! `/etc/codex/config.toml`. Source: Codex 0.104.0, 0.153.4 and 0.169.0. A file that
 //! can't be read is left to Codex, which says what is wrong with it.
 
@@ -17,6 +17,7 @@ use codex_mcp_core::eyes::contract;
 use toml::{Table, Value};
 
 use super::Place;
+use crate::team::main_folder;
 
 const INSTRUCTIONS: &str = "developer_instructions";
 
@@ -90,7 +91,10 @@ fn is_trusted(user: &Table, place: &Place) -> bool {
             .get("trust_level")?;
         (level.as_str() == Some("trusted")).then_some(())
     };
-    folders(place).any(|folder| trusted(folder).is_some())
+    let main = main_folder(place.top());
+    folders(place)
+        .chain(main.as_deref())
+        .any(|folder| trusted(folder).is_some())
 }
 
 /// As Codex reads what stands after `-c KEY=`: as TOML, or else as it is.
@@ -120,16 +124,27 @@ mod tests {
     /// What is told of the user's, with these files in CODEX_HOME, the last one of them
     /// in the repository's `.codex` if it begins so.
     fn told(args: &[&str], files: &[(&str, &str)]) -> (String, Approval) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let (home, work) = (root.join("home"), root.join("work"));
-        fs::create_dir_all(&home).unwrap();
-        fs::create_dir_all(work.join(".git")).unwrap();
+        told_in("work/sub", args, files)
+    }
+
+    /// The same in this folder: `tree` is a linked working tree of the repository `main`,
+    /// and `work` one that is no other's.
+    fn told_in(folder: &str, args: &[&str], files: &[(&str, &str)]) -> (String, Approval) {
+        let top = folder.split('/').next().unwrap();
+        let made = tempfile::tempdir().unwrap();
+        let root = made.path().canonicalize().unwrap();
+        let (home, work) = (root.join("home"), root.join(top));
+        for folder in ["home", "main/.git/worktrees/tree", "work/.git"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
         fs::create_dir_all(work.join("sub")).unwrap();
         fs::create_dir_all(work.join(".codex")).unwrap();
-        fs::write(work.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(root.join("work/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        if top == "tree" {
+            fs::write(work.join(".git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
+        }
         for (name, text) in files {
-            let text = text.replace("WORK", work.to_str().unwrap());
+            let text = text.replace("ROOT", root.to_str().unwrap());
             let base = if name.starts_with(".codex/") {
                 &work
             } else {
@@ -139,7 +154,7 @@ mod tests {
         }
         let args = args.iter().map(OsString::from).collect();
         let arguments = Arguments::read(args).unwrap();
-        let place = Place::around(&work.join("sub"), SizeLimit::default()).unwrap();
+        let place = Place::around(&root.join(folder), SizeLimit::default()).unwrap();
         let config = CodexConfig::read(&arguments, &home, &place);
         let all = config.instructions(&arguments);
         let ours = contract::instructions();
@@ -185,12 +200,18 @@ mod tests {
             "developer_instructions = \"project\"\napproval_policy = \"on-request\"\n",
         );
         let stranger = ("config.toml", TOP);
-        let trusted = format!("{TOP}[projects.\"WORK\"]\ntrust_level = \"trusted\"\n");
-        let trusted = ("config.toml", trusted.as_str());
+        let trust =
+            |name: &str| format!("{TOP}[projects.\"ROOT/{name}\"]\ntrust_level = \"trusted\"\n");
+        let (work, main) = (trust("work"), trust("main"));
+        let trusted = ("config.toml", work.as_str());
+        let main = ("config.toml", main.as_str());
         let no = |text: &str| (text.to_owned(), Approval::Never);
         assert_eq!(told(&[], &[stranger, project]), no("top"));
         let heard = ("project".to_owned(), Approval::Configured);
         assert_eq!(told(&[], &[trusted, project]), heard);
+        assert_eq!(told(&[], &[main, project]), no("top"));
+        assert_eq!(told_in("tree/sub", &[], &[main, project]), heard);
+        assert_eq!(told_in("tree", &[], &[trusted, project]), no("top"));
     }
 
     #[test]

@@ -55,6 +55,19 @@ impl Repository {
     }
 }
 
+/// The folder of the main working tree, of a linked one with this top folder, without
+/// links: git keeps what is the linked one's own in `.git/worktrees/NAME` there. `None` of
+/// any other.
+#[must_use]
+pub fn main_folder(root: &Path) -> Option<PathBuf> {
+    if !root.join(".git").is_file() {
+        return None;
+    }
+    let own = git_folder(root)?.canonicalize().ok()?;
+    let all = own.parent().filter(|all| all.ends_with("worktrees"))?;
+    Some(all.parent()?.parent()?.to_owned())
+}
+
 /// The variable of git's that names folders above which no repository is looked for.
 pub const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
 
@@ -172,6 +185,30 @@ mod tests {
         fs::create_dir_all(root.join("a/b")).unwrap();
         let found = Repository::around(&root.join("a/b"), &[]).unwrap();
         assert_eq!(found.root, root);
+    }
+
+    #[test]
+    fn a_linked_working_tree_has_a_main_one() {
+        let (_folder, root) = root();
+        write(&root.join("main/.git/worktrees/tree/HEAD"), "");
+        write(&root.join("main/.git/modules/sub/HEAD"), "");
+        write(&root.join("worktrees/.git/HEAD"), "");
+        let main = root.join("main");
+        let absolute = format!("gitdir: {}/.git/worktrees/tree\n", main.display());
+        for (text, expected) in [
+            (absolute.as_str(), Some(&main)),
+            ("gitdir: ../main/.git/worktrees/tree\n", Some(&main)),
+            ("gitdir: ../main/.git/modules/sub\n", None),
+            ("gitdir: ../main/.git/worktrees/gone\n", None),
+            ("garbage", None),
+        ] {
+            write(&root.join("tree/.git"), text);
+            let found = main_folder(&root.join("tree"));
+            assert_eq!(found.as_ref(), expected, "{text:?}");
+        }
+        for none in [main, root.join("worktrees"), root] {
+            assert_eq!(main_folder(&none), None);
+        }
     }
 
     #[test]

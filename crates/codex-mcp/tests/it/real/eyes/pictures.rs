@@ -8,6 +8,7 @@ on_each_release!(
     a_narrow_terminal,
     two_wrappers_in_one_folder,
     the_users_instructions_stay,
+    a_worktree_is_trusted_as_its_repository_is,
 );
 
 async fn codex_gets_the_picture_that_it_asks_for(release: &str) {
@@ -146,6 +147,29 @@ async fn the_users_instructions_stay(release: &str) {
             assert!(told.contains(words), "{words} of {request:?}: {told}");
         }
     }
+}
+
+/// Codex asks nobody whether it is, and reads its configuration; without a word about the
+/// policy there, it would be `-a never`.
+async fn a_worktree_is_trusted_as_its_repository_is(release: &str) {
+    let mut eyes = Eyes::new(release, looks()).await;
+    let tree = eyes.beside("tree");
+    let added = ["worktree", "add", "--quiet", &tree.display().to_string()];
+    eyes.stage.home.git(&added);
+    let config = "developer_instructions = \"Answer in Latin.\"\n\
+                  approval_policy = \"on-request\"\n";
+    fs::create_dir(tree.join(".codex")).unwrap();
+    fs::write(tree.join(".codex/config.toml"), config).unwrap();
+    fs::write(tree.join("a.png"), picture("a.png")).unwrap();
+    eyes.run("-C ../tree look").await;
+    eyes.tmux.shows(SEEN).await;
+    eyes.end().await;
+    for request in eyes.stage.model.requests() {
+        let told = request.developer_messages().join("\n");
+        assert!(told.contains("Answer in Latin."), "{request:?}: {told}");
+    }
+    let starts = eyes.starts();
+    assert!(starts[0].args.starts_with("-c "), "{starts:?}");
 }
 
 /// KILL ends it, and not before it is gone the next one begins.
