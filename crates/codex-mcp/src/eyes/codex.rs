@@ -1,15 +1,18 @@
 //! The interactive Codex, begun and resumed, each in a terminal of its own.
 
+use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::eyes::arguments::{Added, Arguments, Attachment};
 use codex_mcp_core::eyes::machine::{self, Session};
 use codex_mcp_core::eyes::path::PicturePath;
 use codex_mcp_core::eyes::picture::{BadPicture, Why};
+use nix::unistd::geteuid;
 use rustix::termios::{Termios, Winsize};
 use tempfile::TempDir;
 
@@ -105,14 +108,8 @@ impl Copies {
     ///
     /// When there is no room for temporary files, or Codex can't be told of them.
     pub fn new() -> io::Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("codex-mcp-eyes-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()?;
-        Attachment::new(folder.path().as_os_str())
-            .map_err(|error| io::Error::other(format!("{error}: set TMPDIR to another folder")))?;
         Ok(Self {
-            folder,
+            folder: new_folder(&env::temp_dir())?,
             last: None,
             count: 0,
         })
@@ -129,9 +126,7 @@ impl Copies {
             path: path.clone(),
             why: Why::Unfit(reason),
         };
-        if let Some(last) = self.last.take() {
-            fs::remove_dir_all(last).map_err(|error| unfit(error.to_string()))?;
-        }
+        self.make_room().map_err(|error| unfit(error.to_string()))?;
         self.count += 1;
         let folder = self.folder.path().join(self.count.to_string());
         let name = Path::new(path.as_str()).file_name().unwrap_or_default();
@@ -141,6 +136,51 @@ impl Copies {
         write(&folder, &copy, bytes).map_err(|error| unfit(error.to_string()))?;
         Attachment::new(copy.as_os_str()).map_err(|error| unfit(error.to_string()))
     }
+
+    /// Removes the last copy. Who tidies temporary files up may have removed the folder
+    /// meanwhile; then there is another one, as anybody may have put something in its place.
+    fn make_room(&mut self) -> io::Result<()> {
+        let last = self.last.take();
+        if !is_ours(self.folder.path()) {
+            let gone = std::mem::replace(&mut self.folder, new_folder(&env::temp_dir())?);
+            // What is there now isn't ours to remove.
+            let _ = gone.keep();
+            return Ok(());
+        }
+        match last.map_or(Ok(()), fs::remove_dir_all) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A new folder that is only ours, among all temporary ones.
+fn new_folder(all: &Path) -> io::Result<TempDir> {
+    let unfit = |why: &dyn fmt::Display| {
+        let all = all.display();
+        io::Error::other(format!(
+            "no copies of pictures can be kept in {all}: {why}; set TMPDIR to another folder"
+        ))
+    };
+    let folder = tempfile::Builder::new()
+        .prefix("codex-mcp-eyes-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(all)
+        .map_err(|error| unfit(&reason(&error)))?;
+    Attachment::new(folder.path().as_os_str()).map_err(|error| unfit(&error))?;
+    Ok(folder)
+}
+
+/// What the system says; tempfile adds a name that it has made up.
+fn reason(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|error| error.source());
+    inner.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn is_ours(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|about| {
+        about.is_dir() && about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0
+    })
 }
 
 fn write(folder: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -155,6 +195,8 @@ fn write(folder: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -170,6 +212,65 @@ mod tests {
         assert!(!root.join("1").exists());
         drop(copies);
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn copies_are_kept_though_somebody_tidies_up() {
+        let mut copies = Copies::new().unwrap();
+        let path = "a.png".parse().unwrap();
+        copies.keep(&path, b"one").unwrap();
+        fs::remove_dir_all(copies.folder.path().join("1")).unwrap();
+        copies.keep(&path, b"two").unwrap();
+        let old = copies.folder.path().to_owned();
+        fs::remove_dir_all(&old).unwrap();
+        copies.keep(&path, b"three").unwrap();
+        let new = copies.folder.path().to_owned();
+        assert_eq!(fs::read(new.join("3/a.png")).unwrap(), b"three");
+        assert!(is_ours(&new));
+        drop(copies);
+        assert!(!old.exists() && !new.exists());
+    }
+
+    #[test]
+    fn what_somebody_puts_in_the_place_of_the_folder_is_left_alone() {
+        let theirs = tempfile::tempdir().unwrap();
+        let open = theirs.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+        type Put = fn(&Path, &Path);
+        let puts: [Put; 2] = [
+            |open, place| symlink(open, place).unwrap(),
+            |open, place| fs::rename(open, place).unwrap(),
+        ];
+        for put in puts {
+            let mut copies = Copies::new().unwrap();
+            let place = copies.folder.path().to_owned();
+            fs::remove_dir(&place).unwrap();
+            put(&open, &place);
+            copies.keep(&"a.png".parse().unwrap(), b"bytes").unwrap();
+            assert_ne!(copies.folder.path(), place);
+            drop(copies);
+            assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+            fs::remove_file(&place)
+                .or_else(|_| fs::remove_dir(&place))
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_no_use_is_named_with_the_variable_that_chooses_it() {
+        let all = tempfile::tempdir().unwrap();
+        let gone = all.path().join("gone");
+        let comma = all.path().join("a,b");
+        fs::create_dir(&comma).unwrap();
+        for (unfit, why) in [(gone, "No such file"), (comma, "because of its comma")] {
+            let told = new_folder(&unfit).unwrap_err().to_string();
+            let begins = format!("no copies of pictures can be kept in {}: ", unfit.display());
+            assert!(told.starts_with(&begins), "{told}");
+            assert!(told.contains(why), "{told}");
+            assert!(told.ends_with("; set TMPDIR to another folder"), "{told}");
+            assert!(!told.contains("at path"), "{told}");
+        }
     }
 
     #[test]
