@@ -88,6 +88,8 @@ pub struct Streams {
 /// stderr, as in a shell.
 pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     let mut guard = guarded(program, &[])?
+        // It may hold a password, and what works for us doesn't want it.
+        .env_remove("CODEX_MCP_STORE")
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -127,8 +129,6 @@ fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
         .arg(std::process::id().to_string())
         .arg(&program.path)
         .args(&program.args)
-        // It may hold a password, and no program that we start wants it.
-        .env_remove("CODEX_MCP_STORE")
         .envs(program.env.iter().map(|(name, value)| (name, value)));
     for name in program.without {
         if !program.env.iter().any(|(set, _)| set == name) {

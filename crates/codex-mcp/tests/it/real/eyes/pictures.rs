@@ -187,3 +187,18 @@ async fn a_codex_that_does_not_listen() {
     };
     assert_eq!(resumed.running, begun.running);
 }
+
+/// It is the user's own program, and has all that it would have without us.
+#[tokio::test]
+async fn codex_has_the_users_environment() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+    eyes.codex_is("env >\"$0.env\"; exit 7");
+    let store = eyes.beside("jobs.db").display().to_string();
+    let line = format!("CODEX_MCP_STORE={store} OF_MINE=1 ../eyes.sh {HELLO}");
+    eyes.tmux.enters(&line).await;
+    assert_eq!(eyes.left().await, 7);
+    let env = fs::read_to_string(eyes.beside("codex.sh.env")).unwrap();
+    for set in [format!("CODEX_MCP_STORE={store}"), "OF_MINE=1".to_owned()] {
+        assert!(env.lines().any(|line| line == set), "{set}: {env}");
+    }
+}
