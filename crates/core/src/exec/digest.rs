@@ -103,16 +103,23 @@ pub struct Evidence {
     pub file_changes: u64,
     /// Calls of tools of MCP servers.
     pub tool_calls: u64,
+    /// Those of them that failed, or were refused by the server.
+    #[serde(default)]
+    pub failed_calls: u64,
     /// Searches of the web.
     pub searches: u64,
 }
 
 impl Evidence {
-    /// How many steps were allowed, whatever came of them.
+    /// How many steps were allowed, whatever came of them; but of the calls of tools only
+    /// those that did not fail. A command that fails has been run all the same, and a call
+    /// that is refused has done nothing.
     #[must_use]
     pub fn executed(&self) -> u64 {
         let begun = self.commands + self.file_changes + self.tool_calls + self.searches;
-        begun.saturating_sub(self.declined)
+        begun
+            .saturating_sub(self.declined)
+            .saturating_sub(self.failed_calls)
     }
 }
 
@@ -122,6 +129,7 @@ impl AddAssign for Evidence {
         self.declined += more.declined;
         self.file_changes += more.file_changes;
         self.tool_calls += more.tool_calls;
+        self.failed_calls += more.failed_calls;
         self.searches += more.searches;
     }
 }
@@ -190,8 +198,12 @@ impl Digest {
             self.count(item);
         }
         self.keep_command(id, item);
-        if status(item) == Some(StepStatus::Declined) {
-            self.evidence.declined += 1;
+        match (status(item), item) {
+            (Some(StepStatus::Declined), _) => self.evidence.declined += 1,
+            (Some(StepStatus::Failed), ExecItem::McpToolCall { .. }) => {
+                self.evidence.failed_calls += 1;
+            }
+            _ => {}
         }
     }
 
@@ -335,6 +347,19 @@ mod tests {
         assert_eq!(digest.files.keys().collect::<Vec<_>>(), ["/a"]);
         assert_eq!(digest.evidence.file_changes, 3);
         assert_eq!(digest.evidence.declined, 1);
+    }
+
+    #[test]
+    fn a_call_that_failed_is_no_work() {
+        let call = |id: &str, status: &str| {
+            json!({"type": "item.completed", "item": {"id": id, "type": "mcp_tool_call",
+                "server": "s", "tool": "t", "status": status}})
+        };
+        let failed = digest([call("1", "failed"), command("completed", "2", "", Some(1))]);
+        assert_eq!(failed.evidence.executed(), 1);
+        let done = digest([call("1", "failed"), call("2", "completed")]).evidence;
+        assert_eq!((done.tool_calls, done.failed_calls), (2, 1));
+        assert_eq!(done.executed(), 1);
     }
 
     #[test]

@@ -93,6 +93,9 @@ impl Steps {
             }
             Ended::Badly(why) => {
                 self.failed += 1;
+                if matches!(item, Item::McpToolCall { .. }) {
+                    self.evidence.failed_calls += 1;
+                }
                 note(&mut self.errors, item, Some(&why));
             }
         }
@@ -244,6 +247,7 @@ mod tests {
                 declined: 1,
                 file_changes: 1,
                 tool_calls: 1,
+                failed_calls: 1,
                 searches: 1,
             },
             failed: 3,
@@ -256,7 +260,7 @@ mod tests {
             refused: 0,
         };
         assert_eq!(steps, expected);
-        assert_eq!(steps.evidence.executed(), 5);
+        assert_eq!(steps.evidence.executed(), 4);
     }
 
     #[test]

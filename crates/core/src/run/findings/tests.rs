@@ -307,6 +307,14 @@ fn without_work_what_held_before_is_not_done() {
         },
         answer: Answer::Given,
     };
+    let refused = Work {
+        evidence: Evidence {
+            tool_calls: 2,
+            failed_calls: 2,
+            ..Evidence::default()
+        },
+        answer: Answer::Given,
+    };
     let silent = Work {
         answer: Answer::Missing,
         ..worked()
@@ -316,7 +324,7 @@ fn without_work_what_held_before_is_not_done() {
     let standing = |texts: &[&str], now: &Snapshot, work: &Work| {
         judge(&criteria(texts), &start, now, work, Preexisting::Counts).standing()
     };
-    for work in [idle, denied, silent] {
+    for work in [idle, denied, refused, silent] {
         assert_eq!(standing(&[], &start, &work), Standing::Lacking);
         assert_eq!(
             standing(&["diff_within=src"], &start, &work),

@@ -423,9 +423,9 @@ enum Tried {
 }
 
 impl Report {
-    /// A denied step is an attempt too.
+    /// A denied step is an attempt too, and so is a call that failed.
     fn tried(&self) -> Tried {
-        match self.evidence.executed() + self.denied() {
+        match self.evidence.executed() + self.denied() + self.evidence.failed_calls {
             0 => Tried::Nothing,
             _ => Tried::Something,
         }

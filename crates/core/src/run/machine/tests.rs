@@ -13,14 +13,16 @@ enum Did {
     Denied,
     DeniedUnseen,
     Failed,
+    FailedCall,
     Executed,
 }
 
-const DID: [Did; 5] = [
+const DID: [Did; 6] = [
     Did::Words,
     Did::Denied,
     Did::DeniedUnseen,
     Did::Failed,
+    Did::FailedCall,
     Did::Executed,
 ];
 
@@ -48,13 +50,17 @@ fn report(end: TurnEnd, did: Did, standing: Standing, gain: Gain) -> Report {
             evidence.commands = 1;
             evidence.declined = 1;
         }
+        Did::FailedCall => {
+            evidence.tool_calls = 1;
+            evidence.failed_calls = 1;
+        }
         Did::Failed | Did::Executed => evidence.commands = 1,
     }
     Report {
         end,
         evidence,
         denied: u64::from(did == Did::DeniedUnseen),
-        failed: u64::from(did == Did::Failed),
+        failed: u64::from(matches!(did, Did::Failed | Did::FailedCall)),
         standing,
         gain,
     }

@@ -22,6 +22,23 @@ async fn a_run_at_a_shell_is_shown_what_it_asks_for(release: &str) {
     stage.assert_shown(&bytes);
 }
 
+/// Looking at what isn't there is no work.
+#[tokio::test]
+async fn a_run_that_was_only_refused_pictures_is_not_done() {
+    let stage = Stage::new(testkit::codex::newest(), looks()).await;
+    let args = [&look_at("nothing.png"), "--max-turns", "1"];
+    let ran = stage.run(&args).await;
+    ran.assert_not_done("max_turns_exceeded");
+    let turn = &ran.result["evidence"]["log"][0];
+    assert_eq!(
+        (&turn["tool_calls"], &turn["failed_calls"]),
+        (&json!(1), &json!(1))
+    );
+    assert!(ran.told.contains("nothing was executed"), "{}", ran.told);
+    let errors = turn["errors"].to_string();
+    assert!(errors.contains("file does not exist"), "{errors}");
+}
+
 /// A stage whose worker leaves soon when there is nothing to do.
 async fn with_worker(release: &str, settings: &str) -> Stage {
     let stage = Stage::new(release, looks()).await;

@@ -66,7 +66,7 @@ impl Ran {
     }
 
     #[track_caller]
-    fn assert_not_done(&self, reason: &str) {
+    pub(super) fn assert_not_done(&self, reason: &str) {
         assert_eq!(
             self.result["reason"], reason,
             "{:#}\n{}",
