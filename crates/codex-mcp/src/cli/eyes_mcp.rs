@@ -27,8 +27,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
 
-    /// The largest picture, in bytes, up to 100 MB.
-    #[arg(long, value_name = "BYTES", value_parser = size_limit, default_value = "20000000")]
+    /// The largest picture, in bytes, up to 100 MB. As an answer it has 12500000 at most,
+    /// and 500000 before Codex 0.105.
+    #[arg(long, value_name = "BYTES", value_parser = size_limit, default_value_t)]
     max_image_bytes: SizeLimit,
 
     /// The wrapper that the requests are for.

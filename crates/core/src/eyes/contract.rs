@@ -2,7 +2,7 @@
 //!
 //! Source of the names and of the rules: the specification of Codex Eyes.
 
-use super::path::PicturePath;
+use super::path::{PicturePath, SHOWN_PATH};
 use super::picture::BadPicture;
 use crate::text::one_line;
 
@@ -20,9 +20,6 @@ pub const QUEUE: &str = ".codex-eyes/requests.jsonl";
 
 /// The words that come with the picture.
 pub const ATTACHED: &str = "Requested image attached";
-
-/// How much of a path is shown to Codex, in bytes.
-const SHOWN_PATH: usize = 300;
 
 /// The rules, for Codex's developer instructions.
 #[must_use]

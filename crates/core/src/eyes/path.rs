@@ -13,6 +13,9 @@ use super::picture::Kind;
 /// The longest path, in bytes: Linux takes no longer ones.
 pub const LONGEST_PATH: usize = 4096;
 
+/// How much of a path is shown to Codex and to its user, in bytes.
+pub const SHOWN_PATH: usize = 300;
+
 /// Why a path may not be asked for. The texts of the first four are those of the
 /// program that this one replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::fmt;
 use codex_mcp_protocol::codex::Release;
 use serde::{Deserialize, Serialize};
 
-use super::path::PicturePath;
+use super::path::{PicturePath, SHOWN_PATH};
 use crate::text::one_line;
 
 /// How many bytes at the beginning tell the kind of a picture.
@@ -24,9 +24,6 @@ const LARGEST_ANSWER: u64 = 12_500_000;
 /// context there, so that Codex sums the conversation up, without the picture. The model
 /// asks for it again then, and again.
 const LARGEST_OLD_ANSWER: u64 = 500_000;
-
-/// How much of a path is shown, in bytes.
-const SHOWN_PATH: usize = 300;
 
 /// How much of a reason of the system's is shown, in bytes.
 const SHOWN_REASON: usize = 200;
@@ -135,6 +132,12 @@ impl TryFrom<u64> for SizeLimit {
             1..=LARGEST => Ok(Self(bytes)),
             _ => Err(BadLimit(bytes)),
         }
+    }
+}
+
+impl fmt::Display for SizeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

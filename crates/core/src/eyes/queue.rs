@@ -114,7 +114,6 @@ pub struct Queue {
     position: u64,
     line: Line,
     valid: u64,
-    malformed: u64,
     last: Option<Request>,
 }
 
@@ -193,12 +192,6 @@ impl Queue {
         self.last().filter(|(number, _)| Some(*number) > answered)
     }
 
-    /// How many lines were no requests.
-    #[must_use]
-    pub fn malformed(&self) -> u64 {
-        self.malformed
-    }
-
     fn extend(&mut self, part: &[u8]) {
         if let Line::Begun(line) = &mut self.line {
             match line.len() + part.len() <= LONGEST_LINE {
@@ -210,7 +203,6 @@ impl Queue {
 
     fn close(&mut self) {
         let request: Option<Request> = match std::mem::take(&mut self.line) {
-            Line::Begun(line) if line.trim_ascii().is_empty() => return,
             Line::Begun(line) => serde_json::from_slice(&line).ok(),
             Line::TooLong => None,
         };
@@ -218,19 +210,16 @@ impl Queue {
             (Some(ours), Some(theirs)) => ours != theirs,
             _ => false,
         };
-        match request {
-            Some(request) if for_others(&request) => {}
-            Some(mut request) => {
-                // Whoever names no wrapper is not our tool, and doesn't choose which
-                // conversation is resumed.
-                if request.wrapper.is_none() {
-                    request.thread = None;
-                }
-                self.valid += 1;
-                self.last = Some(request);
-            }
-            None => self.malformed += 1,
+        let Some(mut request) = request.filter(|request| !for_others(request)) else {
+            return;
+        };
+        // Whoever names no wrapper is not our tool, and doesn't choose which conversation
+        // is resumed.
+        if request.wrapper.is_none() {
+            request.thread = None;
         }
+        self.valid += 1;
+        self.last = Some(request);
     }
 }
 
@@ -264,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_lines_are_skipped_and_counted_and_unknown_members_taken() {
+    fn malformed_lines_are_skipped_and_unknown_members_taken() {
         let queue = read(
             b"{\"ts\":1,\"path\":\"a.png\"}\n\
               \n\
@@ -278,7 +267,6 @@ mod tests {
               {\"ts\":5,\"path\":\"c.pn",
         );
         assert_eq!(queue.last(), Some((Number(2), &request(4, "b.png"))));
-        assert_eq!(queue.malformed(), 6);
     }
 
     #[test]
@@ -315,7 +303,6 @@ mod tests {
             queue.open(answered),
             Some((Number(2), &request(0, "b.png")))
         );
-        assert_eq!(queue.malformed(), 0);
     }
 
     #[test]
@@ -327,7 +314,7 @@ mod tests {
         };
         let mut queue = Queue::default().for_wrapper(ours.clone());
         queue.take(to("theirs").as_bytes());
-        assert_eq!((queue.last(), queue.malformed()), (None, 0));
+        assert_eq!(queue.last(), None);
         queue.take(to("ours-1").as_bytes());
         assert_eq!(queue.last().unwrap().1.wrapper, Some(ours));
         queue.take(request(1, "a.png").line().as_bytes());
@@ -341,7 +328,6 @@ mod tests {
         };
         let id = "\"0199a213-81c0-7800-8aa1-bbab2a035a53\"";
         let queue = read(line(id, "\"w\"").as_bytes());
-        assert_eq!(queue.malformed(), 0);
         assert!(queue.last().unwrap().1.thread.is_some());
         let nobodys = read(line(id, "null").as_bytes());
         assert_eq!(nobodys.last().unwrap().1.thread, None);
@@ -351,7 +337,7 @@ mod tests {
             line(id, "\"\""),
             line(id, "\"a/b\""),
         ] {
-            assert_eq!(read(bad.as_bytes()).malformed(), 1, "{bad}");
+            assert_eq!(read(bad.as_bytes()).last(), None, "{bad}");
         }
     }
 
@@ -364,7 +350,7 @@ mod tests {
         assert!(matches!(queue.line, Line::TooLong));
         queue.take(b"\n");
         queue.take(request(1, "a.png").line().as_bytes());
-        assert_eq!((queue.malformed(), queue.valid), (1, 1));
+        assert_eq!(queue.last().unwrap().0, Number(1));
     }
 
     #[test]
@@ -393,7 +379,6 @@ mod tests {
             let mut parts = Queue::default();
             bytes.chunks(size).for_each(|part| parts.take(part));
             prop_assert_eq!(parts.last(), whole.last());
-            prop_assert_eq!(parts.malformed(), whole.malformed());
             prop_assert_eq!(parts.position, u64::try_from(bytes.len()).unwrap());
         }
     }
