@@ -12,6 +12,9 @@ const READING: &str = "\
 To read it:     codex-mcp man | man -l -
 To install it:  codex-mcp man > ~/.local/share/man/man1/codex-mcp.1";
 
+/// Whose pages they are.
+const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = READING)]
 pub(super) struct Args {
@@ -36,7 +39,8 @@ fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
         page = found.clone();
     }
     let mut text = Vec::new();
-    Man::new(page).render(&mut text)?;
+    // A verb alone is no program that has a version.
+    Man::new(page).source(PROGRAM).render(&mut text)?;
     anstream::stdout().lock().write_all(&text)?;
     Ok(ExitCode::SUCCESS)
 }

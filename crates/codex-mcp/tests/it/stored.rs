@@ -299,6 +299,13 @@ fn completions_and_manuals_know_each_verb_but_the_hidden_one() {
     let title = ".TH codex-mcp-jobs-submit 1";
     assert!(page.stdout.contains(title), "{}", page.stdout);
     assert!(page.stdout.contains("sandbox"), "{}", page.stdout);
+    for verb in [&[][..], &["eyes"], &["jobs", "submit"]] {
+        let page = say(&home, &[&["man"], verb].concat()).stdout;
+        let title = [&["codex-mcp"], verb].concat().join("-");
+        let version = env!("CARGO_PKG_VERSION");
+        let line = format!(".TH {title} 1  \"codex-mcp {version}\" \n");
+        assert!(page.contains(&line), "{line}: {page}");
+    }
     for hidden in [&["guard"][..], &["x"], &["jobs", "x"], &["jobs", "help"]] {
         let said = say(&home, &[&["man"], hidden].concat());
         assert_eq!(said.code, 1);
