@@ -35,6 +35,11 @@ pub enum BadArguments {
         "`codex {0}` is not the interactive Codex, and pictures are brought to that only; run `codex {0}` by itself, or put `--` before a prompt of this one word"
     )]
     Subcommand(String),
+    /// They ask for Codex's help, which says nothing of ours.
+    #[error(
+        "`codex-mcp eyes --help` is the help, and `codex --help` tells what Codex takes; put `--` before a prompt of this one word"
+    )]
+    Help,
     /// Codex would work where nobody looks for pictures.
     #[error(
         "with `--worktree` Codex works in a folder of its own, whose pictures are not found from here; make one with `git worktree add`, and run `codex-mcp eyes` in it"
@@ -75,8 +80,8 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// [`BadArguments::Subcommand`] if they are not for the interactive program, and
-    /// [`BadArguments::Worktree`].
+    /// [`BadArguments::Subcommand`] and [`BadArguments::Help`] if they are not for the
+    /// interactive program, and [`BadArguments::Worktree`].
     pub fn read(args: Vec<OsString>) -> Result<Self, BadArguments> {
         let groups = reading::groups(args)?;
         match groups.iter().any(Group::is_worktree) {

@@ -66,7 +66,7 @@ const WORKTREE: &str = "--worktree";
 const INTERACTIVE: [&str; 2] = ["resume", "fork"];
 
 /// The other ones, of all releases, with their short names.
-const OTHERS: [&str; 33] = [
+const OTHERS: [&str; 32] = [
     "a",
     "agents",
     "app",
@@ -83,7 +83,6 @@ const OTHERS: [&str; 33] = [
     "exec-server",
     "execpolicy",
     "features",
-    "help",
     "login",
     "logout",
     "mcp",
@@ -227,8 +226,9 @@ fn word(text: &str) -> Result<Part, BadArguments> {
     if INTERACTIVE.contains(&text) {
         return Ok(Part::Subcommand);
     }
-    match OTHERS.contains(&text) {
-        true => Err(BadArguments::Subcommand(text.to_owned())),
-        false => Ok(Part::Word),
+    match text {
+        "help" => Err(BadArguments::Help),
+        other if OTHERS.contains(&other) => Err(BadArguments::Subcommand(other.to_owned())),
+        _ => Ok(Part::Word),
     }
 }

@@ -129,11 +129,16 @@ fn what_is_not_the_interactive_codex_is_refused() {
     let error = Arguments::read(os(&["--worktree", "look"])).unwrap_err();
     assert_eq!(error, BadArguments::Worktree);
     assert!(Arguments::read(os(&["--", "--worktree"])).is_ok());
-    for line in [&["exec", "look"][..], &["-m", "gpt", "e"], &["help"]] {
+    for line in [&["exec", "look"][..], &["-m", "gpt", "e"]] {
         let error = Arguments::read(os(line)).unwrap_err();
         assert!(matches!(error, BadArguments::Subcommand(_)), "{error}");
     }
-    assert!(Arguments::read(os(&["look", "exec"])).is_ok());
+    let error = Arguments::read(os(&["help", "resume"])).unwrap_err();
+    assert_eq!(error, BadArguments::Help);
+    assert!(error.to_string().contains("`codex-mcp eyes --help`"));
+    for line in [["look", "exec"], ["--", "help"]] {
+        assert!(Arguments::read(os(&line)).is_ok());
+    }
 }
 
 #[test]
