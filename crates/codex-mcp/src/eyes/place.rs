@@ -95,7 +95,7 @@ impl Place {
         let most = self.limit.bytes().saturating_add(1);
         let more = most.saturating_sub(length(&bytes));
         let rest = file.take(more).read_to_end(&mut bytes);
-        rest.map_err(|error| refused(path, &error))?;
+        rest.map_err(|error| self.refused(path, &error))?;
         check(path, length(&bytes), &bytes, self.limit)?;
         Ok(bytes)
     }
@@ -104,7 +104,8 @@ impl Place {
     fn open(&self, path: &PicturePath) -> Result<Opened, BadPicture> {
         match self.open_from(&self.folder, path) {
             Err(BadPicture {
-                why: Why::Missing, ..
+                why: Why::Missing { .. },
+                ..
             }) if self.top != self.folder => self.open_from(&self.top, path),
             other => other,
         }
@@ -117,7 +118,7 @@ impl Place {
         };
         // What is outside isn't even opened: that alone can do something to a device.
         let resolved = base.join(path.as_str()).canonicalize();
-        let resolved = resolved.map_err(|error| refused(path, &error))?;
+        let resolved = resolved.map_err(|error| self.refused(path, &error))?;
         if !resolved.starts_with(&self.top) {
             return Err(no(Why::Outside));
         }
@@ -126,40 +127,44 @@ impl Place {
             .read(true)
             .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
             .open(resolved)
-            .map_err(|error| refused(path, &error))?;
+            .map_err(|error| self.refused(path, &error))?;
         // It may be another one by now, and this is the one that counts.
-        let place = place_of(&file).map_err(|error| refused(path, &error))?;
+        let place = place_of(&file).map_err(|error| self.refused(path, &error))?;
         if !place.starts_with(&self.top) {
             return Err(no(Why::Outside));
         }
-        let about = file.metadata().map_err(|error| refused(path, &error))?;
+        let about = file
+            .metadata()
+            .map_err(|error| self.refused(path, &error))?;
         if !about.is_file() {
             return Err(no(Why::NotAFile));
         }
         let mut start = Vec::with_capacity(START);
         let most = u64::try_from(START).unwrap_or(u64::MAX);
         let read = file.by_ref().take(most).read_to_end(&mut start);
-        read.map_err(|error| refused(path, &error))?;
+        read.map_err(|error| self.refused(path, &error))?;
         check(path, about.len(), &start, self.limit)?;
         Ok(Opened { file, start })
+    }
+
+    fn refused(&self, path: &PicturePath, error: &io::Error) -> BadPicture {
+        let why = match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOENT | Errno::ENOTDIR) => Why::Missing {
+                folder: self.folder.display().to_string(),
+            },
+            // A socket, or a device that isn't there.
+            Some(Errno::ENXIO | Errno::ENODEV) => Why::NotAFile,
+            _ => Why::Unreadable(error.to_string()),
+        };
+        BadPicture {
+            path: path.clone(),
+            why,
+        }
     }
 }
 
 fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-}
-
-fn refused(path: &PicturePath, error: &io::Error) -> BadPicture {
-    let why = match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOENT | Errno::ENOTDIR) => Why::Missing,
-        // A socket, or a device that isn't there.
-        Some(Errno::ENXIO | Errno::ENODEV) => Why::NotAFile,
-        _ => Why::Unreadable(error.to_string()),
-    };
-    BadPicture {
-        path: path.clone(),
-        why,
-    }
 }
 
 /// Where an open file is, without links.
@@ -248,7 +253,10 @@ mod tests {
             assert_eq!(why(&place, out), Why::Outside, "{out}");
         }
         for missing in ["dangling.png", "nothing.png", "a.png/b.png"] {
-            assert_eq!(why(&place, missing), Why::Missing, "{missing}");
+            assert!(
+                matches!(why(&place, missing), Why::Missing { .. }),
+                "{missing}"
+            );
         }
         assert!(matches!(why(&place, "loop.png"), Why::Unreadable(_)));
     }
@@ -305,6 +313,8 @@ mod tests {
         assert_eq!(read(&place, "sub/a.png"), b"\x89PNG\r\n\x1a\nnearer");
         symlink("../a.png", root.join("sub/up.png")).unwrap();
         assert_eq!(read(&place, "up.png"), PNG);
+        let folder = root.join("sub").display().to_string();
+        assert_eq!(why(&place, "none.png"), Why::Missing { folder });
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! told to wait. Otherwise the answer is the picture itself: Codex shows the model what
 //! a tool brings, so that nothing has to be started again.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::contract::{SERVER, TOOL, acknowledgement};
-use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::queue::{Request, WrapperId};
+use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::{Release, ThreadId};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -105,6 +107,19 @@ answer says only that it was requested, and what to print; the picture comes aft
             .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
     }
 
+    /// What is asked for; else why not, in words for Codex.
+    fn path(&self, text: &str) -> Result<PicturePath, String> {
+        text.parse().map_err(|error: BadPath| {
+            match (error, Path::new(text).strip_prefix(self.place.top())) {
+                (BadPath::Absolute, Ok(relative)) => {
+                    let relative = one_line(&relative.to_string_lossy(), SHOWN_PATH);
+                    format!("{error}, here ./{relative}")
+                }
+                _ => error.to_string(),
+            }
+        })
+    }
+
     /// The refusals are errors of the protocol, as the contract has them.
     fn call(
         &self,
@@ -114,12 +129,8 @@ answer says only that it was requested, and what to print; the picture comes aft
         let refused = |why: String| ErrorData::invalid_params(why, None);
         let given =
             Arguments::deserialize(arguments).map_err(|error| refused(error.to_string()))?;
-        let path: PicturePath = given
-            .path
-            .as_str()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|error| refused(format!("{error}")))?;
+        let path = self.path(given.path.as_str().unwrap_or_default());
+        let path = path.map_err(refused)?;
         match &self.answer {
             Answer::Picture => {
                 let limit = self.place.limit().of_an_answer(codex(context));

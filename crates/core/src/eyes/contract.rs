@@ -71,7 +71,9 @@ mod tests {
         let path: PicturePath = "screens/error.png".parse().unwrap();
         let gone = BadPicture {
             path: path.clone(),
-            why: Why::Missing,
+            why: Why::Missing {
+                folder: "/home/me/parser".to_owned(),
+            },
         };
         insta::assert_snapshot!(format!(
             "{}\n{}\n\n{}",
@@ -84,11 +86,19 @@ mod tests {
     #[test]
     fn what_codex_is_told_is_bounded_and_without_control_characters() {
         let path: PicturePath = format!("{}.png", "x".repeat(4000)).parse().unwrap();
-        let why = BadPicture {
+        let because = |why| BadPicture {
             path: path.clone(),
-            why: Why::Unreadable("y\n".repeat(4000)),
+            why,
         };
-        for told in [acknowledgement(&path), not_attached(&why)] {
+        let unreadable = because(Why::Unreadable("y\n".repeat(4000)));
+        let missing = because(Why::Missing {
+            folder: "z\n".repeat(4000),
+        });
+        for told in [
+            acknowledgement(&path),
+            not_attached(&unreadable),
+            not_attached(&missing),
+        ] {
             assert!(told.len() < 1200, "{}", told.len());
             assert!(!told.chars().any(char::is_control));
         }

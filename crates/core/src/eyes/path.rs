@@ -16,21 +16,21 @@ pub const LONGEST_PATH: usize = 4096;
 /// How much of a path is shown to Codex and to its user, in bytes.
 pub const SHOWN_PATH: usize = 300;
 
-/// Why a path may not be asked for. The texts of the first four are those of the
-/// program that this one replaces.
+/// Why a path may not be asked for, in words for Codex. The texts of the first four begin
+/// as those of the program that this one replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadPath {
     /// There is nothing.
-    #[error("path must be a non-empty string")]
+    #[error("path must be a non-empty string: write it as ./folder/name.png")]
     Empty,
     /// It says where from the root of the file system on.
-    #[error("path must be relative to repository root")]
+    #[error("path must be relative to repository root: write it as ./folder/name.png")]
     Absolute,
     /// It has a `..`.
-    #[error("path traversal is not allowed")]
+    #[error("path traversal is not allowed: write it from the repository root on, without ..")]
     Traversal,
     /// Its name doesn't end like a picture's.
-    #[error("unsupported extension, allowed .png, .jpg, .jpeg, .webp")]
+    #[error("unsupported extension, allowed .png, .jpg, .jpeg, .webp: ask for such a file")]
     Extension,
     /// It is too long.
     #[error("path must have at most {LONGEST_PATH} bytes")]

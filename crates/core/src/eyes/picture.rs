@@ -160,7 +160,10 @@ pub struct BadPicture {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// There is nothing of that name.
-    Missing,
+    Missing {
+        /// The folder that was looked in first.
+        folder: String,
+    },
     /// A link leads out of the repository.
     Outside,
     /// It is a folder, a pipe or the like.
@@ -200,8 +203,11 @@ impl fmt::Display for BadPicture {
         let path = one_line(path.as_str(), SHOWN_PATH);
         let ask = "ask for another file";
         match why {
-            // The program that this one replaces says no more.
-            Why::Missing => f.write_str("file does not exist"),
+            // It begins as in the program that this one replaces.
+            Why::Missing { folder } => {
+                let folder = one_line(folder, SHOWN_PATH);
+                write!(f, "file does not exist: {path}, counted from {folder} on")
+            }
             Why::Outside => write!(f, "{path} leads out of the repository, {ask}"),
             Why::NotAFile => write!(f, "{path} is not a regular file, {ask}"),
             Why::Unreadable(reason) | Why::Unfit(reason) => {
@@ -294,7 +300,9 @@ mod tests {
     fn every_other_refusal() {
         let limit = SizeLimit::default();
         let whys = [
-            Why::Missing,
+            Why::Missing {
+                folder: "/home/me/parser".to_owned(),
+            },
             Why::Outside,
             Why::NotAFile,
             Why::Unreadable("Permission denied\n(os error 13)".to_owned()),

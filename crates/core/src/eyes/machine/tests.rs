@@ -20,7 +20,9 @@ fn asked(number: u64) -> Input {
 fn gone() -> BadPicture {
     BadPicture {
         path: path("1.png"),
-        why: Why::Missing,
+        why: Why::Missing {
+            folder: "/w".to_owned(),
+        },
     }
 }
 
