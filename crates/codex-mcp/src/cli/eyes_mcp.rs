@@ -11,6 +11,7 @@ use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::transport::stdio_pipes;
 
 use super::ending::Ending;
+use super::stdio::Preflight;
 use super::values::size_limit;
 use super::{log, runtime};
 use crate::eyes::Place;
@@ -47,8 +48,26 @@ enum Kind {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    log::start();
-    log::exit(&serve(args))
+    if args.wrapper.is_some() {
+        // Codex has started it, and nobody looks on.
+        log::start();
+        return log::exit(&serve(args));
+    }
+    let preflight = Preflight::new();
+    let logging = preflight.logging();
+    logging.start();
+    let verdict = preflight.verdict().map_err(io::Error::other);
+    let served = verdict.and_then(|()| {
+        preflight.report();
+        serve(args)
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            logging.end(&error);
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn serve(args: &Args) -> io::Result<()> {

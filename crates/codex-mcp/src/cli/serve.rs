@@ -1,6 +1,6 @@
 //! `codex-mcp serve`: MCP on stdin and stdout.
 
-use std::io::{self, Write};
+use std::io;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::ending::Ending;
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::settings::Settings;
-use super::stdio::{Logging, Preflight, Unfit};
-use super::{log, own_servers, runtime};
+use super::stdio::{Preflight, Unfit};
+use super::{own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::jobs::service::Jobs;
@@ -97,22 +97,12 @@ enum ServeError {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let preflight = Preflight::new();
-    match preflight.logging() {
-        Logging::Possible => log::start(),
-        Logging::Impossible => log::silence(),
-    }
     let logging = preflight.logging();
+    logging.start();
     match serve(args, preflight) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            match logging {
-                Logging::Possible => tracing::error!("{error}"),
-                // There is no protocol any more that it could disturb. If this can't be
-                // written either, the exit code tells.
-                Logging::Impossible => {
-                    let _ = writeln!(io::stderr(), "error: {error}");
-                }
-            }
+            logging.end(&error);
             ExitCode::FAILURE
         }
     }

@@ -6,11 +6,13 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal};
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use nix::sys::stat::{SFlag, fstat};
 
+use super::log;
 use crate::mcp::{Stdio, StdioMode};
 
 /// Chooses what to do. A value that isn't known counts as `auto`.
@@ -53,6 +55,28 @@ pub(super) enum Logging {
     Possible,
     /// It would get into the protocol.
     Impossible,
+}
+
+impl Logging {
+    /// Starts the log, if there can be one.
+    pub(super) fn start(self) {
+        match self {
+            Self::Possible => log::start(),
+            Self::Impossible => log::silence(),
+        }
+    }
+
+    /// Says why we end.
+    pub(super) fn end(self, error: &impl fmt::Display) {
+        match self {
+            Self::Possible => tracing::error!("{error}"),
+            // There is no protocol any more that it could disturb. If this can't be
+            // written either, the exit code tells.
+            Self::Impossible => {
+                let _ = writeln!(io::stderr(), "error: {error}");
+            }
+        }
+    }
 }
 
 /// What was found when we were started.

@@ -136,6 +136,38 @@ async fn somebody_at_a_terminal_is_told_what_is_going_on() {
     }
 }
 
+/// Also where the tool for pictures is started by hand, but not for a wrapper.
+#[tokio::test]
+async fn the_tool_for_pictures_tells_it_too() {
+    let home = Home::new("");
+    let started = |mode: &str, more: &[&str]| {
+        let (screen, terminal) = terminal();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        command
+            .arg("eyes-mcp")
+            .args(more)
+            .env_clear()
+            .envs(home.env())
+            .env("CODEX_MCP_STDIO_MODE", mode)
+            .current_dir(home.work())
+            .stdin(copy(&terminal))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        (screen, command.spawn().unwrap())
+    };
+    let (_screen, mut child) = started("auto", &[]);
+    read_until(child.stderr.as_mut().unwrap(), FRIENDLY);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (_screen, child) = started("strict", &[]);
+    let refused = child.wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let (screen, child) = started("strict", &["--wrapper", "w"]);
+    drop(screen);
+    let silent = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(silent.stderr).unwrap(), "");
+}
+
 #[tokio::test]
 async fn a_terminal_is_refused_by_strict_and_no_matter_to_off() {
     for (stdin_too, found) in [
