@@ -12,7 +12,10 @@ Each setting is taken from the first of these that has it: the command line, a v
 the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here upwards,
 the same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default.
 Identity and team may also stand in `[core]` of the same files. A dash is a setting that
-nobody has set: there Codex's own configuration decides.";
+nobody has set: there Codex's own configuration decides.
+
+Whatever max_image_bytes says, a picture that is a tool's answer has 12500000 bytes at
+most, and 500000 before Codex 0.105; `codex-mcp eyes` brings larger ones.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SOURCES)]

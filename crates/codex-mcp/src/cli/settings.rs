@@ -46,8 +46,9 @@ pub(super) struct Settings {
     #[arg(long)]
     no_request_image: bool,
 
-    /// The largest picture that they are shown, in bytes, up to 100 MB. Default:
-    /// `max_image_bytes` in the configuration, else 20000000.
+    /// The largest picture that they are shown, in bytes. More than 12500000, and before
+    /// Codex 0.105 more than 500000, changes nothing. Default: `max_image_bytes` in the
+    /// configuration, else 20000000.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,
 
