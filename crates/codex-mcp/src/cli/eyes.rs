@@ -36,13 +36,17 @@ Examples:
 Codex is run as it is, with three things added for this run: the tool
 `request_image`, the rules for it (--print-contract), and `-a never` where
 neither you nor Codex's configuration says when it asks. No file of Codex's is
-changed. When Codex has asked
-for a picture it is ended and resumed with it, at most 5 times in 5 minutes;
-what was typed and not sent is lost then. Exits as Codex does; 1 if it could
-not go on, 128 and the number of a signal that has ended it.
+changed. When Codex has asked for a picture it is ended and resumed with it, at
+most 5 times in 5 minutes; what was typed and not sent is lost then. Exits as
+Codex does; 1 if it could not go on, 128 and the number of a signal that has
+ended it.
+
+Pictures are looked for in the folder where this is started, or in that of
+Codex's -C, also when a conversation of another folder is resumed.
 
 Where Codex works in threads of `codex-mcp serve`, in jobs and in runs, it gets
-pictures without being resumed.";
+pictures without being resumed. `request_image = false` in the configuration is
+for these, and not for `eyes`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE, override_usage = "codex-mcp eyes [OPTIONS] [CODEX'S ARGUMENTS]...")]
