@@ -12,7 +12,7 @@ use codex_mcp_core::eyes::arguments::{Added, Arguments, Attachment};
 use codex_mcp_core::eyes::machine::{self, Session};
 use codex_mcp_core::eyes::path::PicturePath;
 use codex_mcp_core::eyes::picture::{BadPicture, Why};
-use nix::unistd::geteuid;
+use rustix::process::geteuid;
 use rustix::termios::{Termios, Winsize};
 use tempfile::TempDir;
 

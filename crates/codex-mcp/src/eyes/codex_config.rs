@@ -6,9 +6,10 @@
 //!
 //! The configuration is looked at as Codex reads it: `.codex/config.toml` in the folders
 //! from the working one up to the top of the repository, if the user trusts one of them,
-//! or the main working tree of theirs; the profile, a file of its own or in older releases a table; `config.toml`; and
-//! `/etc/codex/config.toml`. Source: Codex 0.104.0, 0.153.4 and 0.169.0. A file that
-//! can't be read is left to Codex, which says what is wrong with it.
+//! or the main working tree of theirs; the profile, a file of its own or in older releases
+//! a table; `config.toml`; and `/etc/codex/config.toml`. Source: Codex 0.104.0, 0.153.4
+//! and 0.169.0. A file that can't be read is left to Codex, which says what is wrong with
+//! it.
 
 use std::path::Path;
 

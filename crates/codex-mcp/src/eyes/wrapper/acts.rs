@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Resume};
-use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::eyes::path::{PicturePath, SHOWN_PATH};
 use codex_mcp_core::text::one_line;
 use nix::sys::signal;
 use nix::unistd::Pid;
@@ -15,9 +15,6 @@ use crate::eyes::signals::Heard;
 
 /// How long we listen why we go on.
 const WOKEN: Duration = Duration::from_millis(1);
-
-/// How much of a path is shown, in bytes.
-const SHOWN_PATH: usize = 300;
 
 impl Wrapper {
     pub(super) async fn perform(&mut self, effect: Effect) -> Option<Effect> {
