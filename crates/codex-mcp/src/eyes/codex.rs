@@ -166,15 +166,10 @@ fn new_folder(all: &Path) -> io::Result<TempDir> {
         .prefix("codex-mcp-eyes-")
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(all)
-        .map_err(|error| unfit(&reason(&error)))?;
+        // The rest of it is a name that is made up.
+        .map_err(|error| unfit(&error.kind()))?;
     Attachment::new(folder.path().as_os_str()).map_err(|error| unfit(&error))?;
     Ok(folder)
-}
-
-/// What the system says; tempfile adds a name that it has made up.
-fn reason(error: &io::Error) -> String {
-    let inner = error.get_ref().and_then(|error| error.source());
-    inner.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn is_ours(folder: &Path) -> bool {
@@ -263,7 +258,7 @@ mod tests {
         let gone = all.path().join("gone");
         let comma = all.path().join("a,b");
         fs::create_dir(&comma).unwrap();
-        for (unfit, why) in [(gone, "No such file"), (comma, "because of its comma")] {
+        for (unfit, why) in [(gone, "not found"), (comma, "because of its comma")] {
             let told = new_folder(&unfit).unwrap_err().to_string();
             let begins = format!("no copies of pictures can be kept in {}: ", unfit.display());
             assert!(told.starts_with(&begins), "{told}");

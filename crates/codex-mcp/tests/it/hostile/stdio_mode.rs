@@ -162,10 +162,12 @@ async fn the_tool_for_pictures_tells_it_too() {
     let (_screen, child) = started("strict", &[]);
     let refused = child.wait_with_output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    let (screen, child) = started("strict", &["--wrapper", "w"]);
-    drop(screen);
-    let silent = child.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8(silent.stderr).unwrap(), "");
+    let (mut screen, child) = started("strict", &["--wrapper", "w"]);
+    // Ctrl-D: nothing more comes.
+    screen.write_all(b"\x04").unwrap();
+    let unasked = child.wait_with_output().unwrap();
+    let said = String::from_utf8(unasked.stderr).unwrap();
+    assert!(!said.contains("terminal"), "{said}");
 }
 
 #[tokio::test]
