@@ -170,6 +170,8 @@ impl Wrapper {
             ..
         } = self.flow;
         let user = self.parts.terminal.tty();
+        // While a shell has it, reading would stop us.
+        let may_read = !user_gone && self.parts.terminal.is_ours();
         let (typed, shown) = (self.typed.as_slice(), self.shown.as_slice());
         let (codex, process) = match &mut self.running {
             Some(Running { process, tty }) => (Some(&*tty), Some(process)),
@@ -180,7 +182,7 @@ impl Wrapper {
         tokio::select! {
             biased;
             heard = self.signals.next() => Happened::Heard(heard),
-            read = user.read(&mut self.keys), if typed.is_empty() && !user_gone => {
+            read = user.read(&mut self.keys), if typed.is_empty() && may_read => {
                 Happened::Typed(read)
             }
             Some(passed) = given(writes.map(|codex| codex.write(typed))) => {

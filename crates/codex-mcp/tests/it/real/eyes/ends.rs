@@ -107,11 +107,7 @@ async fn ctrl_c_calls_a_restart_off() {
     eyes.codex_is("trap 'echo >\"$0.told\"' TERM; $NATIVE \"$@\"; while :; do sleep 1; done");
     eyes.picture("a.png");
     eyes.run("look").await;
-    let until = Instant::now() + PATIENCE;
-    while !eyes.beside("codex.sh.told").exists() {
-        assert!(Instant::now() < until, "nobody ends Codex");
-        sleep(LOOK_AGAIN).await;
-    }
+    eyes.made("codex.sh.told").await;
     eyes.tmux.presses(&["C-c"]).await;
     assert_eq!(eyes.left().await, 130);
     assert_eq!(eyes.starts().len(), 1);

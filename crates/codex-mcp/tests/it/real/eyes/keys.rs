@@ -137,3 +137,24 @@ async fn one_that_was_stopped_draws_nothing_in_its_end() {
     let rows = screen.trim_end().lines().count();
     assert!(rows < 10, "the shell goes on further below: {screen}");
 }
+
+/// What is typed meanwhile is the shell's.
+#[tokio::test]
+async fn one_that_was_stopped_reads_no_keys_in_its_end() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+    let waits = "trap '' TERM; kill -STOP $$; touch \"$0.ends\"; while :; do sleep 0.1; done";
+    eyes.codex_is(waits);
+    // Without a script around it: the shell is still there to take care of its job.
+    let wrapper = env!("CARGO_BIN_EXE_codex-mcp");
+    let line = format!("{wrapper} eyes --codex-bin ../codex.sh");
+    eyes.tmux.enters(&line).await;
+    assert_eq!(eyes.tmux.prompt().await, 148);
+    eyes.tmux.enters("kill %1").await;
+    assert_eq!(eyes.tmux.prompt().await, 0);
+    eyes.made("codex.sh.ends").await;
+    // The second line waits in the terminal until the first one is done.
+    eyes.tmux.enters("sleep 2; (exit 3)").await;
+    eyes.tmux.enters("(exit 4)").await;
+    eyes.tmux.shows("[5:4]$").await;
+    eyes.all_go().await;
+}

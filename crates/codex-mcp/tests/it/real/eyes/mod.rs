@@ -124,6 +124,15 @@ impl Eyes {
         self.stage.home.root().join(name)
     }
 
+    /// Waits until there is such a file beside the work folder.
+    async fn made(&self, name: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.beside(name).exists() {
+            assert!(Instant::now() < until, "{name} is not made");
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
     /// Types the command line that runs the wrapper.
     async fn run(&self, args: &str) {
         self.tmux.enters(&format!("../eyes.sh {args}")).await;
