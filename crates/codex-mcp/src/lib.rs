@@ -34,3 +34,4 @@ pub mod mcp;
 pub mod picture;
 pub mod run;
 pub mod team;
+pub mod untrusted_file;
