@@ -8,7 +8,8 @@ use codex_mcp_core::eyes::picture::SizeLimit;
 use super::office::Identity;
 use crate::config::{Config, EyesSettings};
 use crate::engine::mcp_servers::{NoServer, Server};
-use crate::team::{CEILINGS, Member};
+use crate::git::CEILINGS;
+use crate::team::Member;
 
 /// The name of the MCP server that has the mail.
 const TEAM: &str = "codex_mcp_team";

@@ -143,6 +143,10 @@ mod tests {
         fs::write(root.join("work/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
         if top == "tree" {
             fs::write(work.join(".git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
+            let own = root.join("main/.git/worktrees/tree");
+            fs::write(own.join("commondir"), "../..\n").unwrap();
+            let dot_git = work.join(".git");
+            fs::write(own.join("gitdir"), format!("{}\n", dot_git.display())).unwrap();
         }
         for (name, text) in files {
             let text = text.replace("ROOT", root.to_str().unwrap());

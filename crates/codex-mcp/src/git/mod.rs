@@ -1,80 +1,55 @@
-//! The git program, asked about a repository that others write to.
+//! The git program, asked about a repository that somebody else may have written, or may
+//! be writing to at the moment.
 //!
-//! The repository is Codex's to write to, and its configuration may name programs
-//! that git would run, outside the sandbox: none of them is run here, whatever git is
-//! told to do. What it is asked changes nothing, waits for no lock, and fetches
-//! nothing.
+//! A repository may name programs that git would run outside of the sandbox. None of them
+//! is run here: git looks at the repository through a `view` of ours, whose configuration
+//! names none. What it is asked changes nothing in the repository, waits for no lock, and
+//! fetches nothing. The few commands that do change something ([`Git::in_repository`])
+//! run no hooks, and are such that use no filters.
 //!
+//! - `layout`: where the repository is, found without asking git.
+//! - `owner`: whether it is the user's.
+//! - `view`: the git directory of ours.
+//! - `invocation`: starting git.
+//! - `setting`: settings as git tells them.
 //! - `own`: what the user has set, without what the repository has.
-//! - `path`: paths as texts.
 //! - `tree`: what differs from commits.
+//! - `flags`: marks in the index that hide changes.
+//! - `path`: paths as texts.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
 
+mod flags;
+mod invocation;
+mod layout;
 mod own;
+mod owner;
 mod path;
+mod setting;
 mod tree;
+mod view;
 
+pub(crate) use flags::Flags;
+pub(crate) use invocation::{Bounds, ELSEWHERE};
+pub(crate) use layout::{CEILINGS, Layout, LayoutError, ceilings_in};
 pub(crate) use path::written;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-
 use crate::engine::Exit;
-use crate::engine::run::{Extent, Heard, Talk, converse};
-use crate::engine::spawn::Program;
+use crate::engine::run::Heard;
+use invocation::Invocation;
+use setting::{Scope, Setting};
+use view::View;
 
-/// How many filters of a repository are switched off. Git LFS has one.
-const FILTERS_LIMIT: usize = 64;
-
-/// The exit code of a guard that finds no git, see [`crate::engine::spawn`].
-const NOT_FOUND: Exit = Exit::Code(127);
-
-/// What every question begins with.
-const SAFE: &[&str] = &[
-    "--no-optional-locks",
-    "--no-pager",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.untrackedCache=false",
-    "-c",
-    "submodule.recurse=false",
-];
-
-const FILTERS: &[&str] = &[
-    "config",
-    "--null",
-    "--name-only",
-    "--get-regexp",
-    r"^filter\..*\.(clean|smudge|process|required)$",
-];
-
-/// What would lead git to another repository than the one around the folder.
-pub(crate) const ELSEWHERE: &[&str] = &[
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_DIR",
-    "GIT_GRAFT_FILE",
-    "GIT_INDEX_FILE",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
-];
-
-/// How many settings the environment brings already.
-const COUNT: &str = "GIT_CONFIG_COUNT";
+/// How many settings the user and the repository have together at the most.
+const SETTINGS_LIMIT: usize = 5000;
 
 /// Why git doesn't tell.
 #[derive(Debug, thiserror::Error)]
@@ -93,11 +68,27 @@ pub(crate) enum GitError {
         /// The first line of what it complained.
         words: String,
     },
-    /// There are more filters than [`FILTERS_LIMIT`].
-    #[error("the repository has more than {FILTERS_LIMIT} settings of filters")]
-    TooManyFilters,
+    /// There is no repository around the directory.
+    #[error("there is no git repository around {}", .0.display())]
+    NoRepository(PathBuf),
+    /// The repository is not what it seems.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The repository belongs to another user, and this one does not trust it.
+    #[error(
+        "{} belongs to another user; if you trust what is in it, run \
+         `git config --global --add safe.directory {}`",
+        .0.display(), .0.display()
+    )]
+    Others(PathBuf),
+    /// There is no place for a view of the repository.
+    #[error("cannot make a view of the repository in the state directory: {0}")]
+    View(io::Error),
+    /// There are more settings than [`SETTINGS_LIMIT`].
+    #[error("git has more than {SETTINGS_LIMIT} settings for the repository")]
+    TooManySettings,
     /// It says more than is read.
-    #[error("git has more to tell than is read")]
+    #[error("git's output exceeds the limit")]
     TooMuch,
     /// Nobody wants to know any more.
     #[error("asking git was given up")]
@@ -107,102 +98,110 @@ pub(crate) enum GitError {
 impl GitError {
     /// Whether there is no repository.
     pub(crate) fn is_no_repository(&self) -> bool {
-        matches!(self, Self::Failed { words, .. } if words.contains("not a git repository"))
-    }
-
-    /// Whether git keeps out of the repository, as it is another user's.
-    pub(crate) fn is_others(&self) -> bool {
-        matches!(self, Self::Failed { words, .. } if words.contains("dubious ownership"))
+        matches!(self, Self::NoRepository(_))
     }
 }
 
-/// What a question may take.
-#[derive(Debug, Clone)]
-pub(crate) struct Bounds {
-    /// How long.
-    pub(crate) patience: Duration,
-    /// How much is kept of the answer, in bytes.
-    pub(crate) limit: u64,
-    /// Gives it up.
-    pub(crate) halt: CancellationToken,
-}
-
-/// The git program, in one repository.
+/// The git program, for one repository.
 #[derive(Debug, Clone)]
 pub(crate) struct Git {
-    cwd: PathBuf,
-    env: Vec<(OsString, OsString)>,
-    /// Settings that overrule the repository's, filters switched off among them.
-    settings: Vec<(OsString, OsString)>,
-    root: PathBuf,
-    bounds: Bounds,
+    layout: Arc<Layout>,
+    view: Arc<View>,
+    /// What the user has set, for this repository too.
+    users: Arc<[Setting]>,
+    invocation: Invocation,
 }
 
 impl Git {
-    /// In the repository around `cwd`; `env` is set on top of our environment. What in
-    /// either would lead elsewhere ([`ELSEWHERE`]) is left out.
+    /// For the repository around `directory`; `env` is set on top of our environment.
+    /// What in either would lead elsewhere ([`ELSEWHERE`]) is left out. The repository's
+    /// settings count as they are now, whatever becomes of them.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError`].
     pub(crate) async fn begin(
-        cwd: &Path,
+        directory: &Path,
         env: &[(OsString, OsString)],
         bounds: Bounds,
     ) -> Result<Self, GitError> {
-        let mut git = Self {
-            cwd: cwd.to_owned(),
-            env: env
-                .iter()
-                .filter(|(name, _)| !leads_elsewhere(name))
-                .cloned()
-                .collect(),
-            settings: Vec::new(),
-            root: PathBuf::new(),
-            bounds,
-        };
-        let plain = [
-            ("LC_ALL", "C"),
-            ("GIT_NO_LAZY_FETCH", "1"),
-            ("GIT_TERMINAL_PROMPT", "0"),
-        ];
-        for (name, value) in plain {
-            git.set(name, value);
+        let none = || GitError::NoRepository(directory.to_owned());
+        let absolute = env::current_dir()?.join(directory);
+        let mut invocation = Invocation::new(&absolute, env, bounds);
+        let ceilings = invocation.variable(CEILINGS).unwrap_or_default();
+        let layout = Layout::around(&absolute, &ceilings_in(&ceilings))?.ok_or_else(none)?;
+        layout.head().map_err(LayoutError::from)?;
+        invocation.cwd.clone_from(&layout.top);
+        let mut plain = invocation.clone();
+        point_to(&mut plain, &layout);
+        let settings = setting::read(&plain.told(setting::LIST, &[]).await?);
+        if settings.len() > SETTINGS_LIMIT {
+            return Err(GitError::TooManySettings);
         }
-        let (top, filters) = futures::join!(
-            git.path(&["rev-parse", "--show-toplevel"]),
-            git.hear(FILTERS, &[])
-        );
-        git.root = top?;
-        git.settings = switched_off(&filters?.stdout)?;
-        Ok(git)
+        owner::check(&layout, &settings, |name| invocation.variable(name))?;
+        let view = view_of(&layout, &settings, &invocation).map_err(GitError::View)?;
+        invocation.set("GIT_DIR", view.path());
+        invocation.set("GIT_WORK_TREE", &layout.top);
+        invocation.set("GIT_INDEX_FILE", layout.git_dir.join("index"));
+        let users: Vec<Setting> = settings.into_iter().filter(is_users).collect();
+        invocation.overrides = users.iter().filter_map(switched_off).collect();
+        Ok(Self {
+            layout: Arc::new(layout),
+            view: Arc::new(view),
+            users: users.into(),
+            invocation,
+        })
     }
 
-    /// The same, with the filters that there are now.
-    pub(crate) async fn again(&self) -> Result<Self, GitError> {
-        let filters = self.hear(FILTERS, &[]).await?;
-        Ok(Self {
-            settings: switched_off(&filters.stdout)?,
-            ..self.clone()
-        })
+    /// The same with the repository's own git directory and configuration, for what
+    /// changes its refs and worktrees. No hooks are run; whatever would use a filter has
+    /// to be asked of the view.
+    pub(crate) fn in_repository(&self) -> Self {
+        let mut git = self.clone();
+        git.invocation.forget_repository();
+        point_to(&mut git.invocation, &self.layout);
+        git
+    }
+
+    /// Has git see what is checked out now.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::View`].
+    pub(crate) fn refresh(&self) -> Result<(), GitError> {
+        self.view.copy_head(&self.layout).map_err(GitError::View)
     }
 
     /// The same with questions that may take this long.
     pub(crate) fn patient(&self, patience: Duration) -> Self {
         let mut git = self.clone();
-        git.bounds.patience = patience;
+        git.invocation.bounds.patience = patience;
         git
     }
 
-    /// The top folder of the working tree.
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    /// Where the repository is.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    /// Asks from there on in this folder.
-    pub(crate) fn work_in(&mut self, folder: &Path) {
-        self.cwd = folder.to_owned();
+    /// The top of the working tree.
+    pub(crate) fn root(&self) -> &Path {
+        &self.layout.top
+    }
+
+    /// The git directory that git is given in place of the repository's.
+    pub(crate) fn view(&self) -> &Path {
+        self.view.path()
     }
 
     /// Sets a variable on top of our environment.
     pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
-        self.env.push((name.into(), value.as_ref().to_owned()));
+        self.invocation.set(name, value);
+    }
+
+    /// The value of a variable as git gets it.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        self.invocation.variable(name)
     }
 
     /// What git answers. `input` is what it reads.
@@ -211,12 +210,7 @@ impl Git {
         question: &[A],
         input: &[u8],
     ) -> Result<Vec<u8>, GitError> {
-        let heard = self.hear(question, input).await?;
-        let stdout = answered(&heard).map(|()| heard.stdout)?;
-        match heard.extent {
-            Extent::Whole => Ok(stdout),
-            Extent::Cut => Err(GitError::TooMuch),
-        }
+        self.invocation.told(question, input).await
     }
 
     /// The same for answers that are texts.
@@ -229,101 +223,41 @@ impl Git {
         Ok(String::from_utf8_lossy(&told).into_owned())
     }
 
-    /// A path that git tells; it may end with a newline of its own.
-    pub(crate) async fn path(&self, question: &[&str]) -> Result<PathBuf, GitError> {
-        let mut told = self.told(question, &[]).await?;
-        if told.last() == Some(&b'\n') {
-            told.pop();
-        }
-        Ok(self.cwd.join(OsString::from_vec(told)))
-    }
-
     /// What git says, however it ends.
     pub(crate) async fn hear<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
     ) -> Result<Heard, GitError> {
-        let args = SAFE.iter().map(OsStr::new);
-        let args = args.chain(question.iter().map(AsRef::as_ref));
-        let mut program = Program::new(Path::new("git"), args);
-        program.cwd = Some(self.cwd.clone());
-        program.env = [self.env.as_slice(), &self.variables()].concat();
-        program.without = ELSEWHERE;
-        let end = async {
-            let _ = timeout(self.bounds.patience, self.bounds.halt.cancelled()).await;
-        };
-        let talk = Talk {
-            input,
-            limit: self.bounds.limit,
-        };
-        match converse(&program, &talk, end).await {
-            Ok(heard) if heard.exit == NOT_FOUND => Err(GitError::Missing),
-            Ok(heard) => Ok(heard),
-            Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::GivenUp),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The value of a variable as git gets it.
-    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
-        let mut set = self.env.iter().rev();
-        let own = set.find(|(known, _)| known == name);
-        own.map(|(_, value)| value.clone())
-            .or_else(|| env::var_os(name))
-    }
-
-    /// The settings as variables: a key may hold what an argument can't. Those that
-    /// the environment brings stay.
-    fn variables(&self) -> Vec<(OsString, OsString)> {
-        let count = self.variable(COUNT);
-        let before = count.and_then(|count| count.to_str()?.parse().ok());
-        let before: usize = before.unwrap_or_default();
-        let mut variables = Vec::new();
-        for (number, (key, value)) in (before..).zip(&self.settings) {
-            variables.push((format!("GIT_CONFIG_KEY_{number}").into(), key.clone()));
-            variables.push((format!("GIT_CONFIG_VALUE_{number}").into(), value.clone()));
-        }
-        let count = before + self.settings.len();
-        variables.push((COUNT.into(), count.to_string().into()));
-        variables
+        self.invocation.hear(question, input).await
     }
 }
 
-/// Whether a variable would lead git to another repository.
-fn leads_elsewhere(name: &OsStr) -> bool {
-    ELSEWHERE.iter().any(|known| name == *known)
+/// Has git use a repository as it is.
+fn point_to(invocation: &mut Invocation, layout: &Layout) {
+    invocation.set("GIT_DIR", &layout.git_dir);
+    invocation.set("GIT_WORK_TREE", &layout.top);
 }
 
-/// Whether git did what it was asked to.
-fn answered(heard: &Heard) -> Result<(), GitError> {
-    match heard.exit {
-        Exit::Code(0) => Ok(()),
-        exit => {
-            let words = String::from_utf8_lossy(&heard.stderr);
-            let words = words.lines().next().unwrap_or_default().to_owned();
-            Err(GitError::Failed { exit, words })
-        }
-    }
+fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io::Result<View> {
+    let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
+    let state = view::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
+    View::new(layout, settings, &state)
 }
 
-/// Filters are programs of the repository's choice, and git runs them to see
-/// whether a file has changed: they are set to nothing.
-fn switched_off(filters: &[u8]) -> Result<Vec<(OsString, OsString)>, GitError> {
-    let names: Vec<&[u8]> = filters
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .collect();
-    if names.len() > FILTERS_LIMIT {
-        return Err(GitError::TooManyFilters);
-    }
-    let nothing = |name: &[u8]| match name.ends_with(b".required") {
-        true => "false",
-        false => "",
+fn is_users(setting: &Setting) -> bool {
+    setting.scope == Scope::User
+}
+
+/// A filter of the user's, set to nothing: it is a program that would be given whatever
+/// the repository has.
+fn switched_off(setting: &Setting) -> Option<(OsString, OsString)> {
+    let key = setting.key.as_bytes();
+    let is = |end: &str| key.ends_with(end.as_bytes());
+    let nothing = match key.starts_with(b"filter.") {
+        true if is(".required") => "false",
+        true if is(".clean") || is(".smudge") || is(".process") => "",
+        _ => return None,
     };
-    let settings = names.into_iter().map(|name| {
-        let key = OsString::from_vec(name.to_owned());
-        (key, nothing(name).into())
-    });
-    Ok(settings.collect())
+    Some((setting.key.clone(), nothing.into()))
 }

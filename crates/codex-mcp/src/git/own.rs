@@ -1,20 +1,12 @@
-//! What the user has set, without what the repository has.
-//!
-//! Git itself tells what is whose in the repository at hand, so that what the user's
-//! own files include for it (`includeIf`) counts.
-//!
-//! Source: git-config(1): scopes, `include`; git(1): GIT_CONFIG_GLOBAL and the like.
+//! Git outside of the repository, with what the user has set for it.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::{COUNT, Git, GitError, leads_elsewhere};
-
-/// How many settings a user has at the most.
-const SETTINGS_LIMIT: usize = 5000;
-
-const ALL: &[&str] = &["config", "--null", "--show-scope", "--list"];
+use super::Git;
+use super::invocation::COUNT;
+use super::setting::Setting;
 
 /// What has been read already, or has had its effect: included files, and what
 /// addresses are rewritten to.
@@ -32,66 +24,32 @@ const FILES: &[(&str, &str)] = &[
 impl Git {
     /// The same outside of any repository, with what the user has set for this one:
     /// for the machine, for themselves, and in the environment.
-    pub(crate) async fn outside(&self) -> Result<Self, GitError> {
-        let told = self.told(ALL, &[]).await?;
-        let settings = own(&told);
-        if settings.len() > SETTINGS_LIMIT {
-            return Err(GitError::TooMuch);
-        }
+    pub(crate) fn outside(&self) -> Self {
         let mut git = self.clone();
-        git.settings = settings;
-        git.cwd = PathBuf::from("/");
-        git.env.retain(|(name, _)| !leads_elsewhere(name));
-        // Else one around that folder would be found.
+        let users = self.users.iter().filter(|one| is_own(one));
+        git.invocation.overrides = users.map(pair).collect();
+        git.invocation.cwd = PathBuf::from("/");
+        git.invocation.forget_repository();
+        // Else one around that directory would be found.
         git.set("GIT_DIR", "/dev/null");
         for (name, value) in FILES {
             git.set(name, value);
         }
-        Ok(git)
+        git
     }
 
-    /// The last value of a setting that was made from outside of the repository's
-    /// files.
+    /// The last value of a setting that the user has made.
     pub(crate) fn setting(&self, key: &str) -> Option<&OsStr> {
-        let mut settings = self.settings.iter().rev();
-        let set = settings.find(|(known, _)| known == key);
-        set.map(|(_, value)| value.as_os_str())
+        let mut settings = self.users.iter().rev();
+        settings.find(|set| set.key == key).map(Setting::value)
     }
 }
 
-/// Reads `SCOPE NUL KEY LF VALUE NUL`; a key alone is true.
-fn own(told: &[u8]) -> Vec<(OsString, OsString)> {
-    let mut records = told.split(|byte| *byte == 0);
-    let mut settings = Vec::new();
-    while let (Some(scope), Some(setting)) = (records.next(), records.next()) {
-        let mut parts = setting.splitn(2, |byte| *byte == b'\n');
-        let (key, value) = (parts.next().unwrap_or_default(), parts.next());
-        let is_own = matches!(scope, b"system" | b"global" | b"command");
-        if is_own && !DONE.iter().any(|done| key.starts_with(done)) {
-            let value = OsStr::from_bytes(value.unwrap_or(b"true"));
-            settings.push((OsString::from_vec(key.to_owned()), value.to_owned()));
-        }
-    }
-    settings
+fn pair(setting: &Setting) -> (OsString, OsString) {
+    (setting.key.clone(), setting.value().to_owned())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_users_settings_are_taken() {
-        let told = b"system\0a.b\n1\0global\0include.path\n/x\0global\0http.proxy\np\nq\0\
-            local\0http.proxy\nevil\0worktree\0http.proxy\nworse\0global\0c.d\0\
-            global\0url.x.insteadof\ny\0command\0a.b\n\xff\0";
-        let expected: [(&str, &[u8]); 4] = [
-            ("a.b", b"1"),
-            ("http.proxy", b"p\nq"),
-            ("c.d", b"true"),
-            ("a.b", b"\xff"),
-        ];
-        let expected = expected.map(|(key, value)| (key.into(), OsStr::from_bytes(value).into()));
-        assert_eq!(own(told), expected);
-        assert_eq!(own(b""), []);
-    }
+fn is_own(setting: &Setting) -> bool {
+    let key = setting.key.as_bytes();
+    !DONE.iter().any(|done| key.starts_with(done))
 }

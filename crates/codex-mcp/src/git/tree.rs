@@ -10,7 +10,8 @@ use std::time::UNIX_EPOCH;
 
 use codex_mcp_core::exec::{ChangeKind, GitState, Look};
 
-use super::{Git, GitError, answered, written};
+use super::invocation::answered;
+use super::{Git, GitError, written};
 use crate::engine::run::Extent;
 
 const STATUS: &[&str] = &[

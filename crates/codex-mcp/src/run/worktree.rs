@@ -26,9 +26,6 @@ const LIMIT: u64 = 1024 * 1024;
 /// How much of the name of a run names its worktree, in characters.
 const TAG: usize = 8;
 
-/// The index of a worktree is there once all is checked out.
-const INDEX: &[&str] = &["rev-parse", "--git-path", "index"];
-
 const CHECK_OUT: &[&str] = &["reset", "--hard", "--quiet", "--no-recurse-submodules"];
 
 /// Ignored files too: nothing else has them.
@@ -49,14 +46,6 @@ pub enum WorktreeError {
     /// There is nothing to check out.
     #[error("the repository of {} has no commit yet, so it has no worktrees; commit something first, or leave --worktree out", .0.display())]
     NoCommit(PathBuf),
-    /// The repository is another user's.
-    #[error("git keeps out of the repository of {}, which belongs to somebody else; if you trust it, add it to safe.directory as git says: {words}", folder.display())]
-    Others {
-        /// The folder.
-        folder: PathBuf,
-        /// What git says.
-        words: String,
-    },
     /// There is no git.
     #[error(
         "a worktree needs the program git, which is not on the PATH; install it, or leave --worktree out"
@@ -82,13 +71,10 @@ impl WorktreeError {
             GitError::Missing => Self::NoGit,
             GitError::GivenUp => Self::GivenUp,
             error if error.is_no_repository() => Self::NoRepository(folder),
-            error => {
-                let words = error.to_string();
-                match error.is_others() {
-                    true => Self::Others { folder, words },
-                    false => Self::Git { folder, words },
-                }
-            }
+            error => Self::Git {
+                folder,
+                words: error.to_string(),
+            },
         }
     }
 }
@@ -132,9 +118,8 @@ impl Worktree {
     ) -> Result<Self, WorktreeError> {
         let told = |error| WorktreeError::of(folder, &error);
         let git = Git::begin(folder, &means.env, bounds(&means.halt));
-        let mut git = git.await.map_err(told)?;
+        let git = git.await.map_err(told)?;
         let origin = git.root().to_owned();
-        git.work_in(&origin);
         let commit = git.told(&["rev-parse", "--quiet", "--verify", "HEAD"], &[]);
         commit.await.map_err(|error| match error {
             GitError::Failed { .. } => WorktreeError::NoCommit(folder.to_owned()),
@@ -172,6 +157,7 @@ impl Worktree {
         if let Ok(git) = self.git(&self.origin, &CancellationToken::new()).await {
             let remove = ["worktree", "remove", "--force", "--force"].map(OsStr::new);
             let remove = [&remove[..], &[self.top.as_os_str()]].concat();
+            let git = git.in_repository();
             let _ = git.told(&remove, &[]).await;
             let _ = git.told(&self.unbranch(), &[]).await;
         }
@@ -189,18 +175,18 @@ impl Worktree {
             self.top.as_ref(),
             "HEAD".as_ref(),
         ];
-        git.told(&args, &[]).await.map(drop)
+        git.in_repository().told(&args, &[]).await.map(drop)
     }
 
-    /// Checks all out, where that has not been done. Git is asked anew in there: what
-    /// the configuration includes may depend on the worktree, filters too.
+    /// Checks all out, where that has not been done: the index is there then. Git is
+    /// asked anew in there, as the user's settings may depend on the worktree.
     async fn check_out(&self) -> Result<(), GitError> {
         let git = self.git(&self.top, &self.means.halt).await?;
         if git.root() != self.top.canonicalize()? {
             let words = format!("{} is there and is no worktree", self.top.display());
             return Err(GitError::Unusable(io::Error::other(words)));
         }
-        match git.path(INDEX).await?.exists() {
+        match git.layout().git_dir.join("index").exists() {
             true => Ok(()),
             false => git.told(CHECK_OUT, &[]).await.map(drop),
         }
@@ -258,11 +244,11 @@ impl Worktree {
     }
 
     async fn removed(&self) -> Result<(), GitError> {
-        let halt = CancellationToken::new();
-        // Git looks at the files in there once more.
-        let mut git = self.git(&self.top, &halt).await?;
-        git.work_in(&self.origin);
-        let remove = ["worktree", "remove", "--"].map(OsStr::new);
+        let git = self.git(&self.origin, &CancellationToken::new()).await?;
+        let git = git.in_repository();
+        // By force, as git would look at the files in there with the repository's own
+        // filters: that they may go has just been found out.
+        let remove = ["worktree", "remove", "--force", "--"].map(OsStr::new);
         let remove = [&remove[..], &[self.top.as_os_str()]].concat();
         git.told(&remove, &[]).await?;
         git.told(&self.unbranch(), &[]).await.map(drop)

@@ -1,6 +1,7 @@
 //! What GitHub says of a run.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use codex_mcp_core::run::names::Issue;
 use codex_mcp_core::run::snapshot::{Comment, Probe, PullRequest};
@@ -8,6 +9,7 @@ use futures::stream::{self, StreamExt};
 
 use super::gh::{Gh, GhError, Greeting, Since};
 use super::refs::Refs;
+use super::repository::Place;
 use super::{Begin, LookError, Looker};
 
 /// How many issues are asked about at the same time.
@@ -87,10 +89,20 @@ impl Looker {
         stream::iter(each).buffered(AT_ONCE).collect().await
     }
 
+    /// Gh asks git, which is to read none of the repository's own configuration.
+    fn env_of_gh(&self) -> Vec<(OsString, OsString)> {
+        let mut env = self.means.env.clone();
+        if let Place::Tree { git, .. } = &self.place {
+            env.push(("GIT_DIR".into(), git.view().into()));
+            env.push(("GIT_WORK_TREE".into(), git.root().into()));
+        }
+        env
+    }
+
     pub(super) fn gh(&self) -> Gh {
         Gh {
             folder: self.top().to_owned(),
-            env: self.means.env.clone(),
+            env: self.env_of_gh(),
             patience: self.means.network_patience,
             halt: self.means.halt.clone(),
         }

@@ -49,7 +49,7 @@ use self::lines::{Known, Lines};
 use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
-use crate::git::Git;
+use crate::git::{Flags, Git, GitError};
 use crate::team::clerk::Clerk;
 
 /// How long the first of the commands may take at least.
@@ -71,6 +71,8 @@ pub struct Looker {
 #[derive(Debug)]
 struct Begin {
     known: Known,
+    /// `None` if git did not tell.
+    flags: Option<Flags>,
     greeting: Option<Greeting>,
     /// All that there were, as later only new ones are asked for.
     comments: BTreeMap<Issue, Vec<Comment>>,
@@ -138,9 +140,9 @@ impl Looker {
     /// [`LookError`] if something that criteria ask for can't be found out: then it
     /// could not be told later what is new.
     pub async fn start(&mut self) -> Result<Snapshot, LookError> {
-        let known = match &self.place {
-            Place::Tree { git, .. } => Known::now(git).await,
-            Place::Folder { .. } => Ok(Known::default()),
+        let (known, flags) = match &self.place {
+            Place::Tree { git, .. } => futures::join!(Known::now(git), git.flags()),
+            Place::Folder { .. } => (Ok(Known::default()), Err(GitError::GivenUp)),
         };
         let known = match (known, &self.needs.git) {
             (Ok(known), _) => known,
@@ -155,6 +157,7 @@ impl Looker {
         let (greeting, comments) = self.greet().await?;
         self.begin = Some(Begin {
             known,
+            flags: flags.ok(),
             greeting,
             comments,
         });
@@ -206,12 +209,12 @@ impl Looker {
     /// What git, the remote and GitHub know of the repository.
     async fn repository(&self, begin: &Begin) -> Snapshot {
         let git = match &self.place {
-            Place::Tree { git, .. } => git.again().await.map_err(|error| error.to_string()),
-            Place::Folder { why, .. } => Err(why.clone()),
+            Place::Tree { git, .. } => git,
+            Place::Folder { why, .. } => return self.unknown(why),
         };
-        let git = match git {
+        let git = match self.as_it_is(git, begin).await {
             Ok(git) => git,
-            Err(why) => return self.unknown(&why),
+            Err(error) => return self.unknown(&error.to_string()),
         };
         let before = begin.known.refs.tip.as_deref();
         let (tree, mut snapshot) = futures::join!(
@@ -220,6 +223,15 @@ impl Looker {
         );
         snapshot.tree = tree;
         snapshot
+    }
+
+    /// Git for a look at what there is now, whatever has been marked as unchanged since.
+    async fn as_it_is(&self, git: &Git, begin: &Begin) -> Result<Git, GitError> {
+        git.refresh()?;
+        match &begin.flags {
+            Some(flags) => git.seeing_through(flags).await,
+            None => Ok(git.clone()),
+        }
     }
 
     async fn history(&self, git: &Git, begin: &Begin) -> Snapshot {

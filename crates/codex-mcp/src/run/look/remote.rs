@@ -3,9 +3,9 @@
 //! The repository says where the remote is, and nothing else. It is asked outside of
 //! the repository, with what the user has set for themselves: credentials, proxies,
 //! certificates, headers and ssh are theirs, and what the repository's configuration
-//! has of those is never read, nor are the programs that it names. What the user has
-//! set in the repository's own configuration doesn't count either, as Codex can write
-//! there; files that the user's configuration includes for the repository do.
+//! has of those is never read, nor are the programs that it names. Which remote it is and
+//! where, counts as it was when the run began; files that the user's configuration
+//! includes for the repository count too.
 //!
 //! Addresses of other kinds than git's own (`ext::` and remote helpers) are refused,
 //! unless the user has set GIT_ALLOW_PROTOCOL. Nobody is asked for anything: ssh is
@@ -108,7 +108,7 @@ pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<Stri
 
 async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String>, GitError> {
     let address = address(git, remote).await?;
-    let git = in_the_users_ways(git).await?;
+    let git = in_the_users_ways(git);
     let ls_remote = LS_REMOTE.iter().map(OsStr::new);
     let question: Vec<&OsStr> = ls_remote.chain([address.as_os_str()]).collect();
     let told = git.text(&question, &[]).await?;
@@ -138,8 +138,8 @@ async fn address(git: &Git, remote: &str) -> Result<OsString, GitError> {
 }
 
 /// Outside of the repository, asking nobody for anything.
-async fn in_the_users_ways(git: &Git) -> Result<Git, GitError> {
-    let mut git = git.outside().await?;
+fn in_the_users_ways(git: &Git) -> Git {
+    let mut git = git.outside();
     let ssh = ssh_command(&git);
     git.set("GIT_SSH_COMMAND", ssh);
     for (name, value) in [
@@ -151,7 +151,7 @@ async fn in_the_users_ways(git: &Git) -> Result<Git, GitError> {
             git.set(name, value);
         }
     }
-    Ok(git)
+    git
 }
 
 /// The user's way to use ssh, which asks nobody.

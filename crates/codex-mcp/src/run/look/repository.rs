@@ -65,16 +65,10 @@ impl Place {
             limit: LIMIT,
             halt: means.halt.clone(),
         };
-        let mut git = Git::begin(folder, &means.env, bounds).await?;
-        let own = git.path(&["rev-parse", "--absolute-git-dir"]).await?;
-        let common = git.path(&["rev-parse", "--git-common-dir"]).await?;
-        let mut folders = vec![own.canonicalize()?, common.canonicalize()?];
+        let git = Git::begin(folder, &means.env, bounds).await?;
+        let layout = git.layout();
+        let mut folders = vec![layout.git_dir.clone(), layout.common_dir.clone()];
         folders.dedup();
-        // A configuration that is changed later leads nowhere else.
-        let root = git.root().to_owned();
-        git.work_in(&root);
-        git.set("GIT_DIR", &own);
-        git.set("GIT_WORK_TREE", &root);
         Ok(Self::Tree { git, folders })
     }
 

@@ -76,7 +76,6 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
         scene.set(name, "");
     }
     scene.means.network_patience = Duration::from_secs(60);
-    let run = scene.run(&["pushed"]).await;
     let (server, proxy) = (Server::start().await, Server::start().await);
     let (trap, caught) = (
         scene.home.root().join("trap"),
@@ -106,7 +105,7 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
     ] {
         scene.git(&["config", &key, value]);
     }
-    assert_eq!(beginnings(&run.judged().await), ["unknown"]);
+    scene.refuses_to_begin(&["pushed"]).await;
     let asked = server.asked().concat();
     assert!(asked.contains("GET /o/x.git/info/refs"), "{asked}");
     assert!(
@@ -116,7 +115,7 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
 
     scene.git(&["config", "--global", "credential.helper", HELPER]);
     scene.git(&["config", "--global", "http.extraHeader", "X-Ours: 1"]);
-    assert_eq!(beginnings(&run.judged().await), ["unknown"]);
+    scene.refuses_to_begin(&["pushed"]).await;
     let asked = server.asked().concat();
     assert!(
         asked.contains(AUTHORIZATION) && asked.contains("X-Ours: 1"),
@@ -135,7 +134,7 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
     .unwrap();
     let condition = format!("includeIf.gitdir:{}/.path", scene.work().display());
     scene.git(&["config", "--global", &condition, included.to_str().unwrap()]);
-    assert_eq!(beginnings(&run.judged().await), ["unknown"]);
+    scene.refuses_to_begin(&["pushed"]).await;
     assert_eq!(server.asked(), [] as [&str; 0]);
     assert!(!proxy.asked().is_empty());
 }

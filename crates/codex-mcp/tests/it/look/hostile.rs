@@ -113,19 +113,26 @@ async fn no_program_of_the_repository_is_run() {
     fs::write(scene.work().join(".gitattributes"), "* filter=x\n").unwrap();
     scene.write("README.md", "of another length");
     assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
-    for address in [
+    // Where the remote is counts as it was at the start.
+    let addresses = [
         &format!("ext::{trap} %S"),
         "ssh://127.0.0.1:9/x",
         "git://127.0.0.1:9/x",
         http,
         "x::y",
-    ] {
+    ];
+    for address in addresses {
         scene.git(&["config", "remote.origin.url", address]);
         let judged = run.judged().await;
-        assert_eq!(beginnings(&judged), ["no", "unknown", "no"], "{address}");
+        assert_eq!(beginnings(&judged), ["no", "no", "no"], "{address}");
+    }
+    for address in addresses {
+        scene.git(&["config", "remote.origin.url", address]);
+        scene.refuses_to_begin(&["pushed"]).await;
     }
     scene.git(&["config", "remote.origin.url", bare.to_str().unwrap()]);
     scene.git(&["config", "remote.origin.vcs", "ext"]);
+    let run = scene.run(&["pushed", "clean", "commits=1"]).await;
     assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
     let caught = fs::read_to_string(caught).unwrap_or_default();
     assert_eq!(caught, "");

@@ -3,6 +3,7 @@
 mod commands;
 mod commits;
 mod credentials;
+mod deceived;
 mod files;
 mod github;
 mod hostile;
@@ -135,6 +136,14 @@ impl Scene {
             looker,
             start,
         }
+    }
+
+    /// What the remote has can't be found out, so no run begins.
+    async fn refuses_to_begin(&self, texts: &[&str]) -> String {
+        let mut looker = self.try_at(&self.work(), texts).await.unwrap();
+        let refused = looker.start().await.unwrap_err();
+        assert!(matches!(refused, LookError::Start { .. }), "{refused}");
+        refused.to_string()
     }
 
     fn set(&mut self, name: &str, value: impl Into<OsString>) {

@@ -193,7 +193,7 @@ async fn why_there_is_no_worktree_is_told() {
     scene.set("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
     let told = refused(&scene, &scene.work()).await;
     assert!(
-        told.contains("safe.directory") && told.contains("dubious ownership"),
+        told.contains("safe.directory") && told.contains("belongs to another user"),
         "{told}"
     );
     scene.set("PATH", scene.home.tmp());

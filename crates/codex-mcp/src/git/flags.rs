@@ -1,0 +1,97 @@
+//! Marks in the index that hide changes: `assume-unchanged` and `skip-worktree`.
+//!
+//! The user may have set them before the run, and a sparse checkout consists of them.
+//! Whatever has got one since is looked at all the same.
+//!
+//! Source: git-ls-files(1) for `-v`, git-update-index(1).
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use super::{Git, GitError};
+use crate::untrusted_file::{Links, open};
+
+const LIST: &[&str] = &["ls-files", "-z", "-v"];
+
+/// Git takes but one of these at a time.
+const CLEARING: [&str; 2] = ["--no-assume-unchanged", "--no-skip-worktree"];
+
+/// Which files were marked, and in which index.
+#[derive(Debug, Clone)]
+pub(crate) struct Flags {
+    marked: BTreeSet<Vec<u8>>,
+    index: Option<Stamp>,
+}
+
+/// What differs when an index is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp(u64, u64, i64, i64);
+
+impl Stamp {
+    fn of(about: &Metadata) -> Self {
+        Self(about.ino(), about.len(), about.ctime(), about.ctime_nsec())
+    }
+}
+
+impl Git {
+    /// The files that are marked now.
+    pub(crate) async fn flags(&self) -> Result<Flags, GitError> {
+        let index = self.index_stamp();
+        Ok(Flags {
+            marked: self.marked().await?,
+            index,
+        })
+    }
+
+    /// The same with an index in which no file is marked that was not marked then.
+    pub(crate) async fn seeing_through(&self, before: &Flags) -> Result<Self, GitError> {
+        if self.index_stamp() == before.index {
+            return Ok(self.clone());
+        }
+        let marked = self.marked().await?;
+        let new: Vec<&[u8]> = marked
+            .difference(&before.marked)
+            .map(Vec::as_slice)
+            .collect();
+        if new.is_empty() {
+            return Ok(self.clone());
+        }
+        let index = self.view().join("index");
+        let mut marks = open(&self.index(), Links::Refused).map_err(io::Error::other)?;
+        io::copy(&mut marks, &mut File::create(&index)?)?;
+        let mut git = self.clone();
+        git.set("GIT_INDEX_FILE", &index);
+        let mut names = new.join(&0);
+        names.push(0);
+        for clear in CLEARING {
+            git.told(&["update-index", "-z", clear, "--stdin"], &names)
+                .await?;
+        }
+        Ok(git)
+    }
+
+    fn index(&self) -> PathBuf {
+        self.layout().git_dir.join("index")
+    }
+
+    fn index_stamp(&self) -> Option<Stamp> {
+        let about = fs::symlink_metadata(self.index()).ok()?;
+        Some(Stamp::of(&about))
+    }
+
+    /// The tag of a marked file is a small letter, or `S`.
+    async fn marked(&self) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        let told = self.told(LIST, &[]).await?;
+        let records = told.split(|byte| *byte == 0);
+        let marked = records.filter_map(|record| match record {
+            [tag, b' ', path @ ..] if tag.is_ascii_lowercase() || *tag == b'S' => {
+                Some(path.to_owned())
+            }
+            _ => None,
+        });
+        Ok(marked.collect())
+    }
+}

@@ -1,0 +1,429 @@
+//! Where a repository's working tree and git directories are, found without asking git.
+//!
+//! Git takes the answer from files that the repository brings along: `core.worktree` of
+//! its configuration, a `.git` file that names a directory anywhere. Whoever wrote them
+//! could have work done in another directory of the user's. So the top of the working
+//! tree is where `.git` lies, whatever the configuration says, and a `.git` file counts
+//! only if the directory that it names links back:
+//!
+//! | `.git` | the git directory | links back by |
+//! | --- | --- | --- |
+//! | a directory | `.git` | being there |
+//! | a file, linked working tree | `MAIN/.git/worktrees/NAME` | its file `gitdir` |
+//! | a file, submodule or `--separate-git-dir` | any | its `core.worktree` |
+//!
+//! Source: gitrepository-layout(5), git-worktree(1), gitsubmodules(7), git-config(1).
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::untrusted_file::{Links, ReadError, read_text};
+
+/// The most that is read of one of git's small files, in bytes: they hold a path or the
+/// name of a branch.
+const POINTER_LIMIT: u64 = 16 * 1024;
+
+/// The most that is read of a git configuration, in bytes.
+const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// The variable of git's that names directories above which no repository is looked for.
+pub(crate) const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
+
+/// The directories that a value of [`CEILINGS`] names.
+pub(crate) fn ceilings_in(value: &OsStr) -> Vec<PathBuf> {
+    let directories = env::split_paths(value).filter(|directory| directory.is_absolute());
+    directories
+        .map(|directory| directory.canonicalize().unwrap_or(directory))
+        .collect()
+}
+
+/// A repository's directories, absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// The top of the working tree.
+    pub(crate) top: PathBuf,
+    /// What belongs to this working tree: `HEAD` and the index.
+    pub(crate) git_dir: PathBuf,
+    /// What all working trees of the repository share: objects, refs, configuration.
+    pub(crate) common_dir: PathBuf,
+}
+
+/// Why a repository is not used as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LayoutError {
+    /// A `.git` file names a directory that does not link back.
+    #[error(
+        "{} names the git directory {}, which does not link back to it; if both are yours, \
+         run `git worktree repair` there, or `git config core.worktree {}` in the git directory",
+        dot_git.display(), named.display(), top.display()
+    )]
+    Unlinked {
+        /// The `.git` file.
+        dot_git: PathBuf,
+        /// What it names.
+        named: PathBuf,
+        /// The directory that it lies in.
+        top: PathBuf,
+    },
+    /// `.git` is a symbolic link.
+    #[error(
+        "{} is a symbolic link; replace it by a file with the line `gitdir: PATH`",
+        .0.display()
+    )]
+    Link(PathBuf),
+    /// The configuration puts the working tree elsewhere.
+    #[error(
+        "core.worktree in {} names {}, which is not where the repository was found ({}); \
+         remove the setting if you do not need it",
+        config.display(), worktree.display(), top.display()
+    )]
+    Elsewhere {
+        /// The configuration.
+        config: PathBuf,
+        /// What it names.
+        worktree: PathBuf,
+        /// Where `.git` lies.
+        top: PathBuf,
+    },
+    /// One of git's files is not a file, or cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
+    /// A directory cannot be resolved.
+    #[error("cannot resolve {}: {error}", path.display())]
+    Unresolved {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
+
+impl Layout {
+    /// The repository around `directory`, an absolute path. It is not looked for in
+    /// `ceilings` and above. `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError`] for one that is not what it seems.
+    pub(crate) fn around(
+        directory: &Path,
+        ceilings: &[PathBuf],
+    ) -> Result<Option<Self>, LayoutError> {
+        let top = directory
+            .ancestors()
+            .take_while(|above| !ceilings.iter().any(|ceiling| above == ceiling))
+            .find(|above| is_top(above));
+        top.map(Self::at).transpose()
+    }
+
+    /// The repository whose `.git` lies in `top`.
+    fn at(top: &Path) -> Result<Self, LayoutError> {
+        let top = resolved(top)?;
+        let dot_git = top.join(".git");
+        if dot_git.is_symlink() {
+            return Err(LayoutError::Link(dot_git));
+        }
+        if dot_git.is_file() {
+            return Self::linked(top, &dot_git);
+        }
+        let config = dot_git.join("config");
+        match worktree_in(&config)? {
+            Some(named) if !is_same(&dot_git.join(&named), &top) => Err(LayoutError::Elsewhere {
+                worktree: dot_git.join(named),
+                config,
+                top,
+            }),
+            _ => Ok(Self {
+                top,
+                git_dir: dot_git.clone(),
+                common_dir: dot_git,
+            }),
+        }
+    }
+
+    fn linked(top: PathBuf, dot_git: &Path) -> Result<Self, LayoutError> {
+        let text = read_text(dot_git, POINTER_LIMIT, Links::Refused)?;
+        let named = text.strip_prefix("gitdir:").unwrap_or_default().trim();
+        let named = top.join(named);
+        let unlinked = || LayoutError::Unlinked {
+            dot_git: dot_git.to_owned(),
+            named: named.clone(),
+            top: top.clone(),
+        };
+        let git_dir = named.canonicalize().map_err(|_| unlinked())?;
+        if let Some(common_dir) = common_dir_of_worktree(&git_dir) {
+            let back = read_text(&git_dir.join("gitdir"), POINTER_LIMIT, Links::Refused);
+            let back = back.map_err(|_| unlinked())?;
+            return match is_same(&git_dir.join(back.trim()), dot_git) {
+                true => Ok(Self {
+                    top,
+                    git_dir,
+                    common_dir,
+                }),
+                false => Err(unlinked()),
+            };
+        }
+        // A directory that shares another one's objects and refs is no submodule's.
+        let back = match git_dir.join("commondir").exists() {
+            true => None,
+            false => worktree_in(&git_dir.join("config"))?,
+        };
+        match back.is_some_and(|back| is_same(&git_dir.join(back), &top)) {
+            true => Ok(Self {
+                top,
+                common_dir: git_dir.clone(),
+                git_dir,
+            }),
+            false => Err(unlinked()),
+        }
+    }
+
+    /// Whether this is a working tree beside the repository's main one.
+    #[must_use]
+    pub(crate) fn is_linked(&self) -> bool {
+        self.git_dir != self.common_dir
+    }
+
+    /// The text of `HEAD`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`]. `HEAD` may be a link, as in old repositories.
+    pub(crate) fn head(&self) -> Result<String, ReadError> {
+        read_text(&self.git_dir.join("HEAD"), POINTER_LIMIT, Links::Followed)
+    }
+}
+
+/// The directory that `MAIN/worktrees/NAME` belongs to, if its file `commondir` says the
+/// same.
+fn common_dir_of_worktree(git_dir: &Path) -> Option<PathBuf> {
+    let all = git_dir.parent().filter(|all| all.ends_with("worktrees"))?;
+    let common_dir = all.parent()?;
+    let told = read_text(&git_dir.join("commondir"), POINTER_LIMIT, Links::Refused).ok()?;
+    is_same(&git_dir.join(told.trim()), common_dir).then(|| common_dir.to_owned())
+}
+
+/// An empty directory named `.git` is no repository, to git neither.
+fn is_top(directory: &Path) -> bool {
+    let dot_git = directory.join(".git");
+    dot_git.is_file() || dot_git.join("HEAD").symlink_metadata().is_ok()
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+fn resolved(path: &Path) -> Result<PathBuf, LayoutError> {
+    path.canonicalize()
+        .map_err(|error| LayoutError::Unresolved {
+            path: path.to_owned(),
+            error,
+        })
+}
+
+/// `core.worktree` in a configuration file itself. What included files say does not
+/// matter: git is always told the working tree.
+fn worktree_in(config: &Path) -> Result<Option<String>, LayoutError> {
+    let text = match read_text(config, CONFIG_LIMIT, Links::Refused) {
+        Ok(text) => text,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut section = String::new();
+    let mut worktree = None;
+    for line in text.lines() {
+        let mut line = line.trim();
+        if let Some((name, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
+            section = name.trim().to_ascii_lowercase();
+            line = rest.trim();
+        }
+        if let Some((key, value)) = line.split_once('=')
+            && section == "core"
+            && key.trim().eq_ignore_ascii_case("worktree")
+        {
+            worktree = Some(unquoted(value.trim()));
+        }
+    }
+    Ok(worktree)
+}
+
+/// A value as git writes it: in quotes where it has to be, with `\"` and `\\`.
+fn unquoted(value: &str) -> String {
+    let inner = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'));
+    inner
+        .unwrap_or(value)
+        .replace("\\\"", "\"")
+        .replace("\\\\", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    /// `main` with a linked working tree `tree`, a submodule `main/sub`, and `victim`.
+    struct Scene {
+        _directory: tempfile::TempDir,
+        root: PathBuf,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path().canonicalize().unwrap();
+            let scene = Self {
+                _directory: directory,
+                root,
+            };
+            for (path, text) in [
+                ("main/.git/HEAD", "ref: refs/heads/main\n"),
+                ("main/.git/config", "[core]\n\tbare = false\n"),
+                ("main/.git/worktrees/tree/HEAD", ""),
+                ("main/.git/worktrees/tree/commondir", "../..\n"),
+                ("main/.git/worktrees/tree/gitdir", "ROOT/tree/.git\n"),
+                ("main/.git/modules/sub/HEAD", ""),
+                (
+                    "main/.git/modules/sub/config",
+                    "[core]\n\tworktree = ../../../sub\n",
+                ),
+                ("main/sub/.git", "gitdir: ../.git/modules/sub\n"),
+                ("tree/.git", "gitdir: ROOT/main/.git/worktrees/tree\n"),
+                ("victim/.git/HEAD", "ref: refs/heads/main\n"),
+            ] {
+                scene.write(path, text);
+            }
+            scene
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let text = text.replace("ROOT", self.root.to_str().unwrap());
+            fs::write(path, text).unwrap();
+        }
+
+        fn around(&self, directory: &str) -> Result<Option<Layout>, LayoutError> {
+            Layout::around(&self.root.join(directory), &[])
+        }
+
+        /// Relative to the root: top, git directory, common directory.
+        fn found(&self, directory: &str) -> [String; 3] {
+            let layout = self.around(directory).unwrap().unwrap();
+            [layout.top, layout.git_dir, layout.common_dir].map(|path| {
+                let path = path.strip_prefix(&self.root).unwrap();
+                path.to_str().unwrap().to_owned()
+            })
+        }
+
+        fn refusal(&self, directory: &str) -> String {
+            let refused = self.around(directory).unwrap_err().to_string();
+            refused.replace(self.root.to_str().unwrap(), "ROOT")
+        }
+    }
+
+    #[test]
+    fn each_kind_of_working_tree_is_found() {
+        let scene = Scene::new();
+        assert_eq!(scene.found("main/a/b"), ["main", "main/.git", "main/.git"]);
+        assert_eq!(
+            scene.found("tree"),
+            ["tree", "main/.git/worktrees/tree", "main/.git"]
+        );
+        let module = "main/.git/modules/sub";
+        assert_eq!(scene.found("main/sub"), ["main/sub", module, module]);
+        assert_eq!(scene.around("").unwrap(), None);
+        let ceiling = [scene.root.join("main")];
+        let below = Layout::around(&scene.root.join("main/a"), &ceiling);
+        assert_eq!(below.unwrap(), None);
+    }
+
+    /// With a plain link to it, work in `evil` would be done in `victim`.
+    #[test]
+    fn git_file_counts_only_if_the_other_side_links_back() {
+        let scene = Scene::new();
+        for named in [
+            "ROOT/victim/.git",
+            "../victim/.git",
+            "ROOT/main/.git/worktrees/tree",
+            "ROOT/main/.git/modules/sub",
+            "ROOT/nowhere",
+            "",
+        ] {
+            scene.write("evil/.git", &format!("gitdir: {named}\n"));
+            assert!(
+                scene.refusal("evil").contains("does not link back"),
+                "{named}"
+            );
+        }
+        scene.write("evil/.git", "garbage");
+        assert!(scene.refusal("evil").contains("does not link back"));
+        // One's own administrative directory, with another repository's objects.
+        scene.write("evil/.git", "gitdir: inner/worktrees/x\n");
+        scene.write("evil/inner/worktrees/x/gitdir", "ROOT/evil/.git\n");
+        scene.write(
+            "evil/inner/worktrees/x/commondir",
+            "../../../../victim/.git\n",
+        );
+        assert!(scene.refusal("evil").contains("does not link back"));
+        scene.write("evil/.git", "gitdir: own\n");
+        scene.write("evil/own/config", "[core] worktree = ..\n");
+        assert_eq!(scene.found("evil"), ["evil", "evil/own", "evil/own"]);
+        scene.write("evil/own/commondir", "../../victim/.git\n");
+        assert!(scene.refusal("evil").contains("does not link back"));
+    }
+
+    #[test]
+    fn linked_git_directory_is_refused() {
+        let scene = Scene::new();
+        fs::create_dir(scene.root.join("evil")).unwrap();
+        symlink(scene.root.join("victim/.git"), scene.root.join("evil/.git")).unwrap();
+        assert!(scene.refusal("evil").contains("is a symbolic link"));
+    }
+
+    #[test]
+    fn configuration_cannot_move_the_working_tree() {
+        let scene = Scene::new();
+        for text in [
+            "[core]\n\tworktree = ROOT\n",
+            "[core]\n\tworktree = \"ROOT\"\n",
+            "[CORE]worktree=ROOT\n",
+            "[core]\nworktree = ../..\n",
+        ] {
+            scene.write("main/.git/config", text);
+            assert!(scene.refusal("main").contains("core.worktree"), "{text}");
+        }
+        for text in ["[core]\n\tworktree = ..\n", "[other]\n\tworktree = ROOT\n"] {
+            scene.write("main/.git/config", text);
+            assert_eq!(scene.found("main")[0], "main", "{text}");
+        }
+    }
+
+    #[test]
+    fn pipe_among_gits_files_is_refused_at_once() {
+        let scene = Scene::new();
+        let pipe = |path: &str| {
+            let path = scene.root.join(path);
+            let _ = fs::remove_file(&path);
+            mkfifo(&path, Mode::S_IRWXU).unwrap();
+        };
+        pipe("main/.git/HEAD");
+        let layout = scene.around("main").unwrap().unwrap();
+        assert!(matches!(layout.head(), Err(ReadError::NotRegular { .. })));
+        pipe("main/.git/config");
+        assert!(scene.refusal("main").contains("not a regular file"));
+        pipe("main/.git/worktrees/tree/gitdir");
+        assert!(scene.refusal("tree").contains("does not link back"));
+    }
+}

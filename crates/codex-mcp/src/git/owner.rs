@@ -1,0 +1,122 @@
+//! Whether a repository is the user's.
+//!
+//! Git asks that itself only where it finds a repository by itself, and here it is told
+//! where the repository is.
+//!
+//! Source: git-config(1), `safe.directory`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+use super::setting::{Scope, Setting};
+use super::{GitError, Layout};
+
+/// By this variable git's own tests have each repository be another user's.
+const PRETENDED: &str = "GIT_TEST_ASSUME_DIFFERENT_OWNER";
+
+/// Refuses the repository of another user, unless the user has named it in
+/// `safe.directory`.
+pub(super) fn check(
+    layout: &Layout,
+    settings: &[Setting],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<(), GitError> {
+    let dot_git = layout.top.join(".git");
+    let parts = [&layout.top, &dot_git, &layout.git_dir, &layout.common_dir];
+    let pretended = variable(PRETENDED).is_some();
+    if !pretended && parts.into_iter().all(|path| is_ours(path)) {
+        return Ok(());
+    }
+    match is_safe(&layout.top, settings, variable("HOME").as_deref()) {
+        true => Ok(()),
+        false => Err(GitError::Others(layout.top.clone())),
+    }
+}
+
+fn is_ours(path: &Path) -> bool {
+    let user = geteuid().as_raw();
+    fs::symlink_metadata(path).is_ok_and(|about| about.uid() == user)
+}
+
+/// An empty value takes back those before it.
+fn is_safe(top: &Path, settings: &[Setting], home: Option<&OsStr>) -> bool {
+    let named = settings
+        .iter()
+        .filter(|set| set.scope == Scope::User && set.key == "safe.directory");
+    let mut safe = false;
+    for setting in named {
+        let value = setting.value();
+        safe = match value.as_bytes() {
+            b"" => false,
+            b"*" => true,
+            _ => safe || names(value, top, home),
+        };
+    }
+    safe
+}
+
+fn names(value: &OsStr, top: &Path, home: Option<&OsStr>) -> bool {
+    let path = Path::new(value);
+    let path = match (path.strip_prefix("~"), home) {
+        (Ok(below), Some(home)) => Path::new(home).join(below),
+        _ => path.to_owned(),
+    };
+    match (path.ends_with("*"), path.parent()) {
+        (true, Some(all)) => top.starts_with(all) && top != all,
+        _ => path == top,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn safe(values: &[&str]) -> bool {
+        let settings: Vec<Setting> = values
+            .iter()
+            .map(|value| Setting {
+                scope: Scope::User,
+                key: "safe.directory".into(),
+                value: Some(value.into()),
+            })
+            .collect();
+        is_safe(Path::new("/srv/repo"), &settings, Some(OsStr::new("/srv")))
+    }
+
+    #[test]
+    fn safe_directory_is_read_as_git_reads_it() {
+        for values in [
+            &["*"][..],
+            &["/srv/repo"],
+            &["~/repo"],
+            &["/srv/*"],
+            &["", "/other", "/srv/repo"],
+        ] {
+            assert!(safe(values), "{values:?}");
+        }
+        for values in [
+            &[][..],
+            &["/srv"],
+            &["/srv/repo/sub"],
+            &["*", ""],
+            &["/srv/repo/*"],
+        ] {
+            assert!(!safe(values), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn repository_cannot_name_itself_safe() {
+        let setting = Setting {
+            scope: Scope::Repository,
+            key: "safe.directory".into(),
+            value: Some("*".into()),
+        };
+        assert!(!is_safe(Path::new("/srv/repo"), &[setting], None));
+    }
+}

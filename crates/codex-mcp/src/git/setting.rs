@@ -1,0 +1,85 @@
+//! Settings as git tells them, with the files that they come from.
+//!
+//! Source: git-config(1), `--show-scope` and `--null`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Who has made a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The machine, the user, or the environment.
+    User,
+    /// The repository's own files, and what they include.
+    Repository,
+}
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) scope: Scope,
+    /// In small letters, but for a subsection.
+    pub(super) key: OsString,
+    /// `None` where the key stands alone, which means true.
+    pub(super) value: Option<OsString>,
+}
+
+impl Setting {
+    /// The value, which is `true` where the key stands alone.
+    pub(super) fn value(&self) -> &OsStr {
+        self.value.as_deref().unwrap_or(OsStr::new("true"))
+    }
+}
+
+/// What makes git list all settings.
+pub(super) const LIST: &[&str] = &["config", "--null", "--show-scope", "--list"];
+
+/// Reads `SCOPE NUL KEY LF VALUE NUL`.
+pub(super) fn read(told: &[u8]) -> Vec<Setting> {
+    let mut records = told.split(|byte| *byte == 0);
+    let mut settings = Vec::new();
+    while let (Some(scope), Some(setting)) = (records.next(), records.next()) {
+        let mut parts = setting.splitn(2, |byte| *byte == b'\n');
+        let (key, value) = (parts.next().unwrap_or_default(), parts.next());
+        settings.push(Setting {
+            scope: match scope {
+                b"system" | b"global" | b"command" => Scope::User,
+                _ => Scope::Repository,
+            },
+            key: OsString::from_vec(key.to_owned()),
+            value: value.map(|value| OsStr::from_bytes(value).to_owned()),
+        });
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_with_their_scopes() {
+        let told = b"system\0a.b\n1\0global\0c.d\0local\0e.f\np\nq\0worktree\0g.h\n\xff\0\
+            command\0a.b\n2\0";
+        let read: Vec<_> = read(told)
+            .into_iter()
+            .map(|setting| {
+                (
+                    setting.scope,
+                    setting.key.clone(),
+                    setting.value().to_owned(),
+                )
+            })
+            .collect();
+        let expected: [(Scope, &str, &[u8]); 5] = [
+            (Scope::User, "a.b", b"1"),
+            (Scope::User, "c.d", b"true"),
+            (Scope::Repository, "e.f", b"p\nq"),
+            (Scope::Repository, "g.h", b"\xff"),
+            (Scope::User, "a.b", b"2"),
+        ];
+        let expected = expected
+            .map(|(scope, key, value)| (scope, key.into(), OsStr::from_bytes(value).into()));
+        assert_eq!(read, expected);
+    }
+}

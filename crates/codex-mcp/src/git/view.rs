@@ -1,0 +1,291 @@
+//! A git directory of ours over a repository's objects, refs and index.
+//!
+//! A repository's configuration may name programs (filters, hooks, a file system
+//! monitor), and may change between the moment it is checked and the moment git reads
+//! it. So git never reads it when it looks at a repository: it is given a directory
+//! outside of every sandbox that links to the repository's data and has a configuration
+//! of its own. That one holds the settings that decide how files are compared and where
+//! remotes are, as they were when the view was made, and nothing that git would run.
+//!
+//! ```text
+//!  view/objects ─────► COMMON/objects      view/config  written here
+//!  view/refs ────────► COMMON/refs         view/HEAD    copied before each look
+//!  view/packed-refs, reftable, shallow,    view/info    copied once
+//!       logs ────────► COMMON/…
+//! ```
+//!
+//! Source: gitrepository-layout(5), git-config(1).
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use super::Layout;
+use super::setting::{Scope, Setting};
+use crate::untrusted_file::{Links, read};
+
+/// Where views are, below the state directory.
+const VIEWS: &str = "git-views";
+
+/// How old a view is at least that a killed process has left behind (two days: a run
+/// takes a day at most).
+const STALE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+
+/// The most that is copied of a file in `info`, in bytes.
+const INFO_LIMIT: u64 = 1024 * 1024;
+
+/// What the repository's directories share with the view.
+const SHARED: [&str; 5] = ["objects", "refs", "packed-refs", "reftable", "shallow"];
+
+/// Settings by which files are compared with commits, and commits are read.
+const SETTINGS: [&str; 19] = [
+    "core.abbrev",
+    "core.attributesfile",
+    "core.autocrlf",
+    "core.bigfilethreshold",
+    "core.checkstat",
+    "core.eol",
+    "core.excludesfile",
+    "core.filemode",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.repositoryformatversion",
+    "core.safecrlf",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+    "core.symlinks",
+    "core.trustctime",
+    "extensions.compatobjectformat",
+    "extensions.objectformat",
+    "extensions.refstorage",
+];
+
+/// What decides where a branch is pushed to, as the beginning and end of a key. None of
+/// it is run where views are used.
+const REMOTES: [(&str, &str); 9] = [
+    ("remote.", ".url"),
+    ("remote.", ".pushurl"),
+    ("remote.", ".fetch"),
+    ("remote.pushdefault", ""),
+    ("branch.", ".remote"),
+    ("branch.", ".pushremote"),
+    ("branch.", ".merge"),
+    ("url.", ".insteadof"),
+    ("url.", ".pushinsteadof"),
+];
+
+/// The view's directory. It is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct View {
+    directory: TempDir,
+}
+
+impl View {
+    /// Makes one below the state directory, with those of the settings that have a place
+    /// in it.
+    pub(super) fn new(layout: &Layout, settings: &[Setting], state: &Path) -> io::Result<Self> {
+        let all = state.join(VIEWS);
+        make_directory(&all)?;
+        remove_stale(&all);
+        let directory = tempfile::Builder::new().prefix("view-").tempdir_in(&all)?;
+        let view = Self { directory };
+        for name in SHARED {
+            view.link(name, &layout.common_dir.join(name))?;
+        }
+        view.copy_head(layout)?;
+        for directory in ["info", "logs"] {
+            make_directory(&view.path().join(directory))?;
+        }
+        view.link("logs/HEAD", &layout.git_dir.join("logs/HEAD"))?;
+        view.link("logs/refs", &layout.common_dir.join("logs/refs"))?;
+        for name in ["exclude", "attributes"] {
+            view.copy_info(name, &layout.common_dir)?;
+        }
+        view.copy_info("sparse-checkout", &layout.git_dir)?;
+        let wanted = settings.iter().filter(|setting| belongs(setting));
+        view.write("config", &in_file(wanted))?;
+        Ok(view)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Takes over what is checked out. Git takes no link for `HEAD`.
+    pub(super) fn copy_head(&self, layout: &Layout) -> io::Result<()> {
+        let head = layout.head().map_err(io::Error::other)?;
+        let new = self.path().join("HEAD.new");
+        fs::write(&new, head)?;
+        fs::rename(&new, self.path().join("HEAD"))
+    }
+
+    fn link(&self, name: &str, target: &Path) -> io::Result<()> {
+        symlink(target, self.path().join(name))
+    }
+
+    fn copy_info(&self, name: &str, from: &Path) -> io::Result<()> {
+        let path = from.join("info").join(name);
+        match read(&path, INFO_LIMIT, Links::Followed) {
+            Ok(bytes) => self.write(&format!("info/{name}"), &bytes),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.path().join(name))?;
+        file.write_all(bytes)
+    }
+}
+
+/// The state directory by these variables, as in the configuration.
+pub(super) fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let below_home = || path("HOME").map(|home| home.join(".local/state"));
+    let state = path("XDG_STATE_HOME").or_else(below_home)?;
+    Some(state.join("codex-mcp"))
+}
+
+/// Makes a directory, and those above it, for the user alone.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// What is left by processes that were killed. A failure is of no consequence.
+fn remove_stale(all: &Path) {
+    let Ok(entries) = fs::read_dir(all) else {
+        return;
+    };
+    let limit = SystemTime::now() - STALE;
+    for entry in entries.flatten() {
+        let is_stale = entry
+            .metadata()
+            .and_then(|about| about.modified())
+            .is_ok_and(|modified| modified < limit);
+        if is_stale {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether a setting has a place in a view. Git reads most of the user's by itself, but
+/// for those that depend on where the repository is (`includeIf`).
+fn belongs(setting: &Setting) -> bool {
+    let key = setting.key.as_bytes();
+    let is_known = SETTINGS.iter().any(|known| key == known.as_bytes());
+    let is_remote = REMOTES
+        .iter()
+        .any(|(begin, end)| key.starts_with(begin.as_bytes()) && key.ends_with(end.as_bytes()));
+    match setting.scope {
+        Scope::Repository => is_known || is_remote,
+        Scope::User => is_known && key.starts_with(b"core."),
+    }
+}
+
+/// Settings as a configuration file has them.
+pub(super) fn in_file<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for Setting { key, value, .. } in settings {
+        let key = key.as_bytes();
+        let first = key.iter().position(|byte| *byte == b'.');
+        let last = key.iter().rposition(|byte| *byte == b'.');
+        let (Some(first), Some(last)) = (first, last) else {
+            continue;
+        };
+        text.push(b'[');
+        text.extend(key.get(..first).unwrap_or_default());
+        if let Some(subsection) = key.get(first + 1..last) {
+            text.push(b' ');
+            text.extend(quoted(subsection));
+        }
+        text.extend(b"]\n\t");
+        text.extend(key.get(last + 1..).unwrap_or_default());
+        if let Some(value) = value {
+            text.extend(b" = ");
+            text.extend(quoted(value.as_bytes()));
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let mut quoted = vec![b'"'];
+    for byte in text {
+        match byte {
+            b'\n' => quoted.extend(b"\\n"),
+            b'"' | b'\\' => quoted.extend([b'\\', *byte]),
+            byte => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(key: &str, value: Option<&str>) -> Setting {
+        Setting {
+            scope: Scope::Repository,
+            key: key.into(),
+            value: value.map(OsString::from),
+        }
+    }
+
+    #[test]
+    fn only_settings_that_name_no_program_belong_to_a_view() {
+        for (key, expected) in [
+            ("core.filemode", true),
+            ("core.fsmonitor", false),
+            ("core.hookspath", false),
+            ("core.sshcommand", false),
+            ("core.worktree", false),
+            ("core.gitproxy", false),
+            ("filter.x.clean", false),
+            ("include.path", false),
+            ("credential.helper", false),
+            ("alias.status", false),
+            ("diff.x.textconv", false),
+            ("remote.a.b.url", true),
+            ("remote.a.uploadpack", false),
+            ("remote.a.vcs", false),
+            ("remote.a.promisor", false),
+            ("extensions.partialclone", false),
+            ("extensions.worktreeconfig", false),
+            ("branch.x.remote", true),
+            ("url.a.insteadof", true),
+        ] {
+            let setting = setting(key, None);
+            assert_eq!(belongs(&setting), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn settings_are_written_so_that_git_reads_the_same() {
+        let settings = [
+            setting("core.filemode", None),
+            setting("remote.a \"b.url", Some("x\\y\n# z")),
+        ];
+        let text = in_file(settings.iter());
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "[core]\n\tfilemode\n[remote \"a \\\"b\"]\n\turl = \"x\\\\y\\n# z\"\n"
+        );
+    }
+}

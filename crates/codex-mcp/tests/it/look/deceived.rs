@@ -1,0 +1,133 @@
+//! A repository whose settings are changed during the run, so that criteria seem to hold.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use codex_mcp::run::look::LookError;
+
+use super::{Scene, beginnings};
+
+/// The control is the last push: to where the user has the remote.
+#[tokio::test]
+async fn pushed_counts_only_at_the_remote_of_the_user() {
+    let scene = Scene::new();
+    let theirs = scene.with_remote();
+    let own = scene.home.root().join("own.git");
+    let own = own.to_str().unwrap();
+    scene.git(&["init", "--quiet", "--bare", "--initial-branch=main", own]);
+    let url = theirs.to_str().unwrap();
+    let run = scene.run(&["pushed"]).await;
+    scene.commit("a");
+    scene.git(&["push", "--quiet", own, "main"]);
+    for (key, value) in [
+        ("remote.origin.url", own),
+        ("remote.origin.pushurl", own),
+        (&format!("url.{own}.insteadOf"), url),
+        (&format!("url.{own}.pushInsteadOf"), url),
+        ("branch.main.remote", own),
+        ("branch.main.pushRemote", own),
+        ("remote.pushDefault", own),
+    ] {
+        scene.git(&["config", key, value]);
+        assert_eq!(beginnings(&run.judged().await), ["no"], "{key}");
+    }
+    let included = scene.home.root().join("included");
+    fs::write(&included, format!("[remote \"origin\"]\n\turl = {own}\n")).unwrap();
+    scene.git(&["config", "include.path", included.to_str().unwrap()]);
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+    let control = scene.run(&["pushed"]).await;
+    let now = control.looker.now().await;
+    let judged = control.verdict(&now, codex_mcp_core::run::snapshot::Preexisting::Counts);
+    assert_eq!(
+        beginnings(&super::told(&judged)),
+        ["yes"],
+        "with these settings it holds"
+    );
+    fs::remove_file(scene.work().join(".git/config")).unwrap();
+    scene.git(&["push", "--quiet", url, "main"]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+}
+
+#[tokio::test]
+async fn marks_in_the_index_hide_no_change() {
+    let scene = Scene::new();
+    scene.write("kept-out", "mine");
+    scene.commit("README.md");
+    scene.git(&["update-index", "--skip-worktree", "kept-out"]);
+    scene.write("kept-out", "changed by the user before the run");
+    for mark in ["--skip-worktree", "--assume-unchanged"] {
+        let run = scene.run(&["clean", "diff_within=src"]).await;
+        assert_eq!(beginnings(&run.judged().await), ["yes", "yes"]);
+        scene.git(&["update-index", mark, "README.md"]);
+        scene.write("README.md", mark);
+        let status = scene.git(&["status", "--porcelain"]);
+        assert_eq!(status, "", "git itself is deceived");
+        assert_eq!(beginnings(&run.judged().await), ["no", "no"], "{mark}");
+        scene.git(&[
+            "update-index",
+            "--no-skip-worktree",
+            "--no-assume-unchanged",
+            "README.md",
+        ]);
+        scene.git(&["checkout", "README.md"]);
+    }
+}
+
+#[tokio::test]
+async fn excludes_and_file_modes_are_those_of_the_start() {
+    let scene = Scene::new();
+    let run = scene.run(&["clean", "diff_within=src"]).await;
+    fs::create_dir_all(scene.work().join(".git/info")).unwrap();
+    fs::write(scene.work().join(".git/info/exclude"), "*\n").unwrap();
+    scene.write("left", "x");
+    assert_eq!(scene.git(&["status", "--porcelain"]), "");
+    assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+    fs::remove_file(scene.work().join(".git/info/exclude")).unwrap();
+    let excludes = scene.home.root().join("excludes");
+    fs::write(&excludes, "*\n").unwrap();
+    scene.git(&["config", "core.excludesFile", excludes.to_str().unwrap()]);
+    assert_eq!(scene.git(&["status", "--porcelain"]), "");
+    assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+    fs::remove_file(scene.work().join("left")).unwrap();
+    assert_eq!(beginnings(&run.judged().await), ["yes", "yes"]);
+    scene.git(&["config", "core.fileMode", "false"]);
+    let readme = scene.work().join("README.md");
+    fs::set_permissions(&readme, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(scene.git(&["status", "--porcelain"]), "");
+    assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
+}
+
+/// The control: git itself takes each for the repository of what it names.
+#[tokio::test]
+async fn repository_that_is_elsewhere_is_refused() {
+    let scene = Scene::new();
+    let home = scene.home.root().to_str().unwrap().to_owned();
+    scene.git(&["config", "core.worktree", &home]);
+    assert_eq!(scene.git(&["rev-parse", "--show-toplevel"]), home);
+    let refused = scene.try_at(&scene.work(), &["commits=1"]).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("core.worktree"), "{refused}");
+    scene.git(&["config", "--unset", "core.worktree"]);
+
+    let evil = scene.home.root().join("evil");
+    fs::create_dir(&evil).unwrap();
+    let dot_git = scene.work().join(".git");
+    fs::write(
+        evil.join(".git"),
+        format!("gitdir: {}\n", dot_git.display()),
+    )
+    .unwrap();
+    let taken = scene.git_in(&evil, &["rev-parse", "--absolute-git-dir"]);
+    assert_eq!(taken, dot_git.to_str().unwrap());
+    let refused = scene.try_at(&evil, &["commits=1"]).await.unwrap_err();
+    assert!(matches!(refused, LookError::Start { .. }), "{refused}");
+    assert!(
+        refused.to_string().contains("does not link back"),
+        "{refused}"
+    );
+
+    fs::remove_file(evil.join(".git")).unwrap();
+    std::os::unix::fs::symlink(&dot_git, evil.join(".git")).unwrap();
+    let refused = scene.try_at(&evil, &["commits=1"]).await.unwrap_err();
+    assert!(refused.to_string().contains("symbolic link"), "{refused}");
+}
