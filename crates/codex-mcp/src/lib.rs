@@ -11,6 +11,7 @@
 //! - [`picture`]: pictures that Codex is to look at.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: the server as a member of a team.
+//! - [`trust`]: whether the user trusts a directory.
 //! - [`doctor`]: whether work can be done here, and if not, why.
 #![cfg_attr(
     test,
@@ -34,4 +35,5 @@ pub mod mcp;
 pub mod picture;
 pub mod run;
 pub mod team;
+pub mod trust;
 pub mod untrusted_file;

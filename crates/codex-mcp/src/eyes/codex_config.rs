@@ -5,8 +5,8 @@
 //! configuration stays.
 //!
 //! The configuration is looked at as Codex reads it: `.codex/config.toml` in the folders
-//! from the working one up to the top of the repository, if the user trusts one of them,
-//! or the main working tree of theirs; the profile, a file of its own or in older releases
+//! from the working one up to the top of the repository, if the user trusts them
+//! (see `trust`); the profile, a file of its own or in older releases
 //! a table; `config.toml`; and `/etc/codex/config.toml`. Source: Codex 0.104.0, 0.153.4
 //! and 0.169.0. A file that can't be read is left to Codex, which says what is wrong with
 //! it.
@@ -18,7 +18,7 @@ use codex_mcp_core::eyes::contract;
 use toml::{Table, Value};
 
 use super::Place;
-use crate::team::main_folder;
+use crate::trust::{Trust, codex_trust};
 
 const INSTRUCTIONS: &str = "developer_instructions";
 
@@ -34,11 +34,11 @@ impl CodexConfig {
     #[must_use]
     pub fn read(arguments: &Arguments, codex_home: &Path, place: &Place) -> Self {
         let user = table(&codex_home.join("config.toml")).unwrap_or_default();
-        let mut layers = match is_trusted(&user, place) {
-            true => folders(place)
+        let mut layers = match codex_trust(&user, place.folder(), place.top()) {
+            Trust::Trusted => folders(place)
                 .filter_map(|folder| table(&folder.join(".codex/config.toml")))
                 .collect(),
-            false => Vec::new(),
+            Trust::Untrusted => Vec::new(),
         };
         let chosen = arguments.profile();
         let profile = chosen.or_else(|| user.get("profile")?.as_str());
@@ -82,20 +82,6 @@ impl CodexConfig {
 fn folders(place: &Place) -> impl Iterator<Item = &Path> {
     let within = |folder: &&Path| folder.starts_with(place.top());
     place.folder().ancestors().take_while(within)
-}
-
-fn is_trusted(user: &Table, place: &Place) -> bool {
-    let trusted = |folder: &Path| {
-        let level = user
-            .get("projects")?
-            .get(folder.to_str()?)?
-            .get("trust_level")?;
-        (level.as_str() == Some("trusted")).then_some(())
-    };
-    let main = main_folder(place.top());
-    folders(place)
-        .chain(main.as_deref())
-        .any(|folder| trusted(folder).is_some())
 }
 
 /// As Codex reads what stands after `-c KEY=`: as TOML, or else as it is.

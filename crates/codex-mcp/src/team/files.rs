@@ -96,7 +96,7 @@ pub(super) fn is_folder(path: &Path) -> bool {
 }
 
 /// Makes a folder, and those above it, for the user alone.
-pub(super) fn make_folder(path: &Path) -> Result<(), FileError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(about(path))
 }
@@ -154,7 +154,7 @@ pub(super) fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, File
 
 /// Replaces a file as a whole: whoever reads it, and whatever happens meanwhile,
 /// there is the old one or the new one. One process at a time may do this.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
     let new = with_suffix(path, ".new");
     // What a process has left that died while it wrote.
     remove(&new)?;
@@ -205,7 +205,7 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
 }
 
 /// Waits for a lock, which ends when the returned file is dropped.
-pub(super) fn lock(path: &Path) -> Result<File, FileError> {
+pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
     lock_within(path, PATIENCE)
 }
 
@@ -228,7 +228,7 @@ pub(super) fn lock_within(path: &Path, patience: Duration) -> Result<File, FileE
     }
 }
 
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

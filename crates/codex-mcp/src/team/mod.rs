@@ -12,7 +12,7 @@ mod context;
 mod dead;
 mod desk;
 pub mod farewell;
-mod files;
+pub(crate) mod files;
 pub mod mail;
 pub mod mail_news;
 mod office;
