@@ -243,7 +243,17 @@ pub struct DirectoryTrust {
 /// [`TrustError`] when the directory cannot be resolved, or the user's list is unreadable
 /// or damaged. Callers treat the directory as untrusted then, or refuse to go on.
 pub fn directory_trust(directory: &Path, codex_home: &Path) -> Result<DirectoryTrust, TrustError> {
-    let list = match TrustedDirectories::path() {
+    let variables = |name: &str| env::var_os(name);
+    directory_trust_with(directory, codex_home, &variables)
+}
+
+/// The same with variables of the environment.
+pub(crate) fn directory_trust_with(
+    directory: &Path,
+    codex_home: &Path,
+    variables: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<DirectoryTrust, TrustError> {
+    let list = match list_path(variables) {
         Some(path) => TrustedDirectories::read(&path)?,
         None => TrustedDirectories::default(),
     };
@@ -265,14 +275,8 @@ fn trust_by(
     list: &TrustedDirectories,
     codex: &Table,
 ) -> Result<DirectoryTrust, TrustError> {
-    let resolved = directory
-        .canonicalize()
-        .map_err(|error| TrustError::Directory {
-            path: directory.to_owned(),
-            error,
-        })?;
-    let repository = Repository::around(&resolved, &ceilings());
-    let top = repository.map_or_else(|| resolved.clone(), |repository| repository.root);
+    let resolved = resolve(directory)?;
+    let top = top_of(&resolved);
     let main = main_folder(&top);
     let decided = candidates(&resolved, &top, main.as_deref())
         .find_map(|path| match list.lists(path) {
@@ -288,6 +292,35 @@ fn trust_by(
         trust: decided,
         top,
         untrusted,
+    })
+}
+
+/// The top of the git repository around a directory, or the directory itself. The path
+/// is without links.
+pub(crate) fn top_of(resolved: &Path) -> PathBuf {
+    let repository = Repository::around(resolved, &ceilings());
+    repository.map_or_else(|| resolved.to_owned(), |repository| repository.root)
+}
+
+/// The top of the git repository around a directory, or the directory itself, without
+/// links.
+///
+/// # Errors
+///
+/// [`TrustError::Directory`].
+pub fn resolved_top(directory: &Path) -> Result<PathBuf, TrustError> {
+    resolve(directory).map(|resolved| top_of(&resolved))
+}
+
+fn resolve(directory: &Path) -> Result<PathBuf, TrustError> {
+    let resolved = directory.canonicalize();
+    let is_directory = resolved.and_then(|path| match path.is_dir() {
+        true => Ok(path),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    is_directory.map_err(|error| TrustError::Directory {
+        path: directory.to_owned(),
+        error,
     })
 }
 
@@ -349,11 +382,13 @@ fn untrusted_paths(
 /// A configuration that cannot be read trusts nothing; Codex itself says what is wrong
 /// with it.
 fn codex_config(codex_home: &Path) -> Table {
-    let path = codex_home.join("config.toml");
-    let text = untrusted_file::read_text(&path, LONGEST_CODEX_CONFIG, Links::Followed);
-    text.ok()
-        .and_then(|text| toml::from_str(&text).ok())
-        .unwrap_or_default()
+    codex_table(&codex_home.join("config.toml")).unwrap_or_default()
+}
+
+/// A file of Codex's configuration that the user has written, if it can be read.
+pub(crate) fn codex_table(path: &Path) -> Option<Table> {
+    let text = untrusted_file::read_text(path, LONGEST_CODEX_CONFIG, Links::Followed);
+    toml::from_str(&text.ok()?).ok()
 }
 
 #[cfg(test)]

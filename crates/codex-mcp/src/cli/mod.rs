@@ -30,6 +30,7 @@ mod team_tools;
 mod teller;
 mod threads;
 mod times;
+mod trust;
 mod values;
 mod worker;
 
@@ -87,6 +88,8 @@ enum Verb {
     Doctor(doctor::Args),
     /// Show each setting and where it comes from.
     Config(config::Args),
+    /// Trust a repository's own settings and programs, or stop trusting it.
+    Trust(trust::Args),
     /// Have Codex work until the result is there: it is looked at, not believed.
     ///
     /// Codex gets the task, and after each turn the repository is looked at. Where
@@ -153,6 +156,7 @@ pub fn run() -> ExitCode {
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args),
+        Verb::Trust(args) => trust::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Jobs(args) => jobs::run(&args),
         Verb::Threads(args) => threads::run(&args),
