@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use codex_mcp_core::team::ThreadName;
+use codex_mcp_core::team::{AgentName, ThreadName};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_IDENTITY, Origin};
 use crate::mcp::Defaults;
-use crate::team::{Claim, Desk, Farewell, Member, Office, Recollection, RecordError, Records};
+use crate::team::{
+    Claim, Desk, Farewell, Member, Office, Recollection, RecordError, Records, is_somebody_elses,
+};
 
 /// The identity of this process and what it does under it, until it is closed.
 pub(super) struct Identity {
     pub(super) member: Member,
     pub(super) office: Office,
     pub(super) farewell: Farewell,
+    /// What the caller should know of it.
+    pub(super) warnings: Vec<String>,
     /// Held until the end.
     _claim: Option<Claim>,
 }
@@ -22,9 +26,9 @@ impl Identity {
     /// Takes the identity that the configuration wants. Where nothing can be kept of
     /// it, it is used all the same: work goes before names.
     pub(super) fn take(config: &Config, backend: &'static str) -> Self {
-        let claim = claim(config);
-        let wanted = &config.identity.value;
-        let identity = claim.as_ref().map_or(wanted, |claim| &claim.identity);
+        let (wanted, warning) = wanted(config);
+        let claim = claim(config, &wanted);
+        let identity = claim.as_ref().map_or(&wanted, |claim| &claim.identity);
         let member = Member {
             identity: identity.clone(),
             team: config.team.as_ref().map(|team| team.value.clone()),
@@ -43,6 +47,7 @@ impl Identity {
                 true => Farewell::Asked,
                 false => Farewell::Spared,
             },
+            warnings: warning.into_iter().collect(),
             _claim: claim,
         }
     }
@@ -109,8 +114,25 @@ impl Identity {
     }
 }
 
-fn claim(config: &Config) -> Option<Claim> {
+/// The identity to take. A repository cannot take that of a member who is at work.
+fn wanted(config: &Config) -> (AgentName, Option<String>) {
     let wanted = &config.identity.value;
+    let team = config.team.as_ref().map(|team| &team.value);
+    let taken = config.identity_origin == Origin::Repository
+        && team.is_some_and(|team| is_somebody_elses(&config.atm_home, team, wanted));
+    match (taken, DEFAULT_IDENTITY.parse()) {
+        (true, Ok(usual)) => {
+            let warning = format!(
+                "the repository's identity {wanted} is that of an active member of the team, so \
+                 this server is {usual}. To be {wanted}, use --identity."
+            );
+            (usual, Some(warning))
+        }
+        _ => (wanted.clone(), None),
+    }
+}
+
+fn claim(config: &Config, wanted: &AgentName) -> Option<Claim> {
     match Claim::take(&config.atm_home, wanted) {
         Ok(claim) => {
             if claim.identity != *wanted {

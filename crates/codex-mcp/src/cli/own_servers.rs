@@ -6,7 +6,7 @@ use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::picture::SizeLimit;
 
 use super::office::Identity;
-use crate::config::{Config, EyesSettings};
+use crate::config::{Config, EyesSettings, Origin};
 use crate::engine::mcp_servers::{NoServer, Server};
 use crate::git::CEILINGS;
 use crate::team::Member;
@@ -29,7 +29,8 @@ pub(super) fn of_anybody(config: &Config) -> Vec<Server> {
 }
 
 /// Whose mail it is, is said by how the server is started. Its tools are approved
-/// beforehand: they can do no more than the member itself.
+/// beforehand: they can do no more than the member itself. Where a repository has chosen
+/// the member, they ask first.
 fn team(config: &Config, member: &Member) -> Option<Server> {
     let args = [
         "team-tools",
@@ -40,7 +41,11 @@ fn team(config: &Config, member: &Member) -> Option<Server> {
         "--atm-home",
         config.atm_home.to_str()?,
     ];
-    told_if_not(made(TEAM, &args), "mail tools")
+    let server = made(TEAM, &args).map(|server| match config.identity_origin {
+        Origin::User => server,
+        Origin::Repository => server.asking_first(),
+    });
+    told_if_not(server, "mail tools")
 }
 
 fn pictures_for(settings: &EyesSettings) -> Option<Server> {

@@ -23,7 +23,9 @@ use super::{own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::jobs::service::Jobs;
-use crate::mcp::{Api, Decider, Defaults, Deliveries, Front, LineTransport, Patience, proxy};
+use crate::mcp::{
+    Api, Decider, Defaults, Deliveries, Front, LineTransport, Patience, Warnings, proxy,
+};
 use crate::team::farewell::{self, LastWords};
 use crate::team::{Farewell, Office, RecordError};
 
@@ -124,7 +126,15 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
     let ending = Ending::on_signals();
     let chosen = backend::choose(args.backend, args.api, &config).await?;
     let defaults = Defaults::read(&config.threads)?;
+    let warnings = Warnings::default();
+    for warning in &config.warnings {
+        warnings.push(warning.to_string());
+    }
     let identity = Identity::take(&config, chosen.name());
+    for warning in &identity.warnings {
+        tracing::warn!("{warning}");
+        warnings.push(warning.as_str());
+    }
     let defaults = defaults.for_member(identity.member.clone());
     let defaults = match &args.resume {
         Some(thread) => identity.recall(thread.as_ref(), defaults)?,
@@ -143,6 +153,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
                 config,
                 defaults,
                 jobs,
+                warnings,
             };
             through_app_server(args, setup, &identity, preflight, ending).await
         }
@@ -151,6 +162,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
                 codex,
                 release,
                 defaults: defaults.with_mcp_servers(own_servers::of_a_member(&config, &identity)),
+                warnings,
                 office: identity.office.clone(),
                 jobs,
                 farewell: identity.farewell,
@@ -180,6 +192,7 @@ struct Setup {
     config: Config,
     defaults: Defaults,
     jobs: Arc<Jobs>,
+    warnings: Warnings,
 }
 
 async fn through_app_server(
@@ -194,6 +207,7 @@ async fn through_app_server(
         config,
         defaults,
         jobs,
+        warnings,
     } = setup;
     let patience = patience(args, &config);
     let engine = Engine::new(Options {
@@ -229,6 +243,7 @@ async fn through_app_server(
     .with_stdio(preflight.into_stdio())
     .with_defaults(defaults)
     .with_jobs(jobs)
+    .with_warnings(warnings)
     .with_office(identity.office.clone(), deliveries.clone());
     let served = serve_front(front, args.max_line, deliveries, closing).await;
     if identity.farewell == Farewell::Asked {

@@ -1,7 +1,6 @@
 //! A file with settings: `.atm.toml` in a repository, or the user's own.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
@@ -11,12 +10,16 @@ use serde::de::DeserializeOwned;
 
 use super::jobs::Place;
 use super::{ConfigError, Warning};
+use crate::untrusted_file::{self, Links};
 
 /// Our table.
 pub(super) const SECTION: &str = "plugins.codex-mcp";
 
 /// That of the `atm` program.
 pub(super) const CORE: &str = "core";
+
+/// The longest file of the user's that is read, in bytes.
+const LONGEST: u64 = 1024 * 1024;
 
 /// Whose file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub(super) enum Scope {
 }
 
 /// A file with settings, read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) scope: Scope,
@@ -37,14 +40,14 @@ pub(super) struct File {
 }
 
 /// What of `[core]` matters here.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Core {
     pub(super) identity: Option<AgentName>,
     pub(super) default_team: Option<TeamName>,
 }
 
 /// What of our section a role can't set.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Section {
     pub(super) codex_bin: Option<PathBuf>,
@@ -60,6 +63,9 @@ pub(super) struct Section {
     pub(super) store: Option<Place>,
     pub(super) worker_concurrency: Option<u32>,
     pub(super) worker_idle_secs: Option<u64>,
+    pub(super) max_sandbox: Option<SandboxMode>,
+    pub(super) allow_commands: Option<bool>,
+    pub(super) allow_dirs: Option<Vec<PathBuf>>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 
@@ -76,7 +82,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-const SECTION_KEYS: [&str; 14] = [
+const SECTION_KEYS: [&str; 17] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -90,6 +96,9 @@ const SECTION_KEYS: [&str; 14] = [
     "store",
     "worker_concurrency",
     "worker_idle_secs",
+    "max_sandbox",
+    "allow_commands",
+    "allow_dirs",
     "roles",
 ];
 
@@ -126,41 +135,49 @@ struct Plugins<T> {
 }
 
 impl File {
-    /// Reads a file, if it is there. What nobody knows in our section becomes a
-    /// warning.
+    /// Reads the user's file, if it is there.
     ///
     /// # Errors
     ///
     /// When it can't be read, or is not as it should be.
-    pub(super) fn read(
+    pub(super) fn of_user(
         path: &Path,
-        scope: Scope,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<Self>, ConfigError> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                let path = path.to_owned();
-                return Err(ConfigError::Unreadable { path, error });
-            }
-        };
+        match untrusted_file::read_text(path, LONGEST, Links::Followed) {
+            Ok(text) => Self::parse(path, &text, Scope::User, warnings).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the text of a file. What nobody knows in our section becomes a warning.
+    ///
+    /// # Errors
+    ///
+    /// When it is not as it should be.
+    pub(super) fn parse(
+        path: &Path,
+        text: &str,
+        scope: Scope,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, ConfigError> {
         let Document {
             core,
             plugins: Plugins { codex_mcp: section },
-        } = parse(path, &text)?;
-        let preset: Document<Preset> = parse(path, &text)?;
-        let plain: Document<toml::Table> = parse(path, &text)?;
+        } = parse(path, text)?;
+        let preset: Document<Preset> = parse(path, text)?;
+        let plain: Document<toml::Table> = parse(path, text)?;
         warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
-        let whole: toml::Table = toml::from_str(&text).unwrap_or_default();
+        let whole: toml::Table = toml::from_str(text).unwrap_or_default();
         warn_of_mistyped_tables(path, &whole, warnings);
-        Ok(Some(Self {
+        Ok(Self {
             path: path.to_owned(),
             scope,
             core,
             section,
             preset: preset.plugins.codex_mcp,
-        }))
+        })
     }
 
     /// A path in the file: one with folders in it is relative to the file, a bare
@@ -243,7 +260,7 @@ mod tests {
         let path = folder.path().join(".atm.toml");
         std::fs::write(&path, text).unwrap();
         let mut warnings = Vec::new();
-        let file = File::read(&path, Scope::User, &mut warnings)?;
+        let file = File::of_user(&path, &mut warnings)?;
         Ok((file.unwrap(), warnings))
     }
 

@@ -1,23 +1,24 @@
 //! Where settings come from: the command line, then the environment, then the
-//! repository's `.atm.toml` (searched upwards), then the user's
+//! repository's `.atm.toml` (searched up to its top), then the user's
 //! `~/.config/atm/config.toml`, then the defaults. In a file they stand in
 //! `[plugins.codex-mcp]`, and identity and team also in `[core]`, which is the
 //! `atm` program's. A role's preset goes before what else the files say.
 //!
-//! A repository doesn't get to say which program is run: `codex_bin` in its file
-//! is left aside, or opening a stranger's repository would run what is in it.
-//! Neither does it get to name files outside of itself, or where jobs are kept.
+//! Unless the user trusts the repository, its file only narrows what the user's own
+//! settings allow (`repository`). In no case does it choose the program (`codex_bin`), or
+//! where jobs are kept, or files outside of the repository.
 
 mod eyes;
 mod file;
 mod jobs;
 mod presets;
+mod repository;
 mod show;
 mod source;
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
+use repository::{Narrowing, RepositoryFile};
 
 pub use eyes::EyesSettings;
 pub use jobs::JobSettings;
@@ -38,6 +40,8 @@ pub use source::{Setting, Source};
 use crate::engine::binary;
 use crate::jobs::store::Location;
 use crate::team::registry::Mode;
+use crate::trust::TrustError;
+use crate::untrusted_file::ReadError;
 
 /// The default of `request_timeout_secs` (FR-14: 300 s).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -46,7 +50,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 const LONGEST_TIMEOUT_SECS: u64 = 86_400;
 
 /// The identity of a server that nobody has given one (FR-2.5).
-const DEFAULT_IDENTITY: &str = "codex";
+pub(crate) const DEFAULT_IDENTITY: &str = "codex";
 
 /// The settings, each from the first place that has it.
 #[derive(Debug)]
@@ -77,8 +81,19 @@ pub struct Config {
     pub codex_home: PathBuf,
     /// The folder that teams and the user's file are below: `ATM_HOME`, else HOME.
     pub atm_home: PathBuf,
+    /// Who has set the identity.
+    pub identity_origin: Origin,
     /// What was not taken, and what to do instead; for the user.
     pub warnings: Vec<Warning>,
+}
+
+/// Who has set something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The user, or nobody.
+    User,
+    /// A repository that the user trusts.
+    Repository,
 }
 
 /// What threads are begun with, unless a call says otherwise. What isn't set is left
@@ -133,17 +148,21 @@ pub struct Warning {
     pub hint: String,
 }
 
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.message, self.hint)
+    }
+}
+
 /// Why the settings can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file can't be read.
-    #[error("{} can't be read: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
+    /// Whether the user trusts the repository cannot be determined.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// A file is not as it should be.
     #[error("{}: {error}", path.display())]
     Malformed {
@@ -263,17 +282,24 @@ impl Places<'_> {
         let codex_home = folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex"));
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
-        let files = self.files(&atm_home, &mut warnings)?;
+        let given_role = self.given(ROLE, flags.role.clone())?;
+        let (files, narrowing) = self.files(&atm_home, &codex_home, &mut warnings)?;
         let eyes = self.eyes(&flags, &files)?;
-        let role = self.given(ROLE, flags.role)?;
-        let role = role.or_else(|| in_section(&files, |file| file.section.role.clone()));
+        let set_role = || in_section(&files, |file| file.section.role.clone());
+        let role = given_role.clone().or_else(set_role);
         let presets = Presets::of(&files, role.as_ref())?;
-        let threads = self.threads(&presets)?;
+        let mut threads = self.threads(&presets)?;
+        if let Some(narrowing) = narrowing {
+            let role = given_role.as_ref();
+            warnings.extend(narrowing.narrow(&mut threads, &files, role, &codex_home)?);
+        }
         warn_of_a_repository_without_a_sandbox(&threads, &files, &mut warnings);
+        let identity = self.identity(flags.identity, &files)?;
         Ok(Config {
             codex_bin: self.codex_bin(flags.codex_bin, &files, &mut warnings)?,
             request_timeout: self.request_timeout(flags.timeout, &files)?,
-            identity: self.identity(flags.identity, &files)?,
+            identity_origin: origin(&identity, &files),
+            identity,
             team: self.team(flags.team, &files)?,
             threads,
             team_tools: self.switch(TEAM_TOOLS, flags.team_tools, true, &files, |file| {
@@ -297,21 +323,22 @@ impl Places<'_> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    /// The files that there are, the first of them the one that counts most.
+    /// The files that there are, the first of them the one that counts most, and what
+    /// an untrusted repository's file may still say.
     fn files(
         &self,
         atm_home: &Path,
+        codex_home: &Path,
         warnings: &mut Vec<Warning>,
-    ) -> Result<Vec<File>, ConfigError> {
-        let all = [
-            repository_file(self.here).map(|path| (Scope::Repository, path)),
-            Some((Scope::User, atm_home.join(".config/atm/config.toml"))),
-        ];
-        let mut files = Vec::new();
-        for (scope, path) in all.into_iter().flatten() {
-            files.extend(File::read(&path, scope, warnings)?);
-        }
-        Ok(files)
+    ) -> Result<(Vec<File>, Option<Narrowing>), ConfigError> {
+        let user = File::of_user(&atm_home.join(".config/atm/config.toml"), warnings)?;
+        let found = self.repository_file(codex_home, user.as_ref(), warnings)?;
+        let (repository, narrowing) = match found {
+            None => (None, None),
+            Some(RepositoryFile::Trusted(file)) => (Some(file), None),
+            Some(RepositoryFile::Narrowed(file, narrowing)) => (Some(file), Some(narrowing)),
+        };
+        Ok((repository.into_iter().chain(user).collect(), narrowing))
     }
 
     /// What a flag or a variable says.
@@ -557,12 +584,16 @@ fn in_section_or_core<T>(
     })
 }
 
-/// The nearest `.atm.toml`, from `start` upwards.
-fn repository_file(start: &Path) -> Option<PathBuf> {
-    start
-        .ancestors()
-        .map(|folder| folder.join(".atm.toml"))
-        .find(|file| file.is_file())
+/// Who has set a value.
+fn origin<T>(set: &Setting<T>, files: &[File]) -> Origin {
+    let (Source::File(_, path) | Source::Role(_, path)) = &set.source else {
+        return Origin::User;
+    };
+    let is_theirs = |file: &File| file.scope == Scope::Repository && file.path == *path;
+    match files.iter().any(is_theirs) {
+        true => Origin::Repository,
+        false => Origin::User,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::trust::TrustedDirectories;
 
 /// A home, a repository in it, and variables.
 struct World {
@@ -15,11 +16,13 @@ impl World {
         let world = Self { folder, variables };
         std::fs::create_dir_all(world.here()).unwrap();
         std::fs::create_dir_all(world.path("home/.config/atm")).unwrap();
+        std::fs::create_dir_all(world.path("repo/.git")).unwrap();
+        std::fs::write(world.path("repo/.git/HEAD"), "").unwrap();
         world
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.path().canonicalize().unwrap().join(name)
     }
 
     /// Some folders below the repository's root.
@@ -27,8 +30,22 @@ impl World {
         self.path("repo/a/b")
     }
 
+    /// A repository that the user trusts.
     fn repository(self, text: &str) -> Self {
+        let list = self.path("home/.config/codex-mcp/trust.toml");
+        TrustedDirectories::add(&list, &self.path("repo")).unwrap();
+        self.untrusted(text)
+    }
+
+    /// One that the user does not trust.
+    fn untrusted(self, text: &str) -> Self {
         std::fs::write(self.path("repo/.atm.toml"), text).unwrap();
+        self
+    }
+
+    fn codex(self, text: &str) -> Self {
+        std::fs::create_dir_all(self.path("home/.codex")).unwrap();
+        std::fs::write(self.path("home/.codex/config.toml"), text).unwrap();
         self
     }
 
@@ -384,4 +401,251 @@ fn settings_of_jobs_that_cannot_be_are_refused() {
         error.starts_with("store ($CODEX_MCP_STORE): there is no store at mysql://"),
         "{error}"
     );
+}
+
+fn sandbox_and_policy(world: &World) -> (Option<SandboxMode>, Option<ApprovalPolicy>) {
+    let threads = world.load(Flags::default()).unwrap().threads;
+    (
+        threads.sandbox.map(|set| set.value),
+        threads.approval_policy.map(|set| set.value),
+    )
+}
+
+fn warnings(world: &World) -> Vec<String> {
+    let config = world.load(Flags::default()).unwrap();
+    config.warnings.iter().map(ToString::to_string).collect()
+}
+
+const WIDE: &str = "[core]\nidentity = \"team-lead\"\ndefault_team = \"t\"\n\
+    [plugins.codex-mcp]\nsandbox = \"danger-full-access\"\napproval_policy = \"never\"\n\
+    model = \"m\"\nreasoning_effort = \"xhigh\"\nextra_instructions_file = \"x.md\"\n\
+    base_prompt_file = \"x.md\"\ncodex_bin = \"x\"\nstore = \"postgres://evil/jobs\"\n\
+    worker_concurrency = 9\nworker_idle_secs = 9\nidentity = \"i\"\nteam = \"e\"\n\
+    role = \"absent\"\nteam_tools = true\nsummaries = true\nrequest_image = true\n\
+    registry_journal = true\nmax_image_bytes = 9\nrequest_timeout_secs = 9\n\
+    max_sandbox = \"danger-full-access\"\nallow_commands = true\nallow_dirs = [\"/\"]\n\
+    [plugins.codex-mcp.roles.writer]\nsandbox = \"danger-full-access\"\n";
+
+#[test]
+fn untrusted_repository_widens_nothing_and_is_warned_of_once() {
+    let plain = World::new().load(Flags::default()).unwrap();
+    let world = World::new().untrusted(WIDE);
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(config.threads, plain.threads);
+    assert_eq!(config.identity, plain.identity);
+    assert!(config.team.is_none() && config.codex_bin.is_none() && config.role.is_none());
+    assert_eq!(config.jobs.store.source, Source::Default);
+    assert_eq!(config.registry_mode, plain.registry_mode);
+    assert_eq!(config.request_timeout, plain.request_timeout);
+    let [warning] = config.warnings.as_slice() else {
+        panic!("{:?}", config.warnings);
+    };
+    let keys = WIDE.lines().filter_map(|line| line.split_once(" = "));
+    for (key, _) in keys {
+        assert!(warning.message.contains(key), "{key}: {}", warning.message);
+    }
+    let hint = format!("codex-mcp trust {}", world.path("repo").display());
+    assert!(warning.hint.contains(&hint), "{}", warning.hint);
+}
+
+#[test]
+fn untrusted_repository_lowers_what_the_user_allows() {
+    use ApprovalPolicy::{Never, OnRequest, Untrusted};
+    use SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
+    let section = |sandbox: &str, policy: &str| {
+        format!("[plugins.codex-mcp]\nsandbox = \"{sandbox}\"\napproval_policy = \"{policy}\"\n")
+    };
+    let codex = |sandbox: &str, policy: &str| {
+        format!("sandbox_mode = \"{sandbox}\"\napproval_policy = \"{policy}\"\n")
+    };
+    let profile = format!(
+        "profile = \"p\"\n[profiles.p]\n{}",
+        codex("read-only", "untrusted")
+    );
+    let strict = section("read-only", "untrusted");
+    let middle = section("workspace-write", "on-request");
+    let wide = section("danger-full-access", "never");
+    let nothing = String::new();
+    for (user, codex, repository, expected, warned) in [
+        (
+            &wide,
+            &nothing,
+            &strict,
+            (Some(ReadOnly), Some(Untrusted)),
+            false,
+        ),
+        (
+            &wide,
+            &nothing,
+            &middle,
+            (Some(WorkspaceWrite), Some(OnRequest)),
+            false,
+        ),
+        (
+            &middle,
+            &nothing,
+            &wide,
+            (Some(WorkspaceWrite), Some(OnRequest)),
+            true,
+        ),
+        (
+            &strict,
+            &codex("danger-full-access", "never"),
+            &middle,
+            (Some(ReadOnly), Some(Untrusted)),
+            true,
+        ),
+        (
+            &nothing,
+            &codex("danger-full-access", "never"),
+            &middle,
+            (Some(WorkspaceWrite), Some(OnRequest)),
+            false,
+        ),
+        (
+            &nothing,
+            &codex("read-only", "untrusted"),
+            &middle,
+            (None, None),
+            true,
+        ),
+        (&nothing, &profile, &middle, (None, None), true),
+        (&nothing, &nothing, &middle, (None, None), true),
+        (
+            &nothing,
+            &nothing,
+            &strict,
+            (Some(ReadOnly), Some(Untrusted)),
+            false,
+        ),
+        (
+            &wide,
+            &nothing,
+            &wide,
+            (Some(DangerFullAccess), Some(Never)),
+            false,
+        ),
+    ] {
+        let world = World::new().user(user).codex(codex).untrusted(repository);
+        let case = format!("user {user:?}, Codex {codex:?}, repository {repository:?}");
+        assert_eq!(sandbox_and_policy(&world), expected, "{case}");
+        assert_eq!(!warnings(&world).is_empty(), warned, "{case}");
+    }
+    let world = World::new().user(&wide).untrusted(&strict);
+    let world = world.variable("CODEX_MCP_SANDBOX", "danger-full-access");
+    assert_eq!(sandbox_and_policy(&world).0, Some(DangerFullAccess));
+}
+
+#[test]
+fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
+    let roles = format!(
+        "{ROLES}[plugins.codex-mcp.roles.reader]\nsandbox = \"read-only\"\nmodel = \"r\"\n"
+    );
+    let choosing = |role: &str| format!("[plugins.codex-mcp]\nrole = \"{role}\"\n");
+    let world = World::new().user(&roles).untrusted(&choosing("reader"));
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(config.threads.model.unwrap().value, "r");
+    assert!(config.warnings.is_empty());
+    let world = World::new().user(&roles).untrusted(&choosing("writer"));
+    assert_eq!(sandbox_and_policy(&world).0, Some(SandboxMode::ReadOnly));
+    assert!(warnings(&world)[0].contains("sandbox"));
+    // The user's own choice of it stays.
+    let flags = Flags {
+        role: Some("writer".parse().unwrap()),
+        ..Flags::default()
+    };
+    let sandbox = world.load(flags.clone()).unwrap().threads.sandbox;
+    assert_eq!(sandbox.unwrap().value, SandboxMode::WorkspaceWrite);
+
+    // A role of the repository does not replace the user's of that name.
+    let replaced = "[plugins.codex-mcp.roles.writer]\nsandbox = \"danger-full-access\"\n";
+    let loaded = |world: World| {
+        let threads = world.load(flags.clone()).unwrap().threads;
+        threads.sandbox.unwrap().value
+    };
+    let untrusted = World::new().user(&roles).untrusted(replaced);
+    assert_eq!(loaded(untrusted), SandboxMode::WorkspaceWrite);
+    let trusted = World::new().user(&roles).repository(replaced);
+    assert_eq!(loaded(trusted), SandboxMode::DangerFullAccess);
+}
+
+#[test]
+fn untrusted_repository_switches_things_off_only() {
+    let off = "[plugins.codex-mcp]\nteam_tools = false\nsummaries = false\nrequest_image = false\n";
+    let switches = |config: &Config| {
+        let eyes = config.eyes.request_image.value;
+        [config.team_tools.value, config.summaries.value, eyes]
+    };
+    let world = World::new().untrusted(off);
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!((switches(&config), config.warnings.len()), ([false; 3], 0));
+    let world = World::new()
+        .user(off)
+        .untrusted(&off.replace("false", "true"));
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!((switches(&config), config.warnings.len()), ([false; 3], 1));
+}
+
+#[test]
+fn search_ends_at_the_top_of_the_repository() {
+    let model = "[plugins.codex-mcp]\nsandbox = \"read-only\"\n";
+    let world = World::new();
+    std::fs::write(world.path(".atm.toml"), model).unwrap();
+    assert_eq!(sandbox_and_policy(&world).0, None);
+    std::fs::remove_dir_all(world.path("repo/.git")).unwrap();
+    let world = world.untrusted(model);
+    assert_eq!(sandbox_and_policy(&world).0, None);
+    std::fs::write(world.here().join(".atm.toml"), model).unwrap();
+    assert_eq!(sandbox_and_policy(&world).0, Some(SandboxMode::ReadOnly));
+}
+
+#[test]
+fn file_that_others_can_write_is_not_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let world = World::new().repository("[plugins.codex-mcp]\nmodel = \"m\"\n");
+    let model = |world: &World| {
+        let config = world.load(Flags::default()).unwrap();
+        (config.threads.model.is_some(), config.warnings.len())
+    };
+    let set = |mode| {
+        let path = world.path("repo/.atm.toml");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(0o644);
+    assert_eq!(model(&world), (true, 0));
+    set(0o646);
+    assert_eq!(model(&world), (false, 1));
+}
+
+#[test]
+fn file_of_another_kind_is_a_warning() {
+    let world = World::new();
+    let path = world.path("repo/.atm.toml");
+    let warned = || {
+        let warnings = warnings(&world);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains(".atm.toml"), "{warnings:?}");
+    };
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    warned();
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(world.path("repo/.git/HEAD"), &path).unwrap();
+    warned();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "x".repeat(64 * 1024 + 1)).unwrap();
+    warned();
+    std::fs::write(&path, "[plugins\n").unwrap();
+    warned();
+}
+
+#[test]
+fn identity_has_an_origin() {
+    let text = "[core]\nidentity = \"a\"\n";
+    let origin = |world: World| world.load(Flags::default()).unwrap().identity_origin;
+    assert_eq!(origin(World::new().repository(text)), Origin::Repository);
+    assert_eq!(origin(World::new().untrusted(text)), Origin::User);
+    assert_eq!(origin(World::new().user(text)), Origin::User);
+    let given = World::new().repository(text).variable("ATM_IDENTITY", "b");
+    assert_eq!(origin(given), Origin::User);
 }

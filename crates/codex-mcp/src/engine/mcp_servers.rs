@@ -21,6 +21,15 @@ pub struct Server {
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
     folder: Folder,
+    approval: Approval,
+}
+
+/// Whether Codex asks before it calls a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Beforehand,
+    /// As its own configuration says.
+    AsConfigured,
 }
 
 /// What a server is told of the folder that a thread works in.
@@ -59,6 +68,7 @@ impl Server {
             args,
             env: Vec::new(),
             folder: Folder::Untold,
+            approval: Approval::Beforehand,
         })
     }
 
@@ -67,6 +77,15 @@ impl Server {
     pub fn with_variable(mut self, name: &'static str, value: String) -> Self {
         self.env.push((name, value));
         self
+    }
+
+    /// The same, with tools that are not approved beforehand.
+    #[must_use]
+    pub fn asking_first(self) -> Self {
+        Self {
+            approval: Approval::AsConfigured,
+            ..self
+        }
     }
 
     /// The same, which is told in which folder a thread works: by `--root FOLDER`, where
@@ -91,12 +110,11 @@ impl Server {
         let env: Map<_, _> = env
             .map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str())))
             .collect();
-        json!({
-            "command": self.program,
-            "args": args,
-            "env": env,
-            "default_tools_approval_mode": "approve",
-        })
+        let mut entry = json!({ "command": self.program, "args": args, "env": env });
+        if let (Approval::Beforehand, Some(entry)) = (self.approval, entry.as_object_mut()) {
+            entry.insert("default_tools_approval_mode".to_owned(), "approve".into());
+        }
+        entry
     }
 }
 
@@ -179,6 +197,12 @@ mod tests {
         assert_eq!(entry["args"], json!(["x", "--root", "/a b"]));
         assert_eq!(entry["env"], json!({ "NAME": "v" }));
         assert_eq!(told.entry(None)["args"], json!(["x"]));
+    }
+
+    #[test]
+    fn server_that_asks_first_is_not_approved_beforehand() {
+        let entry = server().asking_first().entry(None);
+        assert_eq!(entry, json!({ "command": "c", "args": ["x"], "env": {} }));
     }
 
     #[cfg(target_os = "linux")]

@@ -1,6 +1,5 @@
 //! What threads are begun with where a call doesn't say.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +10,7 @@ use crate::config::{ConfigError, Setting, ThreadDefaults};
 use crate::engine::command::Settings;
 use crate::engine::mcp_servers::{self, Server};
 use crate::team::{Context, Member};
+use crate::untrusted_file::{self, Links};
 
 /// The longest prompt that is taken from a file, in bytes. Codex takes its own
 /// instructions from files of 32 KiB (`project_doc_max_bytes`).
@@ -247,16 +247,10 @@ fn prompt(
     let invalid = |why: String| ConfigError::Invalid {
         key,
         from: source.clone(),
-        why: format!("{}: {why}", path.display()),
+        why,
     };
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(LONGEST_PROMPT + 1).read_to_string(&mut text))
+    let text = untrusted_file::read_text(path, LONGEST_PROMPT, Links::Followed)
         .map_err(|error| invalid(error.to_string()))?;
-    if text.len() as u64 > LONGEST_PROMPT {
-        let why = format!("it is longer than {LONGEST_PROMPT} bytes");
-        return Err(invalid(why));
-    }
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }

@@ -34,6 +34,7 @@ use super::tools::jobs::{Begun, Called, JobTool, Waited};
 use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api};
 use super::turn::{TurnWait, Until};
+use super::warnings::Warnings;
 use crate::engine::command::{Opened, Prompt, SessionId, TurnRef};
 use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
@@ -109,6 +110,7 @@ pub struct Front {
     jobs: Option<Arc<Jobs>>,
     deliveries: Deliveries,
     notices: Notices,
+    warnings: Warnings,
     warned_of_on_failure: AtomicBool,
     started: Instant,
     calls: CallCounter,
@@ -160,6 +162,7 @@ impl Front {
             jobs: None,
             deliveries: Deliveries::default(),
             notices: Notices::default(),
+            warnings: Warnings::default(),
             warned_of_on_failure: AtomicBool::new(false),
             started: Instant::now(),
             calls: CallCounter::default(),
@@ -189,7 +192,14 @@ impl Front {
             open_questions,
             pending_mail: self.office.pending_mail().await,
             messages: None,
+            warnings: self.warnings.all(),
         }
+    }
+
+    /// The same front, with warnings for its caller, to which others may add.
+    #[must_use]
+    pub fn with_warnings(self, warnings: Warnings) -> Self {
+        Self { warnings, ..self }
     }
 
     /// The same front, with what is known about stdin and stdout.
@@ -534,6 +544,13 @@ impl ServerHandler for Front {
                     .await
             }
         };
+        let answered = answered.map(|response| match response {
+            CallToolResponse::Complete(mut result) if tool.carries_warnings() => {
+                self.warnings.attach(&mut result);
+                CallToolResponse::Complete(result)
+            }
+            other => other,
+        });
         answered.or_else(|error| {
             tracing::debug!("{}: {}", call.name, tool.refusal_text(&error));
             match tool.protocol_error(&error) {

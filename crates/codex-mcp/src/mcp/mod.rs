@@ -28,6 +28,7 @@ mod tools;
 mod transport;
 mod turn;
 mod waiting;
+mod warnings;
 
 pub use defaults::Defaults;
 pub use deliveries::Deliveries;
@@ -38,3 +39,4 @@ pub use resources::{Stdio, StdioMode};
 pub use team_tools::serve_team_tools;
 pub use tools::Api;
 pub use transport::LineTransport;
+pub use warnings::Warnings;

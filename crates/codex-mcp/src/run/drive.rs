@@ -54,6 +54,9 @@ pub struct Done {
     /// Where the evidence is kept, a line of JSON for each turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence_file: Option<PathBuf>,
+    /// What was left out, and what to do about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What a run works with.
@@ -68,6 +71,8 @@ pub struct Rig<'a, W> {
     pub templates: &'a Templates,
     /// Where the evidence goes.
     pub evidence: Option<EvidenceFile>,
+    /// What the caller is told besides.
+    pub warnings: Vec<String>,
 }
 
 /// Drives a run until it is over.
@@ -414,6 +419,7 @@ impl<W: Watcher> Driver<'_, W> {
             thread_id: self.thread,
             response: self.response,
             evidence_file,
+            warnings: self.rig.warnings,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::look::LookError;
 use super::order::BadOrder;
 use crate::engine::EngineError;
+use crate::trust::TrustError;
 
 /// Why a run could not be begun.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub enum RunError {
         "Codex's sandbox is read-only here, so nothing that was asked for can come to be; allow it to write in the folder with --sandbox workspace-write (sandbox over MCP), or set sandbox_mode in Codex's configuration"
     )]
     ReadOnly,
+    /// Whether the user trusts the repository cannot be determined.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// A prompt of the project's can't be used.
     #[error("the prompt {}: {why}", .path.display())]
     Template {

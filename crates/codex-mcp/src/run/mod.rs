@@ -25,4 +25,4 @@ pub mod worktree;
 pub use drive::{Done, Rig, drive};
 pub use error::RunError;
 pub use evidence::EvidenceFile;
-pub use templates::templates_of;
+pub use templates::{ChosenTemplates, templates_for};

@@ -1,6 +1,6 @@
 //! Prompts that a project replaces: files in its repository.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,54 @@ use codex_mcp_core::run::prompts::{PromptKind, TEMPLATE_LIMIT, Templates};
 use nix::fcntl::OFlag;
 
 use super::error::RunError;
+use crate::trust::{Trust, trust_of};
 
 /// The folder of the prompts, from the top of the repository on. They are named
 /// `initial.md`, `nudge.md`, `recovery.md` and `continuation.md`.
 const FOLDER: &str = ".codex-mcp/prompts";
 
-/// The prompts for work in a repository: its own where it has some, else ours.
+/// Prompts for work in a repository.
+#[derive(Debug)]
+pub struct ChosenTemplates {
+    /// The prompts.
+    pub templates: Templates,
+    /// Why the repository's own are not used, if it has some.
+    pub warning: Option<String>,
+}
+
+/// The prompts for work in a repository with this top: its own where it has some and the
+/// user trusts it, else ours.
 ///
 /// # Errors
 ///
-/// [`RunError::Template`] for one that can't be used.
-pub fn templates_of(top: &Path) -> Result<Templates, RunError> {
+/// [`RunError::Template`] for one that can't be used, [`RunError::Trust`].
+pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, RunError> {
+    let exists = |kind: &PromptKind| fs::symlink_metadata(path_of(top, *kind)).is_ok();
+    let has_own = PromptKind::ALL.iter().any(exists);
+    let is_used = !has_own || trust_of(top, codex_home)? == Trust::Trusted;
+    Ok(match is_used {
+        true => ChosenTemplates {
+            templates: templates_of(top)?,
+            warning: None,
+        },
+        false => ChosenTemplates {
+            templates: ours(top)?,
+            warning: Some(format!(
+                "{} is not trusted, so its prompts in {FOLDER} are left out. To use them, read \
+                 them and then run `codex-mcp trust {}`.",
+                top.display(),
+                top.display()
+            )),
+        },
+    })
+}
+
+fn ours(top: &Path) -> Result<Templates, RunError> {
+    Templates::new(|_| None).map_err(|(kind, why)| unusable(path_of(top, kind), &why))
+}
+
+/// The prompts of a trusted repository.
+fn templates_of(top: &Path) -> Result<Templates, RunError> {
     let mut theirs = Vec::new();
     for kind in PromptKind::ALL {
         let path = path_of(top, kind);
@@ -92,6 +129,27 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
         assert_eq!(nudge(&templates_of(top.path()).unwrap()), "Turn 2: T!");
+    }
+
+    #[test]
+    fn prompts_of_an_untrusted_repository_are_left_out() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let home = top.join("codex");
+        let chosen = || templates_for(&top, &home).unwrap();
+        assert_eq!(chosen().warning, None);
+        let folder = top.join(FOLDER);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
+        let without = chosen();
+        assert!(without.warning.unwrap().contains("codex-mcp trust"));
+        assert!(nudge(&without.templates).contains("words only"));
+        fs::create_dir(&home).unwrap();
+        let trust = format!("[projects.{top:?}]\ntrust_level = \"trusted\"\n");
+        fs::write(home.join("config.toml"), trust).unwrap();
+        let with = chosen();
+        assert_eq!(with.warning, None);
+        assert_eq!(nudge(&with.templates), "Turn 2: T!");
     }
 
     #[test]

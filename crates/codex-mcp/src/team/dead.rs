@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::team::AgentName;
+use codex_mcp_core::team::{AgentName, TeamName};
 
 use super::claim::Claim;
 use super::files;
-use super::mail::Mailroom;
+use super::mail::{MailError, Mailroom};
 
 /// The file that says what to restore in the team, in the identity's folder.
 const NOTE: &str = "membership.json";
@@ -15,6 +15,19 @@ const NOTE: &str = "membership.json";
 /// Where it is noted what to restore when an identity leaves its team.
 pub(super) fn note_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
     files::folder_of(atm_home, identity).join(NOTE)
+}
+
+/// Whether an identity is an active member of a team and no server of ours has entered
+/// it. Where that cannot be determined, it counts as one.
+pub(crate) fn is_somebody_elses(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
+    if note_of(atm_home, identity).is_file() {
+        return false;
+    }
+    match Mailroom::new(atm_home).is_active(team, identity) {
+        Ok(is_active) => is_active,
+        Err(MailError::UnknownTeam { .. }) => false,
+        Err(_) => true,
+    }
 }
 
 /// Has those identities leave their teams that nobody has any more, but for `own`.

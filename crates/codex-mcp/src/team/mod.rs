@@ -27,6 +27,7 @@ pub use claim::{Claim, ClaimError};
 pub(crate) use clerk::Clerk;
 pub use clerk::Ended;
 pub use context::{Context, Member};
+pub(crate) use dead::is_somebody_elses;
 pub use desk::{Broadcast, Desk, DeskError, Sent};
 pub use files::FileError;
 pub use office::{Farewell, Office};

@@ -36,6 +36,7 @@ fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
 
 fn home_with(file: &str) -> Home {
     let home = Home::new("");
+    home.trust(&home.work());
     fs::write(home.work().join(".atm.toml"), file).unwrap();
     home
 }

@@ -342,6 +342,7 @@ fn fake(home: &Home, plan: &Plan) -> Report {
 async fn settings_that_cannot_be_used_are_told() {
     let home = Home::new(LOCAL);
     let settings = "[plugins.codex-mcp]\ncodex_bin = 7\n";
+    home.trust(&home.work());
     fs::write(home.work().join(".atm.toml"), settings).unwrap();
     let report = Doctor::real(&home, codex::newest()).report(&[]);
     assert_eq!(report.with("problem"), ["settings"]);

@@ -8,6 +8,7 @@
 )]
 
 mod aliases;
+mod attacks;
 mod config;
 mod demo;
 mod doctor;

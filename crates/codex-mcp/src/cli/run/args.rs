@@ -44,9 +44,9 @@ Examples:
 
 Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex what it takes,
 within --sandbox workspace-write: to write in .git, and for the last three to use the network.
-Prompts can be replaced by the repository: .codex-mcp/prompts/initial.md, nudge.md,
-recovery.md and continuation.md, with {task}, {repo}, {criteria}, {missing}, {errors}, {turn}
-and {max_turns}.
+Prompts can be replaced by a repository that you trust (codex-mcp trust):
+.codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo},
+{criteria}, {missing}, {errors}, {turn} and {max_turns}.
 Exit codes: 0 all of it holds, 2 not all of it (also after Ctrl-C), 3 it could not run.";
 
 #[derive(Debug, clap::Args)]

@@ -26,7 +26,7 @@ use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
 use crate::run::worktree::{Kept, Worktree};
-use crate::run::{Done, EvidenceFile, Rig, RunError, drive, templates_of};
+use crate::run::{ChosenTemplates, Done, EvidenceFile, Rig, RunError, drive, templates_for};
 use approval::Approver;
 pub(super) use args::Args;
 use failure::Failure;
@@ -188,7 +188,10 @@ async fn work(
 ) -> Result<Done, Failure> {
     let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
     let looker = looker.map_err(RunError::from)?;
-    let templates = templates_of(looker.top())?;
+    let ChosenTemplates { templates, warning } = templates_for(looker.top(), &config.codex_home)?;
+    let more = identity.warnings.iter().cloned().chain(warning);
+    let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
+    let warnings = config.warnings.iter().map(ToString::to_string);
     let defaults = Defaults::read(&config.threads)?.for_member(identity.member.clone());
     let mut order = order.clone();
     order.settings.thread.cwd = Some(looker.top().to_owned());
@@ -200,6 +203,7 @@ async fn work(
         stop: &ending.closing,
         templates: &templates,
         evidence: Some(evidence(args, config)?),
+        warnings: warnings.chain(more).collect(),
     };
     Ok(drive(rig, &order, looker).await?)
 }

@@ -59,12 +59,13 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
 }
 
 fn of_place(place: &Place) -> Vec<Finding> {
-    let mut findings = vec![match place.warnings.first() {
-        Some(Warning { message, hint }) => {
-            Finding::warning(Check::Settings, message, hint.as_str())
-        }
-        None => Finding::ok(Check::Settings, "fine"),
-    }];
+    let warnings = place.warnings.iter();
+    let mut findings: Vec<Finding> = warnings
+        .map(|Warning { message, hint }| Finding::warning(Check::Settings, message, hint.as_str()))
+        .collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok(Check::Settings, "fine"));
+    }
     findings.extend(match &place.program {
         Ok(codex) => of_codex(codex, &place.home),
         Err(error) => without_codex(error, &place.home),

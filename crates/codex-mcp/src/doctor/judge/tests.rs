@@ -136,10 +136,10 @@ fn there_is_no_codex() {
 }
 
 fn broken_settings() -> ConfigError {
-    ConfigError::Unreadable {
+    ConfigError::Unreadable(crate::untrusted_file::ReadError::Io {
         path: ".atm.toml".into(),
         error: std::io::ErrorKind::PermissionDenied.into(),
-    }
+    })
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::jobs::store::Job;
 use crate::run::look::{Looker, Means};
 use crate::run::order::{Order, Place};
 use crate::run::worktree::{self, Worktree};
-use crate::run::{self, EvidenceFile, Rig, RunError, drive, templates_of};
+use crate::run::{self, EvidenceFile, Rig, RunError, drive, templates_for};
 use crate::team::clerk::Clerk;
 
 /// How long a run that was called off has to interrupt its turn and to look at what
@@ -161,15 +161,17 @@ impl Attempt<'_> {
             start(engine).await;
             let clerk = Clerk::start().map_err(Failure::Thread)?;
             let top = looker.top().to_owned();
-            let templates = asked(&clerk, move || templates_of(&top)).await??;
+            let codex_home = order::codex_home(&self.job.request, &self.worker.options);
+            let chosen = asked(&clerk, move || templates_for(&top, &codex_home)).await??;
             let folder = self.worker.options.state.join("runs");
             let evidence = evidence_in(&clerk, &folder).await?;
             let rig = Rig {
                 engine,
                 watcher: reporter,
                 stop: &self.leash.pulled,
-                templates: &templates,
+                templates: &chosen.templates,
                 evidence: Some(evidence),
+                warnings: chosen.warning.into_iter().collect(),
             };
             Ok(drive(rig, order, looker).await?)
         };

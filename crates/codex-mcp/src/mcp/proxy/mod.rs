@@ -44,6 +44,7 @@ use super::defaults::Defaults;
 use super::deliveries::Then;
 use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
+use super::warnings::Warnings;
 use crate::engine::binary::CodexBinary;
 use crate::engine::{McpServer, Pipes};
 use crate::jobs::service::Jobs;
@@ -69,6 +70,8 @@ pub struct Options {
     pub release: Option<Release>,
     /// What threads are begun with where a call doesn't say.
     pub defaults: Defaults,
+    /// Warnings for the caller.
+    pub warnings: Warnings,
     /// What the server does as a member of a team.
     pub office: Office,
     /// The store of jobs.
@@ -99,6 +102,7 @@ struct Proxy {
     state: Mutex<State>,
     limits: Limits,
     defaults: Defaults,
+    warnings: Warnings,
     recorder: Recorder,
     jobs: Arc<Jobs>,
     line_limit: usize,
@@ -213,6 +217,7 @@ impl Proxy {
             }),
             limits,
             defaults: options.defaults.clone(),
+            warnings: options.warnings.clone(),
             recorder: Recorder::new(options.office.clone()),
             jobs: Arc::clone(&options.jobs),
             line_limit: options.line_limit,

@@ -62,13 +62,15 @@ impl Proxy {
     async fn call_job_tool(&self, tool: JobTool, arguments: Value) -> Result<Told, ToolError> {
         let given = object(tool.as_str(), arguments)?;
         let called = tool.call(&self.jobs, None, given).await?;
-        Ok(match called {
-            Called::Answered(answer) => answer.into(),
+        let mut result = match called {
+            Called::Answered(answer) => answer,
             Called::Begun(run) => tokio::select! {
-                answer = run.answer(&self.jobs) => answer?.into(),
-                () = self.leaving.cancelled() => run.goes_on().into(),
+                answer = run.answer(&self.jobs) => answer?,
+                () = self.leaving.cancelled() => run.goes_on(),
             },
-        })
+        };
+        self.warnings.attach(&mut result);
+        Ok(result.into())
     }
 
     async fn status(&self) -> Status {
@@ -100,6 +102,7 @@ impl Proxy {
                 from_client: counts.from_client,
                 from_codex: counts.from_child,
             }),
+            warnings: self.warnings.all(),
         }
     }
 }

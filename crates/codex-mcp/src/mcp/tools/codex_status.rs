@@ -42,6 +42,9 @@ pub(in crate::mcp) struct Status {
     /// What has passed through, if that is what the server does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::mcp) messages: Option<Messages>,
+    /// What was left out or not started, and what to do about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::mcp) warnings: Vec<String>,
 }
 
 /// Codex's process.
@@ -126,9 +129,11 @@ impl Status {
         let mail = self
             .pending_mail
             .map(|count| format!(", unread mail: {count}"));
+        let warnings = self.warnings.iter();
+        let warnings: String = warnings.map(|text| format!("\nWarning: {text}")).collect();
         format!(
             "{codex}.{} Calls: {total}, in flight: {in_flight}, active threads: {}, \
-             open questions: {}{}. Up for {} s.",
+             open questions: {}{}. Up for {} s.{warnings}",
             member.unwrap_or_default(),
             self.active_threads,
             self.open_questions,
@@ -159,6 +164,7 @@ mod tests {
             open_questions: 0,
             pending_mail: None,
             messages: None,
+            warnings: Vec::new(),
         }
     }
 

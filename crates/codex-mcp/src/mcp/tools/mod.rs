@@ -149,6 +149,12 @@ impl Name {
         matches!(self, Self::Codex | Self::CodexReply)
     }
 
+    /// Whether its results carry warnings: `codex_status` lists all of them anyway, and
+    /// mail has a form of its own.
+    pub(super) fn carries_warnings(self) -> bool {
+        !matches!(self, Self::Status | Self::Team(_))
+    }
+
     /// Whether it gives Codex something to do.
     pub(super) fn prompts(self) -> bool {
         self.waits() || matches!(self, Self::StartSession | Self::ReplyToSession)

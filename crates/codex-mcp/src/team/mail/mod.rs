@@ -114,6 +114,16 @@ impl Mailroom {
         self.team(team)?.members()
     }
 
+    /// Whether a team has a member of that name who is said to be there, or of whom
+    /// nothing is said.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`], for one if there is no such team.
+    pub fn is_active(&self, team: &TeamName, agent: &AgentName) -> Result<bool, MailError> {
+        self.team(team)?.is_active(agent)
+    }
+
     /// Sends a message to a member of a team. When this returns its name, the
     /// message is on the disk.
     ///

@@ -80,6 +80,19 @@ impl Team {
         })
     }
 
+    /// Whether it has that member, and nothing says that it is not there.
+    pub(super) fn is_active(&self, agent: &AgentName) -> Result<bool, MailError> {
+        super::settled(|| {
+            let path = self.config();
+            let file = read(&path, LARGEST_ROSTER)?;
+            let bytes = file.map_or_else(Vec::new, |file| file.bytes);
+            let roster = Roster::parse(&bytes);
+            let roster = roster.map_err(|error| MailError::BadRoster { path, error })?;
+            let is_away = roster.active(agent).is_some_and(|it| it.get() == "false");
+            Ok(roster.has(agent) && !is_away)
+        })
+    }
+
     /// Sees to it that the team has that member, and returns them all.
     pub(super) fn check(&self, agent: &AgentName) -> Result<Vec<AgentName>, MailError> {
         let members = self.members()?;

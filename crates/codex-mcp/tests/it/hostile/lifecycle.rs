@@ -162,6 +162,7 @@ async fn a_wrong_command_line_and_a_wrong_configuration_say_so() {
     ] {
         let home = testkit::Home::new("");
         if !file.is_empty() {
+            home.trust(&home.work());
             std::fs::write(home.work().join(".atm.toml"), file).unwrap();
         }
         let launch = testkit::Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))

@@ -62,6 +62,7 @@ async fn a_role_is_applied(release: &str) {
     let roles = "[plugins.codex-mcp]\nmodel = \"usual-model\"\nsandbox = \"read-only\"\n\
         [plugins.codex-mcp.roles.writer]\nsandbox = \"workspace-write\"\nreasoning_effort = \"high\"\n\
         extra_instructions_file = \"writer.md\"\n";
+    stage.home.trust(&stage.home.work());
     std::fs::write(stage.file(".atm.toml"), roles).unwrap();
     std::fs::write(stage.file("writer.md"), "WRITER-WORDS").unwrap();
     for backend in ["app-server", "mcp-server"] {
@@ -195,6 +196,7 @@ async fn a_repository_does_not_choose_the_program_and_the_user_does() {
     std::fs::write(&evil, "#!/bin/sh\ntouch ran\n").unwrap();
     std::fs::set_permissions(&evil, PermissionsExt::from_mode(0o755)).unwrap();
     let section = |program: &Path| format!("[plugins.codex-mcp]\ncodex_bin = {program:?}\n");
+    stage.home.trust(&stage.home.work());
     std::fs::write(stage.file(".atm.toml"), section(&evil)).unwrap();
     let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["serve"])

@@ -1,0 +1,401 @@
+//! The repository's `.atm.toml`: found, and narrowed unless the user trusts the
+//! repository.
+//!
+//! An untrusted file may lower the sandbox and the approval policy, choose a role that
+//! the user has defined, and switch tools and summaries off. All else that it sets is
+//! left out, with one warning.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::team::RoleName;
+use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
+use nix::unistd::geteuid;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::file::{Core, File, Preset, SECTION, Scope, Section};
+use super::presets::Presets;
+use super::{ConfigError, Places, Setting, Source, ThreadDefaults, Warning, in_section};
+use crate::trust::{Trust, codex_table, directory_trust_with, top_of};
+use crate::untrusted_file::{self, Links, ReadError};
+
+/// The name of the file.
+const FILE: &str = ".atm.toml";
+
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 64 * 1024;
+
+/// Codex's configuration of all users of a machine.
+const CODEX_OF_ALL: &str = "/etc/codex/config.toml";
+
+/// A repository's file.
+pub(super) enum RepositoryFile {
+    /// The user trusts the repository.
+    Trusted(File),
+    /// The user does not: what is left of the file, and what else it may say.
+    Narrowed(File, Narrowing),
+}
+
+/// What an untrusted file says of things that it may lower.
+#[derive(Debug, Default)]
+pub(super) struct Narrowing {
+    path: PathBuf,
+    sandbox: Option<SandboxMode>,
+    approval_policy: Option<ApprovalPolicy>,
+    left_out: Vec<&'static str>,
+}
+
+impl Places<'_> {
+    /// The nearest file that can be used, from here up to the top of the repository.
+    pub(super) fn repository_file(
+        &self,
+        codex_home: &Path,
+        user: Option<&File>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<RepositoryFile>, ConfigError> {
+        let Ok(here) = self.here.canonicalize() else {
+            return Ok(None);
+        };
+        let asked = || directory_trust_with(&here, codex_home, self.variables);
+        let top = top_of(&here);
+        let within = |above: &&Path| above.starts_with(&top);
+        for directory in here.ancestors().take_while(within) {
+            let path = directory.join(FILE);
+            match read(&path) {
+                Ok(None) => {}
+                Ok(Some(text)) => {
+                    return match asked()?.trust {
+                        Trust::Trusted => File::parse(&path, &text, Scope::Repository, warnings)
+                            .map(|file| Some(RepositoryFile::Trusted(file))),
+                        Trust::Untrusted => Ok(narrowed(&path, &text, user, warnings)),
+                    };
+                }
+                Err(warning) => warnings.push(warning),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads a file, if it is there and nobody else can have written it.
+fn read(path: &Path) -> Result<Option<String>, Warning> {
+    let text = match untrusted_file::read_text(path, LONGEST, Links::Refused) {
+        Ok(text) => text,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(ReadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(Warning {
+                message: format!("settings are not read: {error}"),
+                hint: "Mend or remove the file.".to_owned(),
+            });
+        }
+    };
+    match is_the_users(path) {
+        true => Ok(Some(text)),
+        false => Err(Warning {
+            message: format!(
+                "{} is not read: it belongs to somebody else, or others can write it",
+                path.display()
+            ),
+            hint: "If its settings are yours, make it your own (chown) and run `chmod go-w`."
+                .to_owned(),
+        }),
+    }
+}
+
+/// Whether the user, or the administrator, owns a file that nobody else can write. A
+/// group with the user's own number is the user's private group.
+fn is_the_users(path: &Path) -> bool {
+    let user = geteuid().as_raw();
+    fs::symlink_metadata(path).is_ok_and(|about| {
+        let owned = about.uid() == user || about.uid() == 0;
+        let group_can_write = about.mode() & 0o020 != 0 && about.gid() != user;
+        owned && about.mode() & 0o002 == 0 && !group_can_write
+    })
+}
+
+/// An untrusted file without what it may not say.
+fn narrowed(
+    path: &Path,
+    text: &str,
+    user: Option<&File>,
+    warnings: &mut Vec<Warning>,
+) -> Option<RepositoryFile> {
+    // A stranger's mistakes are not worth a warning each.
+    let mut file = match File::parse(path, text, Scope::Repository, &mut Vec::new()) {
+        Ok(file) => file,
+        Err(_) => {
+            warnings.push(Warning {
+                message: format!("{} is not read: it is malformed", path.display()),
+                hint: "Mend or remove the file.".to_owned(),
+            });
+            return None;
+        }
+    };
+    let mut left_out = Vec::new();
+    let knows = |role: &RoleName| user.is_some_and(|user| user.section.roles.contains_key(role));
+    file.core = without_core(&file.core, &mut left_out);
+    file.section = narrowed_section(file.section, knows, &mut left_out);
+    let Preset {
+        sandbox,
+        approval_policy,
+        ..
+    } = file.preset;
+    name_preset(&file.preset, &mut left_out);
+    file.preset = Preset::default();
+    let narrowing = Narrowing {
+        path: path.to_owned(),
+        sandbox,
+        approval_policy,
+        left_out,
+    };
+    Some(RepositoryFile::Narrowed(file, narrowing))
+}
+
+fn without_core(core: &Core, left_out: &mut Vec<&'static str>) -> Core {
+    let Core {
+        identity,
+        default_team,
+    } = core;
+    left_out.extend(identity.as_ref().map(|_| "[core] identity"));
+    left_out.extend(default_team.as_ref().map(|_| "[core] default_team"));
+    Core::default()
+}
+
+/// What of our section is left: a role of the user's, and switches that are off.
+fn narrowed_section(
+    section: Section,
+    knows: impl Fn(&RoleName) -> bool,
+    left_out: &mut Vec<&'static str>,
+) -> Section {
+    let Section {
+        codex_bin,
+        request_timeout_secs,
+        identity,
+        team,
+        role,
+        team_tools,
+        summaries,
+        registry_journal,
+        request_image,
+        max_image_bytes,
+        store,
+        worker_concurrency,
+        worker_idle_secs,
+        max_sandbox,
+        allow_commands,
+        allow_dirs,
+        roles,
+    } = section;
+    let role = match role {
+        Some(role) if !knows(&role) => {
+            left_out.push("role");
+            None
+        }
+        role => role,
+    };
+    let set = [
+        ("codex_bin", codex_bin.is_some()),
+        ("request_timeout_secs", request_timeout_secs.is_some()),
+        ("identity", identity.is_some()),
+        ("team", team.is_some()),
+        ("team_tools", team_tools == Some(true)),
+        ("summaries", summaries == Some(true)),
+        ("registry_journal", registry_journal.is_some()),
+        ("request_image", request_image == Some(true)),
+        ("max_image_bytes", max_image_bytes.is_some()),
+        ("store", store.is_some()),
+        ("worker_concurrency", worker_concurrency.is_some()),
+        ("worker_idle_secs", worker_idle_secs.is_some()),
+        ("max_sandbox", max_sandbox.is_some()),
+        ("allow_commands", allow_commands.is_some()),
+        ("allow_dirs", allow_dirs.is_some()),
+        ("roles", !roles.is_empty()),
+    ];
+    left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));
+    let off = |switch: Option<bool>| switch.filter(|on| !on);
+    Section {
+        role,
+        team_tools: off(team_tools),
+        summaries: off(summaries),
+        request_image: off(request_image),
+        ..Section::default()
+    }
+}
+
+fn name_preset(preset: &Preset, left_out: &mut Vec<&'static str>) {
+    let set = [
+        ("model", preset.model.is_some()),
+        ("reasoning_effort", preset.reasoning_effort.is_some()),
+        ("base_prompt_file", preset.base_prompt_file.is_some()),
+        (
+            "extra_instructions_file",
+            preset.extra_instructions_file.is_some(),
+        ),
+    ];
+    left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));
+}
+
+/// What the user's own settings allow.
+struct Allowed {
+    sandbox: SandboxMode,
+    approval_policy: ApprovalPolicy,
+}
+
+impl Narrowing {
+    /// Lowers what threads are begun with, and says what was left out. `role` is the
+    /// one that a flag or a variable names.
+    pub(super) fn narrow(
+        mut self,
+        threads: &mut ThreadDefaults,
+        files: &[File],
+        role: Option<&Setting<RoleName>>,
+        codex_home: &Path,
+    ) -> Result<Option<Warning>, ConfigError> {
+        let allowed = allowed(files, role, codex_home)?;
+        let source = Source::File(SECTION, self.path.clone());
+        let sandbox = lowered(&threads.sandbox, self.sandbox, allowed.sandbox);
+        let policy = lowered(
+            &threads.approval_policy,
+            self.approval_policy,
+            allowed.approval_policy,
+        );
+        self.left_out.extend(sandbox.left_out.then_some("sandbox"));
+        self.left_out
+            .extend(policy.left_out.then_some("approval_policy"));
+        if let Some(value) = sandbox.value {
+            threads.sandbox = Some(Setting::new(value, source.clone()));
+        }
+        if let Some(value) = policy.value {
+            threads.approval_policy = Some(Setting::new(value, source));
+        }
+        Ok(self.warning())
+    }
+
+    fn warning(&self) -> Option<Warning> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        (!self.left_out.is_empty()).then(|| Warning {
+            message: format!(
+                "{} is not trusted, so its .atm.toml only narrows; left out: {}",
+                directory.display(),
+                self.left_out.join(", ")
+            ),
+            hint: format!(
+                "To use all of it, read it and then run `codex-mcp trust {}`.",
+                directory.display()
+            ),
+        })
+    }
+}
+
+/// A value that may be lowered.
+trait Width: Copy {
+    /// How much it allows; more is wider.
+    fn width(self) -> u8;
+}
+
+impl Width for SandboxMode {
+    fn width(self) -> u8 {
+        match self {
+            Self::ReadOnly => 0,
+            Self::WorkspaceWrite => 1,
+            Self::DangerFullAccess => 2,
+        }
+    }
+}
+
+impl Width for ApprovalPolicy {
+    fn width(self) -> u8 {
+        match self {
+            Self::Untrusted => 0,
+            Self::OnRequest => 1,
+            Self::Never => 2,
+        }
+    }
+}
+
+struct Lowered<T> {
+    /// What to set instead.
+    value: Option<T>,
+    /// Whether something was wanted that is wider than allowed.
+    left_out: bool,
+}
+
+/// What becomes of a setting that the repository wants to be `wanted`, or that a role
+/// which it has chosen has set wider than `allowed`. A variable of the user's stays.
+fn lowered<T: Width>(set: &Option<Setting<T>>, wanted: Option<T>, allowed: T) -> Lowered<T> {
+    let fits = |value: &T| value.width() <= allowed.width();
+    let too_wide = wanted.is_some_and(|wanted| !fits(&wanted));
+    let wanted = wanted.filter(fits);
+    let Some(Setting { value, source }) = set else {
+        return Lowered {
+            value: wanted,
+            left_out: too_wide,
+        };
+    };
+    if matches!(source, Source::Variable(_) | Source::Flag(_)) {
+        return Lowered {
+            value: None,
+            left_out: too_wide,
+        };
+    }
+    let clamped = (!fits(value)).then_some(allowed);
+    let now = clamped.unwrap_or(*value);
+    Lowered {
+        value: wanted
+            .filter(|wanted| wanted.width() < now.width())
+            .or(clamped),
+        left_out: too_wide || clamped.is_some(),
+    }
+}
+
+/// The user's own settings without the repository's: of their file, else of Codex's
+/// configuration, else the strictest.
+fn allowed(
+    files: &[File],
+    role: Option<&Setting<RoleName>>,
+    codex_home: &Path,
+) -> Result<Allowed, ConfigError> {
+    let is_the_users = |file: &&File| file.scope == Scope::User;
+    let user: Vec<File> = files.iter().filter(is_the_users).cloned().collect();
+    let role = role.cloned();
+    let role = role.or_else(|| in_section(&user, |file| file.section.role.clone()));
+    let presets = Presets::of(&user, role.as_ref())?;
+    let sandbox = presets.first(|preset| preset.sandbox);
+    let policy = presets.first(|preset| preset.approval_policy);
+    let codex = codex_layers(codex_home);
+    Ok(Allowed {
+        sandbox: sandbox
+            .map(|set| set.value)
+            .or_else(|| value_of(&codex, "sandbox_mode"))
+            .unwrap_or(SandboxMode::ReadOnly),
+        approval_policy: policy
+            .map(|set| set.value)
+            .or_else(|| value_of(&codex, "approval_policy"))
+            .unwrap_or(ApprovalPolicy::Untrusted),
+    })
+}
+
+/// Codex's own configuration of the user, the part that counts most first.
+pub(super) fn codex_layers(codex_home: &Path) -> Vec<Table> {
+    let user = codex_table(&codex_home.join("config.toml")).unwrap_or_default();
+    let mut layers = Vec::new();
+    if let Some(name) = user.get("profile").and_then(Value::as_str) {
+        layers.extend(codex_table(&codex_home.join(format!("{name}.config.toml"))));
+        let of_old = || user.get("profiles")?.get(name)?.as_table().cloned();
+        layers.extend(of_old());
+    }
+    layers.push(user);
+    layers.extend(codex_table(Path::new(CODEX_OF_ALL)));
+    layers
+}
+
+/// The first value of a key. One that is none of ours counts as unset.
+pub(super) fn value_of<T: DeserializeOwned>(layers: &[Table], key: &str) -> Option<T> {
+    let value = layers.iter().find_map(|layer| layer.get(key))?;
+    value.clone().try_into().ok()
+}

@@ -1,0 +1,3 @@
+//! Attacks, each with a control that shows it working where nothing protects.
+
+mod settings;
