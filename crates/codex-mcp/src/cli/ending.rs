@@ -1,7 +1,24 @@
 //! When a server is to end.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::Duration;
+
+use tokio::signal::unix::signal;
 use tokio_util::sync::CancellationToken;
+
+use super::watchdog::{self, ENDING_SIGNALS, Pulse};
+
+/// The longest graceful end of a server that answers calls and asks threads for their
+/// summaries.
+pub(super) const OF_A_SERVER: Duration = Duration::from_secs(60);
+
+/// The longest graceful end of a server for one Codex, which keeps nothing.
+pub(super) const OF_A_TOOL: Duration = Duration::from_secs(10);
+
+/// How long a run may take to interrupt its turn, tell its notifiers and tidy up.
+pub(super) const OF_A_RUN: Duration = Duration::from_secs(300);
+
+/// How long a worker may take after its jobs have ended.
+pub(super) const OF_A_WORKER: Duration = Duration::from_secs(60);
 
 /// When a server is to end.
 #[derive(Debug, Clone, Default)]
@@ -15,13 +32,17 @@ pub(super) struct Ending {
 impl Ending {
     /// The end of the input and SIGTERM are the same to us (FR-7.4); Ctrl-C and a
     /// closed terminal too.
-    pub(super) fn on_signals() -> Self {
+    ///
+    /// The process ends after `limit` also where the graceful end does not come, and soon
+    /// where this thread is blocked.
+    pub(super) fn on_signals(limit: Duration) -> Self {
         let ending = Self::default();
-        for kind in [
-            SignalKind::terminate(),
-            SignalKind::interrupt(),
-            SignalKind::hangup(),
-        ] {
+        let pulse = Pulse::default();
+        match watchdog::start(pulse.clone(), limit) {
+            Ok(()) => drop(tokio::spawn(pulse.beat_after(ending.closing.clone()))),
+            Err(error) => tracing::warn!("cannot watch over the end of this process: {error}"),
+        }
+        for kind in ENDING_SIGNALS {
             match signal(kind) {
                 Ok(mut signals) => {
                     let ending = ending.clone();

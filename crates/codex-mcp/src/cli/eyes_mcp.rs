@@ -10,7 +10,7 @@ use codex_mcp_core::eyes::queue::WrapperId;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::transport::stdio_pipes;
 
-use super::ending::Ending;
+use super::ending::{self, Ending};
 use super::stdio::Preflight;
 use super::values::size_limit;
 use super::{log, runtime};
@@ -83,7 +83,7 @@ fn serve(args: &Args) -> io::Result<()> {
     };
     let eyes = Eyes { place, answer };
     runtime::block_on(async {
-        let Ending { closing, .. } = Ending::on_signals();
+        let Ending { closing, .. } = Ending::on_signals(ending::OF_A_TOOL);
         serve_eyes(eyes, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
             .map_err(io::Error::other)

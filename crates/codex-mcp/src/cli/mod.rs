@@ -32,6 +32,7 @@ mod threads;
 mod times;
 mod trust;
 mod values;
+mod watchdog;
 mod worker;
 
 use std::env;

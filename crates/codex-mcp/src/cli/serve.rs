@@ -14,7 +14,7 @@ use rmcp::transport::stdio_pipes;
 use tokio_util::sync::CancellationToken;
 
 use super::backend::{self, Chosen, NoBackend, Wanted};
-use super::ending::Ending;
+use super::ending::{self, Ending};
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::settings::Settings;
@@ -123,7 +123,7 @@ fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
 }
 
 async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Result<(), ServeError> {
-    let ending = Ending::on_signals();
+    let ending = Ending::on_signals(ending::OF_A_SERVER);
     let chosen = backend::choose(args.backend, args.api, &config).await?;
     let defaults = Defaults::read(&config.threads)?;
     let warnings = Warnings::default();

@@ -9,7 +9,7 @@ use codex_mcp_core::team::{AgentName, TeamName};
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::transport::stdio_pipes;
 
-use super::ending::Ending;
+use super::ending::{self, Ending};
 use super::{log, runtime};
 use crate::mcp::serve_team_tools;
 use crate::team::{Desk, Member};
@@ -51,7 +51,7 @@ fn serve(args: &Args) -> io::Result<()> {
     let desk = Desk::of(&member, &args.atm_home).map_err(io::Error::other)?;
     let Some(desk) = desk else { return Ok(()) };
     runtime::block_on(async {
-        let Ending { closing, .. } = Ending::on_signals();
+        let Ending { closing, .. } = Ending::on_signals(ending::OF_A_TOOL);
         serve_team_tools(desk, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
             .map_err(io::Error::other)

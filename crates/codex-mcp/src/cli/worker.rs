@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::ending::Ending;
+use super::ending::{self, Ending};
 use super::times::duration;
 use super::{log, own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
@@ -131,8 +131,9 @@ fn work(args: &Args) -> Result<(), Failure> {
     let config = config(args)?;
     let options = options(args, &config);
     let place = Place::of(&options.location, &config.jobs.state);
+    let limit = options.grace.saturating_add(ending::OF_A_WORKER);
     let working = async {
-        let Ending { closing, hurry } = Ending::on_signals();
+        let Ending { closing, hurry } = Ending::on_signals(limit);
         let held = place.take().await.map_err(|error| Failure::Place {
             path: place.file().to_owned(),
             error,

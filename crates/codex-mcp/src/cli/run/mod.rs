@@ -14,7 +14,7 @@ use codex_mcp_core::session;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::{Value, json};
 
-use super::ending::Ending;
+use super::ending::{self, Ending};
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
@@ -75,7 +75,7 @@ fn act(args: &Args) -> Result<ExitCode, Failure> {
     let order = args.order()?;
     order.check()?;
     runtime::block_on(async {
-        let ending = Ending::on_signals();
+        let ending = Ending::on_signals(ending::OF_A_RUN);
         let hurry = ending.hurry.clone();
         tokio::select! {
             code = perform(args, &config, order, ending) => code,

@@ -1,0 +1,131 @@
+//! Ends a process that was told to end but cannot, because its thread is blocked.
+//!
+//! A system call on a file of a network file system, or a write to a pipe that nobody
+//! reads, can block the runtime's thread for ever, and with it everything that would
+//! heed a signal. The watchdog listens for the same signals on a thread of its own. It
+//! interferes only where the graceful way makes no progress, or takes longer than the
+//! verb allows. The guards then end Codex: their owner has gone.
+
+use std::io;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// The signals that end a process.
+pub(super) const ENDING_SIGNALS: [SignalKind; 3] = [
+    SignalKind::terminate(),
+    SignalKind::interrupt(),
+    SignalKind::hangup(),
+];
+
+/// How many looks in a row may find no pulse once a signal has come: those of 5 s.
+const MOST_SILENT: u32 = 20;
+
+/// How long the end may take after a second signal.
+const HURRY: Duration = Duration::from_secs(15);
+
+/// How often the pulse is felt.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Counts up as long as the runtime's thread gets to its tasks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    /// Beats from the time when `closing` is cancelled until the runtime ends.
+    pub(super) async fn beat_after(self, closing: CancellationToken) {
+        closing.cancelled().await;
+        loop {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            sleep(LOOK).await;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Starts the watchdog. `limit` is the longest graceful end.
+///
+/// # Errors
+///
+/// When the system has no thread or no means for signals.
+pub(super) fn start(pulse: Pulse, limit: Duration) -> io::Result<()> {
+    // A runtime of its own gets the signals also while the other one is blocked.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (ready, told) = std::sync::mpsc::sync_channel(1);
+    thread::Builder::new()
+        .name("watchdog".to_owned())
+        .spawn(move || {
+            let code = runtime.block_on(async {
+                let signals = Signals::listen(&ready)?;
+                Some(signals.until_stuck(&pulse, limit).await)
+            });
+            if let Some(code) = code {
+                process::exit(code);
+            }
+        })?;
+    told.recv().unwrap_or(Ok(()))
+}
+
+/// The signals that have come, by when.
+struct Signals {
+    arrivals: tokio::sync::mpsc::UnboundedReceiver<SignalKind>,
+}
+
+impl Signals {
+    /// `None` if there is nothing to listen to, which `ready` is told.
+    fn listen(ready: &std::sync::mpsc::SyncSender<io::Result<()>>) -> Option<Self> {
+        let (arrived, arrivals) = tokio::sync::mpsc::unbounded_channel();
+        for kind in ENDING_SIGNALS {
+            let mut signals = match signal(kind) {
+                Ok(signals) => signals,
+                Err(error) => {
+                    // Whoever starts the watchdog waits for this.
+                    let _ = ready.send(Err(error));
+                    return None;
+                }
+            };
+            let arrived = arrived.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    // The receiver lives as long as the process.
+                    let _ = arrived.send(kind);
+                }
+            });
+        }
+        let _ = ready.send(Ok(()));
+        Some(Self { arrivals })
+    }
+
+    /// The exit code, once a signal has come and the process does not end by itself.
+    async fn until_stuck(mut self, pulse: &Pulse, limit: Duration) -> i32 {
+        let Some(first) = self.arrivals.recv().await else {
+            return std::future::pending().await;
+        };
+        // A limit of ages is none.
+        let mut deadline = Instant::now().checked_add(limit);
+        let (mut count, mut silent) = (pulse.count(), 0);
+        // Looks are counted, not time: a process that was stopped is not blocked.
+        while silent < MOST_SILENT && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            sleep(LOOK).await;
+            if self.arrivals.try_recv().is_ok() {
+                let hurry = Instant::now() + HURRY;
+                deadline = Some(deadline.map_or(hurry, |deadline| deadline.min(hurry)));
+            }
+            let counted = pulse.count();
+            silent = if counted == count { silent + 1 } else { 0 };
+            count = counted;
+        }
+        128 + first.as_raw_value()
+    }
+}
