@@ -31,6 +31,20 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::exit::Exit;
 
+/// Variables that hold a password, or name a file that does, for the store of jobs.
+/// Nothing that is started here gets them but a worker. Source: libpq's environment
+/// variables, PostgreSQL 18.
+pub const STORE_SECRETS: [&str; 8] = [
+    "CODEX_MCP_STORE",
+    "PGPASSWORD",
+    "PGPASSFILE",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLKEY",
+    "PGSSLPASSWORD",
+    "PGSYSCONFDIR",
+];
+
 /// What to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
@@ -88,8 +102,6 @@ pub struct Streams {
 /// stderr, as in a shell.
 pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     let mut guard = guarded(program, &[])?
-        // It may hold a password, and what works for us doesn't want it.
-        .env_remove("CODEX_MCP_STORE")
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -130,7 +142,7 @@ fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
         .arg(&program.path)
         .args(&program.args)
         .envs(program.env.iter().map(|(name, value)| (name, value)));
-    for name in program.without {
+    for name in STORE_SECRETS.iter().chain(program.without) {
         if !program.env.iter().any(|(set, _)| set == name) {
             command.env_remove(name);
         }
