@@ -19,11 +19,16 @@
         clippy::unwrap_used,
         clippy::panic,
         clippy::indexing_slicing,
-        reason = "a failed test panics"
+        clippy::disallowed_methods,
+        reason = "a failed test panics, and a test opens the files that it wrote"
     )
 )]
 
 pub mod cli;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "config/file.rs reads settings of the user and of the repository"
+)]
 pub mod config;
 pub mod demo;
 pub mod doctor;
@@ -32,6 +37,7 @@ pub mod eyes;
 mod git;
 pub mod jobs;
 pub mod mcp;
+pub mod off_runtime;
 pub mod picture;
 pub mod run;
 pub mod team;

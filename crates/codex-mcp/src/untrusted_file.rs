@@ -4,6 +4,10 @@
 //! Opening never waits, whatever lies under the name: a named pipe, a device or a socket
 //! is refused. Reading stops at a limit. Work on a network file system can still be slow,
 //! so callers in asynchronous code read on a thread of their own.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place that opens such files"
+)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};

@@ -26,6 +26,7 @@ use crate::jobs::service::Jobs;
 use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, LineTransport, Patience, Warnings, proxy,
 };
+use crate::off_runtime::{self, OffRuntimeError};
 use crate::team::farewell::{self, LastWords};
 use crate::team::{Farewell, Office, RecordError};
 
@@ -91,6 +92,8 @@ enum ServeError {
     Backend(#[from] NoBackend),
     #[error(transparent)]
     Resume(#[from] RecordError),
+    #[error("cannot read the prompt files: {0}")]
+    Files(#[from] OffRuntimeError),
     #[error("the runtime can't be started: {0}")]
     Runtime(io::Error),
     #[error("the client did not begin as an MCP client does: {0}")]
@@ -125,7 +128,8 @@ fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
 async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Result<(), ServeError> {
     let ending = Ending::on_signals(ending::OF_A_SERVER);
     let chosen = backend::choose(args.backend, args.api, &config).await?;
-    let defaults = Defaults::read(&config.threads)?;
+    let threads = config.threads.clone();
+    let defaults = off_runtime::run(move || Defaults::read(&threads)).await??;
     let warnings = Warnings::default();
     for warning in &config.warnings {
         warnings.push(warning.to_string());

@@ -12,6 +12,10 @@
 //!
 //! Nothing is left running and, unless the user wants to keep it, nothing is
 //! left behind, however the demo ends.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files in a directory that is the demo's alone"
+)]
 
 mod cast;
 mod error;

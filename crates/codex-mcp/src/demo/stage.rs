@@ -11,6 +11,10 @@
 //!
 //! Codex warns of a CODEX_HOME below the folder for temporary files. It asks
 //! for that folder as we set it, so `codex/` is not below it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "new files in a directory that is the demo's alone"
+)]
 
 use std::fs;
 use std::io;

@@ -1,4 +1,5 @@
 //! The processes below a process.
+#![expect(clippy::disallowed_methods, reason = "the system's own files in /proc")]
 
 use nix::unistd::Pid;
 

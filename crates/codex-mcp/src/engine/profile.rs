@@ -5,11 +5,13 @@
 //! that; for them a profile is the file `$CODEX_HOME/NAME.config.toml`, whose
 //! contents are overrides like any others.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::untrusted_file::{self, Links, ReadError};
 
 /// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it
 /// can stand in a file name.
@@ -19,6 +21,9 @@ pub struct ProfileName(String);
 
 /// The longest name of a profile.
 const NAME_LIMIT: usize = 64;
+
+/// The longest profile, in bytes.
+const LIMIT: u64 = 1024 * 1024;
 
 impl fmt::Display for ProfileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,13 +56,8 @@ pub enum ProfileError {
     #[error("a profile's name has 1 to 64 letters, digits, dashes or underscores")]
     BadName,
     /// The file can't be read.
-    #[error("{} can't be read: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
     /// The file is not TOML.
     #[error("{} is not valid TOML: {error}", path.display())]
     Malformed {
@@ -79,13 +79,13 @@ pub(crate) fn overrides(
     name: &ProfileName,
 ) -> Result<Map<String, Value>, ProfileError> {
     let path = codex_home.join(format!("{}.config.toml", name.0));
-    match std::fs::read_to_string(&path) {
+    match untrusted_file::read_text(&path, LIMIT, Links::Followed) {
         Ok(text) => toml::from_str(&text).map_err(|error| ProfileError::Malformed { path, error }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::from_iter([(
+        Err(error) if error.is_not_found() => Ok(Map::from_iter([(
             "profile".to_owned(),
             Value::String(name.0.clone()),
         )])),
-        Err(error) => Err(ProfileError::Unreadable { path, error }),
+        Err(error) => Err(error.into()),
     }
 }
 

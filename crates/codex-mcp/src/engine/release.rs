@@ -9,10 +9,14 @@ use serde::Deserialize;
 use super::binary::CodexBinary;
 use super::run::run;
 use super::spawn::Program;
+use crate::untrusted_file::{self, Links};
 
 /// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk;
 /// the client waits meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The longest `package.json`, in bytes.
+const NOTES_LIMIT: u64 = 1024 * 1024;
 
 /// What npm notes of a package.
 #[derive(Deserialize)]
@@ -45,7 +49,8 @@ fn as_noted_by_npm(native: &Path) -> Option<Release> {
     let vendor = native
         .ancestors()
         .find(|folder| folder.ends_with("vendor"))?;
-    let notes = std::fs::read(vendor.parent()?.join("package.json")).ok()?;
+    let notes = vendor.parent()?.join("package.json");
+    let notes = untrusted_file::read(&notes, NOTES_LIMIT, Links::Followed).ok()?;
     let package: Package = serde_json::from_slice(&notes).ok()?;
     match package.name.as_str() {
         "@openai/codex" => Release::parse(&package.version),

@@ -1,4 +1,8 @@
 //! The interactive Codex, begun and resumed, each in a terminal of its own.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "new files in a directory that is ours alone"
+)]
 
 use std::env;
 use std::ffi::OsString;

@@ -19,6 +19,10 @@ use toml::{Table, Value};
 
 use super::Place;
 use crate::trust::{Trust, codex_trust};
+use crate::untrusted_file::{self, Links};
+
+/// The longest file that is read, in bytes.
+const LIMIT: u64 = 4 * 1024 * 1024;
 
 const INSTRUCTIONS: &str = "developer_instructions";
 
@@ -94,7 +98,8 @@ fn in_toml(text: &str) -> String {
 }
 
 fn table(path: &Path) -> Option<Table> {
-    toml::from_str(&std::fs::read_to_string(path).ok()?).ok()
+    let text = untrusted_file::read_text(path, LIMIT, Links::Followed).ok()?;
+    toml::from_str(&text).ok()
 }
 
 #[cfg(test)]

@@ -5,17 +5,16 @@
 //! repository is found out by where that open file is, not by its name: so links
 //! within the repository lead on, and links out of it don't.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::eyes::path::PicturePath;
 use codex_mcp_core::eyes::picture::{BadPicture, START, SizeLimit, Why, check};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 
 use crate::team::{Repository, ceilings};
+use crate::untrusted_file::{self, Links, ReadError};
 
 /// A folder that Codex works in, and the repository around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,12 +121,11 @@ impl Place {
         if !resolved.starts_with(&self.top) {
             return Err(no(Why::Outside));
         }
-        // Nobody is waited for at the other end of a pipe.
-        let mut file = OpenOptions::new()
-            .read(true)
-            .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
-            .open(resolved)
-            .map_err(|error| self.refused(path, &error))?;
+        let opened = untrusted_file::open(&resolved, Links::Refused);
+        let mut file = opened.map_err(|error| match error {
+            ReadError::Io { error, .. } => self.refused(path, &error),
+            _ => no(Why::NotAFile),
+        })?;
         // It may be another one by now, and this is the one that counts.
         let place = place_of(&file).map_err(|error| self.refused(path, &error))?;
         if !place.starts_with(&self.top) {
@@ -136,9 +134,6 @@ impl Place {
         let about = file
             .metadata()
             .map_err(|error| self.refused(path, &error))?;
-        if !about.is_file() {
-            return Err(no(Why::NotAFile));
-        }
         let mut start = Vec::with_capacity(START);
         let most = u64::try_from(START).unwrap_or(u64::MAX);
         let read = file.by_ref().take(most).read_to_end(&mut start);

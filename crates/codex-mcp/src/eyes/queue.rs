@@ -3,6 +3,10 @@
 //! Neither the file nor its folder may be a link: whoever can write in the repository
 //! could have requests written into any other file. Lines are written under a lock,
 //! each in one go; reading takes no lock.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "opened below a descriptor, with the same checks as untrusted_file"
+)]
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};

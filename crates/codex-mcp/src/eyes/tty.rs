@@ -2,6 +2,10 @@
 //!
 //! The user's is opened anew by its name: whether reads wait is a property of what was
 //! opened, and the shell's own must not be touched.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "terminals: the user's, and the other end of one that was just made"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write, stdin, stdout};

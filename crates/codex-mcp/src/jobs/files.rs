@@ -1,4 +1,8 @@
 //! The files beside a store: locks and logs, for this user alone.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of our own state; no link is followed and no pipe waited for"
+)]
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

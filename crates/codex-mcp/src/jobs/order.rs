@@ -13,6 +13,7 @@ use super::store::{Location, Request};
 use crate::config::ThreadDefaults;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::profile::ProfileName;
+use crate::off_runtime::OffRuntimeError;
 use crate::picture::{Picture, PictureError};
 use crate::run;
 
@@ -89,6 +90,9 @@ pub(super) struct Thread {
 /// Why an order can't be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOrder {
+    /// The file system does not answer.
+    #[error("cannot look at the directory and the images of the job: {0}")]
+    Files(#[from] OffRuntimeError),
     /// There is nothing to do.
     #[error("prompt must not be empty")]
     NoPrompt,

@@ -16,6 +16,7 @@ use super::store::{
     Filter, Job, JobStore, Listed, Location, NewJob, Request, StoreError, StoredEvent,
 };
 use super::worker::start::{StartError, Starter};
+use crate::off_runtime;
 use crate::team::audit::{Audit, Event, Outcome, Record};
 
 /// How often it is looked whether the worker of a job that is waited for is still
@@ -135,7 +136,9 @@ impl Jobs {
             Past::Latest => Some(self.latest(&order.cwd).await?),
         };
         let session = past.as_ref().map(|past| past.session.clone());
-        let request = self.submitter.request(order, past)?;
+        let submitter = self.submitter.clone();
+        let request = off_runtime::run(move || submitter.request(order, past)).await;
+        let request = request.map_err(BadOrder::from)??;
         let submitted = self.hand_over(request, Event::CallCodex).await?;
         Ok(Submitted {
             session,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{ConfigError, Setting, ThreadDefaults};
 use crate::engine::command::Settings;
 use crate::engine::mcp_servers::{self, Server};
+use crate::off_runtime;
 use crate::team::{Context, Member};
 use crate::untrusted_file::{self, Links};
 
@@ -133,7 +134,25 @@ impl Defaults {
 
     /// The settings of a call, with what it doesn't say. One that names a profile, or
     /// sets the same in `config`, has said it.
-    pub(crate) fn under(&self, given: Settings) -> Settings {
+    ///
+    /// The repository's files are read on another thread. Where they cannot be read in
+    /// time, Codex is not told of the repository.
+    pub(crate) async fn under(&self, given: Settings) -> Settings {
+        let context = match self.member.clone() {
+            None => None,
+            Some(member) => {
+                let wanted = given.thread.cwd.clone();
+                let gather = move || Context::gather(&member, wanted.as_deref());
+                let gathered = off_runtime::run(gather).await;
+                gathered
+                    .inspect_err(|error| tracing::warn!("cannot look at the repository: {error}"))
+                    .ok()
+            }
+        };
+        self.under_in(given, context)
+    }
+
+    fn under_in(&self, given: Settings, context: Option<Context>) -> Settings {
         let mut settings = given;
         let said = Said {
             profile: settings.profile.is_some(),
@@ -154,7 +173,7 @@ impl Defaults {
         *base = base.take().or_else(|| self.base_instructions.clone());
         let developer = &mut thread.developer_instructions;
         *developer = joined(self.before(), developer.take());
-        if let Some(context) = self.context(thread.cwd.as_deref()) {
+        if let Some(context) = context {
             *developer = joined(developer.take(), Some(context.text()));
             thread.cwd.get_or_insert(context.cwd);
         }
@@ -244,13 +263,12 @@ fn prompt(
     else {
         return Ok(None);
     };
-    let invalid = |why: String| ConfigError::Invalid {
+    let text = untrusted_file::read_text(path, LONGEST_PROMPT, Links::Followed);
+    let text = text.map_err(|error| ConfigError::Invalid {
         key,
         from: source.clone(),
-        why,
-    };
-    let text = untrusted_file::read_text(path, LONGEST_PROMPT, Links::Followed)
-        .map_err(|error| invalid(error.to_string()))?;
+        why: error.to_string(),
+    })?;
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
@@ -280,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_a_call_does_not_say_is_added() {
-        let settings = all().under(Settings::default());
+        let settings = all().under_in(Settings::default(), None);
         let thread = settings.thread;
         assert_eq!(thread.model.as_deref(), Some("m"));
         assert_eq!(thread.sandbox, Some(SandboxMode::ReadOnly));
@@ -323,7 +341,7 @@ mod tests {
             },
             ..Settings::default()
         };
-        let thread = all().under(given).thread;
+        let thread = all().under_in(given, None).thread;
         assert_eq!(thread.model.as_deref(), Some("mine"));
         assert_eq!(thread.sandbox, None);
         assert_eq!(thread.base_instructions.as_deref(), Some("mine"));
@@ -356,7 +374,7 @@ mod tests {
     fn what_is_recalled_is_told_first_until_a_thread_has_begun() {
         let defaults = all().recalling("before".to_owned());
         let instructions = || {
-            let settings = defaults.under(Settings::default());
+            let settings = defaults.under_in(Settings::default(), None);
             settings.thread.developer_instructions.unwrap()
         };
         assert_eq!(instructions(), "before\n\nextra");
@@ -398,7 +416,7 @@ mod tests {
             profile: Some(serde_json::from_value(json!("fast")).unwrap()),
             ..Settings::default()
         };
-        let settings = all().under(given);
+        let settings = all().under_in(given, None);
         assert_eq!(settings.thread.model, None);
         assert_eq!(settings.manner.effort, None);
         assert_eq!(settings.thread.base_instructions.as_deref(), Some("base"));

@@ -30,6 +30,7 @@ use super::own_server::until_gone;
 use super::tools::tool;
 use super::transport::LineTransport;
 use crate::eyes::{Place, queue};
+use crate::off_runtime;
 
 /// What Codex gets for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +58,7 @@ struct Arguments {
     path: Value,
 }
 
-/// Serves `request_image` until the client has gone, or `closing` is cancelled. Files
-/// are read on the runtime's thread: there is nobody else who would wait.
+/// Serves `request_image` until the client has gone, or `closing` is cancelled.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ answer says only that it was requested, and what to print; the picture comes aft
     }
 
     /// The refusals are errors of the protocol, as the contract has them.
-    fn call(
+    async fn call(
         &self,
         arguments: Value,
         context: &RequestContext<RoleServer>,
@@ -134,13 +134,15 @@ answer says only that it was requested, and what to print; the picture comes aft
         match &self.answer {
             Answer::Picture => {
                 let limit = self.place.limit().of_an_answer(codex(context));
-                let bytes = self.place.clone().with_limit(limit).read(&path);
+                let (place, asked) = (self.place.clone().with_limit(limit), path.clone());
+                let bytes = elsewhere(move || place.read(&asked)).await?;
                 let bytes = bytes.map_err(|bad| refused(bad.to_string()))?;
                 let picture = ContentBlock::image(STANDARD.encode(bytes), path.kind().media_type());
                 Ok(CallToolResult::success(vec![picture]))
             }
             Answer::Later(wrapper) => {
-                let looked = self.place.look(&path);
+                let (place, asked) = (self.place.clone(), path.clone());
+                let looked = elsewhere(move || place.look(&asked)).await?;
                 looked.map_err(|bad| refused(bad.to_string()))?;
                 let acknowledged = acknowledgement(&path);
                 let request = Request {
@@ -149,7 +151,8 @@ answer says only that it was requested, and what to print; the picture comes aft
                     thread: thread(&context.meta),
                     wrapper: wrapper.clone(),
                 };
-                let written = queue::append(self.place.folder(), &request);
+                let folder = self.place.folder().to_owned();
+                let written = elsewhere(move || queue::append(&folder, &request)).await?;
                 written.map_err(|error| {
                     let message = format!("the request can't be written down: {error}");
                     ErrorData::internal_error(message, None)
@@ -159,6 +162,14 @@ answer says only that it was requested, and what to print; the picture comes aft
             }
         }
     }
+}
+
+/// Works on files on another thread.
+async fn elsewhere<T: Send + 'static>(
+    task: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ErrorData> {
+    let done = off_runtime::run(task).await;
+    done.map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 /// Milliseconds since 1970.
@@ -208,6 +219,6 @@ impl ServerHandler for Eyes {
             return Err(ErrorData::invalid_params(message, None));
         }
         let arguments = Value::Object(call.arguments.unwrap_or_default());
-        Ok(self.call(arguments, &context)?.into())
+        Ok(self.call(arguments, &context).await?.into())
     }
 }

@@ -1,4 +1,8 @@
 //! The evidence of a run as a file: a line of JSON for each turn.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a file of ours; no link is followed and no pipe waited for"
+)]
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,19 +1,20 @@
 //! Prompts that a project replaces: files in its repository.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompts::{PromptKind, TEMPLATE_LIMIT, Templates};
-use nix::fcntl::OFlag;
 
 use super::error::RunError;
 use crate::trust::{Trust, trust_of};
+use crate::untrusted_file::{self, Links};
 
 /// The folder of the prompts, from the top of the repository on. They are named
 /// `initial.md`, `nudge.md`, `recovery.md` and `continuation.md`.
 const FOLDER: &str = ".codex-mcp/prompts";
+
+/// The longest prompt, in bytes.
+const LIMIT: u64 = TEMPLATE_LIMIT as u64;
 
 /// Prompts for work in a repository.
 #[derive(Debug)]
@@ -60,9 +61,9 @@ fn templates_of(top: &Path) -> Result<Templates, RunError> {
     let mut theirs = Vec::new();
     for kind in PromptKind::ALL {
         let path = path_of(top, kind);
-        match read(&path) {
+        match untrusted_file::read_text(&path, LIMIT, Links::Refused) {
             Ok(text) => theirs.push((kind, text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(unusable(path, &error)),
         }
     }
@@ -82,22 +83,6 @@ fn unusable(path: PathBuf, why: &impl ToString) -> RunError {
         path,
         why: why.to_string(),
     }
-}
-
-/// What is longer than a template may be is read a little too far, and refused then.
-fn read(path: &Path) -> io::Result<String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let most = u64::try_from(TEMPLATE_LIMIT).unwrap_or(u64::MAX);
-    let mut text = String::new();
-    file.take(most.saturating_add(1))
-        .read_to_string(&mut text)?;
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -174,6 +159,6 @@ mod tests {
         };
         refused(&link);
         let folder = |folder: &Path| fs::create_dir(folder.join("recovery.md")).unwrap();
-        assert!(refused(&folder).contains("not a file"));
+        assert!(refused(&folder).contains("not a regular file"));
     }
 }

@@ -4,6 +4,10 @@
 //! the process ends, however it ends, so that no number of a dead process that
 //! another one has got since can be taken for it. What is written in the file is
 //! for people.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a file of our own state; no link is followed and no pipe waited for"
+)]
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};

@@ -3,6 +3,10 @@
 //!
 //! A last part of a path that is a link is not followed, as it could lead out of
 //! the identity's folder.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of our own state; no link is followed and no pipe waited for"
+)]
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -15,6 +19,7 @@ use codex_mcp_core::team::AgentName;
 use nix::fcntl::OFlag;
 
 use super::claim::SESSIONS;
+use crate::untrusted_file::{self, Links, ReadError};
 
 /// How long a lock is waited for. Whoever has one writes some files, which takes
 /// milliseconds.
@@ -103,14 +108,11 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), FileError> {
 
 /// Opens a file, if it is there, for reading.
 pub(super) fn open(path: &Path) -> Result<Option<File>, FileError> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(path);
-    match opened {
+    match untrusted_file::open(path, Links::Refused) {
         Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(about(path)(error)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(ReadError::Io { error, .. }) => Err(about(path)(error)),
+        Err(error) => Err(about(path)(io::Error::other(error))),
     }
 }
 

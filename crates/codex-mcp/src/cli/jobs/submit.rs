@@ -1,8 +1,7 @@
 //! `codex-mcp jobs submit`.
 
 use std::env;
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,6 +26,7 @@ use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::store::LONGEST_TEXT;
+use crate::untrusted_file::{self, Links};
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;
@@ -186,13 +186,8 @@ fn from_here(image: &str) -> String {
 
 fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
     let wrong = |why: String| Failure::Cannot(format!("--output-schema {}: {why}", path.display()));
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(LONGEST_SCHEMA + 1).read_to_string(&mut text))
-        .map_err(|error| wrong(error.to_string()))?;
-    if u64::try_from(text.len()).is_ok_and(|length| length > LONGEST_SCHEMA) {
-        return Err(wrong(format!("it has more than {LONGEST_SCHEMA} bytes")));
-    }
+    let text = untrusted_file::read_text(path, LONGEST_SCHEMA, Links::Followed);
+    let text = text.map_err(|error| Failure::Cannot(format!("--output-schema: {error}")))?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(schema)) => Ok(schema),
         Ok(_) => Err(wrong("a JSON Schema is an object".to_owned())),

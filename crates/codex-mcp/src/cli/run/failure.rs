@@ -8,6 +8,7 @@ use codex_mcp_core::run::machine::BadLimits;
 
 use crate::cli::prompt::NoPrompt;
 use crate::config::ConfigError;
+use crate::off_runtime::OffRuntimeError;
 use crate::run::RunError;
 use crate::run::order::BadOrder;
 use crate::run::worktree::WorktreeError;
@@ -31,6 +32,8 @@ pub(super) enum Failure {
     Evidence { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error("cannot read the prompt files: {0}")]
+    Files(#[source] OffRuntimeError),
     #[error("the runtime can't be started: {0}")]
     Runtime(io::Error),
     #[error("it can't be written: {0}")]

@@ -22,6 +22,7 @@ use super::{log, out, own_servers, runtime};
 use crate::config::{self, Config, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::mcp::Defaults;
+use crate::off_runtime;
 use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
@@ -188,14 +189,18 @@ async fn work(
 ) -> Result<Done, Failure> {
     let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
     let looker = looker.map_err(RunError::from)?;
-    let ChosenTemplates { templates, warning } = templates_for(looker.top(), &config.codex_home)?;
+    let (top, home) = (looker.top().to_owned(), config.codex_home.clone());
+    let threads = config.threads.clone();
+    let read = move || (templates_for(&top, &home), Defaults::read(&threads));
+    let (templates, defaults) = off_runtime::run(read).await.map_err(Failure::Files)?;
+    let ChosenTemplates { templates, warning } = templates?;
     let more = identity.warnings.iter().cloned().chain(warning);
     let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
     let warnings = config.warnings.iter().map(ToString::to_string);
-    let defaults = Defaults::read(&config.threads)?.for_member(identity.member.clone());
+    let defaults = defaults?.for_member(identity.member.clone());
     let mut order = order.clone();
     order.settings.thread.cwd = Some(looker.top().to_owned());
-    order.settings = defaults.under(order.settings);
+    order.settings = defaults.under(order.settings).await;
     let show = Show::new(Approver::new(order.approve), order.limits.turns());
     let rig = Rig {
         engine,

@@ -10,6 +10,10 @@ use nix::unistd::{AccessFlags, access};
 
 use super::super::codex_config::{CodexConfig, Need};
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
+use crate::untrusted_file::{self, Links, ReadError};
+
+/// The longest `config.toml`, in bytes.
+const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
 
 pub(super) fn look(path: PathBuf) -> Home {
     let config = read_config(&path.join("config.toml"));
@@ -41,12 +45,12 @@ fn folder(path: &Path) -> Folder {
 }
 
 fn read_config(path: &Path) -> ConfigFile {
-    match fs::read_to_string(path) {
+    match untrusted_file::read_text(path, CONFIG_LIMIT, Links::Followed) {
         Ok(text) => match CodexConfig::parse(&text) {
             Ok(config) => ConfigFile::Parsed(config),
             Err(malformed) => ConfigFile::Malformed(malformed),
         },
-        Err(error)
+        Err(ReadError::Io { error, .. })
             if matches!(
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
@@ -54,6 +58,7 @@ fn read_config(path: &Path) -> ConfigFile {
         {
             ConfigFile::Absent
         }
+        Err(ReadError::Io { error, .. }) => ConfigFile::Unreadable(error.to_string()),
         Err(error) => ConfigFile::Unreadable(error.to_string()),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Resume};
 use codex_mcp_core::eyes::path::{PicturePath, SHOWN_PATH};
+use codex_mcp_core::eyes::picture::{BadPicture, Why};
 use codex_mcp_core::text::one_line;
 use nix::sys::signal;
 use nix::unistd::Pid;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Ended, FLUSH, Parts, Wrapper};
 use crate::eyes::signals::Heard;
+use crate::off_runtime;
 
 /// How long we listen why we go on.
 const WOKEN: Duration = Duration::from_millis(1);
@@ -27,7 +29,7 @@ impl Wrapper {
                 }
                 None
             }
-            Effect::Check(path) => self.check(&path),
+            Effect::Check(path) => self.check(&path).await,
             Effect::Start(resume) => {
                 let started = self.start(&resume);
                 self.flush(Instant::now() + FLUSH).await;
@@ -40,8 +42,15 @@ impl Wrapper {
         }
     }
 
-    fn check(&mut self, path: &PicturePath) -> Option<Effect> {
-        let read = self.parts.place.read(path);
+    async fn check(&mut self, path: &PicturePath) -> Option<Effect> {
+        let (place, asked) = (self.parts.place.clone(), path.clone());
+        let read = off_runtime::run(move || place.read(&asked)).await;
+        let read = read.unwrap_or_else(|error| {
+            Err(BadPicture {
+                path: path.clone(),
+                why: Why::Unreadable(error.to_string()),
+            })
+        });
         let kept = read.and_then(|bytes| self.copies.keep(path, &bytes));
         let shown = one_line(path.as_str(), SHOWN_PATH);
         let said = match &kept {

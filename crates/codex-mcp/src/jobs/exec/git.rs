@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::run::Extent;
 use crate::git::{Bounds, Git, GitError};
+use crate::off_runtime;
 use crate::team::Repository;
 
 /// How much of what git says is read, in bytes for each question.
@@ -45,8 +46,14 @@ pub(super) async fn look(
     patience: Duration,
     halt: &CancellationToken,
 ) -> Seen {
-    if Repository::around(cwd, &[]).is_none() {
-        return Seen::Nothing;
+    let here = cwd.to_owned();
+    match off_runtime::run(move || Repository::around(&here, &[])).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return Seen::Nothing,
+        Err(error) => {
+            tracing::warn!("cannot look at {}: {error}", cwd.display());
+            return Seen::Nothing;
+        }
     }
     match Git::begin(cwd, env, bounds(patience, halt)).await {
         Ok(git) => match tree(&git).await {

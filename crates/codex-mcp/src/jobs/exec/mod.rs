@@ -39,6 +39,7 @@ use crate::engine::mcp_servers::Server;
 use crate::engine::profile::ProfileName;
 use crate::engine::spawn::{Program, Streams, spawn};
 use crate::git::ELSEWHERE;
+use crate::off_runtime;
 use crate::picture::Picture;
 
 /// How long each question to git may take, and once the run was cancelled.
@@ -146,7 +147,10 @@ pub async fn run(
 ) -> Outcome {
     let begun = Instant::now();
     let mut hearing = Hearing::new(request.resume.as_ref(), request.stream, &mut on_news);
-    let ran = match prepare(request) {
+    let own = request.clone();
+    let prepared = off_runtime::run(move || prepare(&own)).await;
+    let prepared = prepared.unwrap_or_else(|error| Err(Ending::NotStarted(error.to_string())));
+    let ran = match prepared {
         Ok(program) if !cancel.is_cancelled() => {
             run_program(request, &program.0, &mut hearing, &cancel).await
         }

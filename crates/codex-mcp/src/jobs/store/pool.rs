@@ -2,6 +2,7 @@
 //!
 //! One that is dropped in the middle of something (its caller has gone, or an error
 //! has left it in an unknown state) is closed, and with it ends its transaction.
+#![expect(clippy::disallowed_methods, reason = "files of our own state")]
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -15,6 +15,7 @@ use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::release_of;
 use crate::jobs::exec::{KeepStream, Request};
 use crate::jobs::store::{Job, Request as Asked};
+use crate::off_runtime::{self, OffRuntimeError};
 use crate::picture::{Picture, PictureError};
 
 /// How many Codexes are remembered.
@@ -36,6 +37,8 @@ pub(super) enum BadOrder {
     },
     #[error(transparent)]
     Picture(#[from] PictureError),
+    #[error("cannot read the images: {0}")]
+    Files(#[from] OffRuntimeError),
     #[error("the output schema is not a JSON object")]
     Schema,
     #[error("the session {id:?} to resume is {error}")]
@@ -86,7 +89,7 @@ pub(super) async fn order(
         profile: profile(asked.profile.as_deref())?,
         config: Map::new(),
         mcp_servers: options.mcp_servers.clone(),
-        images: images(&asked.images, &cwd)?,
+        images: images(&asked.images, &cwd).await?,
         output_schema: schema(asked.output_schema.as_ref())?,
         timeout: Duration::from_millis(asked.timeout_ms.into()),
         tool_timeout: Some(Duration::from_millis(asked.tool_timeout_ms.into())),
@@ -185,9 +188,16 @@ fn profile(name: Option<&str>) -> Result<Option<ProfileName>, BadOrder> {
     name.map(read).transpose()
 }
 
-fn images(names: &[String], cwd: &Path) -> Result<Vec<Picture>, PictureError> {
-    let named = names.iter().map(|name| Picture::named(name, cwd));
-    named.collect()
+async fn images(names: &[String], cwd: &Path) -> Result<Vec<Picture>, BadOrder> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (names, cwd) = (names.to_vec(), cwd.to_owned());
+    let named = off_runtime::run(move || {
+        let named = names.iter().map(|name| Picture::named(name, &cwd));
+        named.collect::<Result<_, _>>()
+    });
+    Ok(named.await??)
 }
 
 fn schema(schema: Option<&Value>) -> Result<Option<Map<String, Value>>, BadOrder> {

@@ -1,14 +1,14 @@
 //! What differs when what is in a file does.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::OFlag;
+use crate::untrusted_file::{self, Links};
 
 /// A longer file is known by its length and the time at which it was written.
 const READ_LIMIT: u64 = 64 * 1024 * 1024;
@@ -93,7 +93,8 @@ impl Stamps {
     }
 
     fn read(&mut self, path: &Path, marks: &Marks) -> io::Result<String> {
-        let mut file = open(path)?;
+        let opened = untrusted_file::open(path, Links::Refused);
+        let mut file = opened.map_err(io::Error::other)?;
         // It may be another by now, even a pipe that never ends.
         if Marks::of(&file.metadata()?) != *marks {
             return Ok(unread("changing", marks));
@@ -111,14 +112,6 @@ impl Stamps {
         }
         Ok(format!("{length} {:016x}", hasher.finish()))
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path)
 }
 
 fn unread(why: &str, marks: &Marks) -> String {

@@ -1,13 +1,12 @@
 //! Files of teams: read whole, up to a bound, and never through a link.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
-
 use super::MailError;
+use crate::untrusted_file::{self, Links, ReadError};
 
 /// What a file holds, and what it is.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,27 +18,19 @@ pub(super) struct Contents {
 
 /// Reads a file; `None` if there is none.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Contents>, MailError> {
-    // A pipe of that name would make us wait for its writer.
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path);
-    let mut file = match opened {
+    let mut file = match untrusted_file::open(path, Links::Refused) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if is_link(path) => {
-            drop(error);
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(ReadError::Io { error, .. }) => return Err(MailError::of(path)(error)),
+        Err(_) => {
             let path = path.to_owned();
-            return Err(MailError::Outside { path });
+            return Err(match is_link(&path) {
+                true => MailError::Outside { path },
+                false => MailError::NoFile { path },
+            });
         }
-        Err(error) => return Err(MailError::of(path)(error)),
     };
     let about = file.metadata().map_err(MailError::of(path))?;
-    if !about.is_file() {
-        let path = path.to_owned();
-        return Err(MailError::NoFile { path });
-    }
     let bytes = whole(&mut file, about.len(), limit).map_err(MailError::of(path))?;
     match u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         length if length > limit => Err(MailError::TooLarge {

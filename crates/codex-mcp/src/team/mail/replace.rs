@@ -8,6 +8,10 @@
 //!
 //! Where places can't be changed in one step (not on Linux, or on a file system that
 //! can't), the file is read once more just before the draft is given its name.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "new files beside the one that they replace, and directories"
+)]
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

@@ -136,8 +136,8 @@ fn a_later_attempt_goes_on_in_the_session_of_the_one_before() {
     session(&place.session(1, None, Some("latest"))).unwrap_err();
 }
 
-#[test]
-fn the_settings_are_codex_s_words() {
+#[tokio::test]
+async fn the_settings_are_codex_s_words() {
     assert_eq!(
         word("sandbox", Some("workspace-write")).unwrap(),
         Some(SandboxMode::WorkspaceWrite)
@@ -151,7 +151,8 @@ fn the_settings_are_codex_s_words() {
     );
     profile(Some("../x")).unwrap_err();
     schema(Some(&Value::from(7))).unwrap_err();
-    images(&["absent.png".to_owned()], Path::new("/")).unwrap_err();
+    let absent = images(&["absent.png".to_owned()], Path::new("/")).await;
+    absent.unwrap_err();
 }
 
 #[test]

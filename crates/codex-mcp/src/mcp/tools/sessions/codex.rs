@@ -107,8 +107,8 @@ pub(in crate::mcp::tools) async fn call(
         mut start,
         first,
         warnings,
-    } = wanted.into_beginning(front)?;
-    start.settings = front.defaults.under(start.settings);
+    } = wanted.into_beginning(front).await?;
+    start.settings = front.defaults.under(start.settings).await;
     start.settings.manner.effort.get_or_insert(EFFORT);
     let prompt = Prompt {
         text: given.prompt.0,

@@ -230,7 +230,7 @@ async fn resume(
         start,
         first,
         warnings,
-    } = wanted.into_beginning(front)?;
+    } = wanted.into_beginning(front).await?;
     let resume = Resume { thread, start };
     let prompt = match given.prompt {
         Some(Words(text)) => Some(Prompt { text, ..first }),

@@ -17,6 +17,7 @@ use crate::engine::profile::ProfileName;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
+use crate::off_runtime;
 use crate::picture::Picture;
 
 /// What is set but rarely.
@@ -56,10 +57,10 @@ pub(super) struct Beginning {
 }
 
 impl Wanted {
-    pub(super) fn into_beginning(self, front: &Front) -> Result<Beginning, ToolError> {
+    pub(super) async fn into_beginning(self, front: &Front) -> Result<Beginning, ToolError> {
         let mut warnings = Vec::new();
         let advanced = self.advanced.unwrap_or_default();
-        let pictures = pictures(advanced.images.unwrap_or_default(), self.cwd.as_ref())?;
+        let pictures = pictures(advanced.images.unwrap_or_default(), self.cwd.as_ref()).await?;
         let approval_policy = self
             .approval_policy
             .map(|policy| policy.today(front, &mut warnings));
@@ -117,21 +118,24 @@ fn patience(usual: Patience, approval: Option<Limit>, stall: Option<Limit>) -> O
     (approval.is_some() || stall.is_some()).then_some(patience)
 }
 
-fn pictures(images: Vec<String>, cwd: Option<&PathBuf>) -> Result<Vec<Picture>, ToolError> {
+async fn pictures(images: Vec<String>, cwd: Option<&PathBuf>) -> Result<Vec<Picture>, ToolError> {
     if images.is_empty() {
         return Ok(Vec::new());
     }
     let here = std::env::current_dir()
         .map_err(|error| ToolError::new(Code::Internal, format!("no working folder: {error}")))?;
     let here = cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
-    images
-        .iter()
-        .enumerate()
-        .map(|(number, image)| {
-            Picture::named(image, &here).map_err(|error| {
-                let message = format!("advanced.images[{number}]: {error}");
-                ToolError::new(Code::InvalidArgument, message)
-            })
-        })
-        .collect()
+    let named = off_runtime::run(move || {
+        let images = images.iter().enumerate();
+        let named = images
+            .map(|(number, image)| Picture::named(image, &here).map_err(|error| (number, error)));
+        named.collect::<Result<_, _>>()
+    });
+    let named = named
+        .await
+        .map_err(|error| ToolError::new(Code::Internal, format!("advanced.images: {error}")))?;
+    named.map_err(|(number, error)| {
+        let message = format!("advanced.images[{number}]: {error}");
+        ToolError::new(Code::InvalidArgument, message)
+    })
 }
