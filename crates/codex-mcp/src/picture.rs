@@ -1,13 +1,17 @@
 //! Pictures that Codex is to look at.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::picture::{Kind, START};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::untrusted_file::{self, Links, ReadError};
 
 /// The largest picture that is taken, in bytes (20 MB).
 pub const SIZE_LIMIT: u64 = 20_000_000;
@@ -47,6 +51,9 @@ pub enum PictureError {
         /// Which.
         name: String,
     },
+    /// The private copy cannot be written.
+    #[error("cannot write the copy of an image for Codex: {0}")]
+    Copy(io::Error),
     /// It is somewhere else.
     #[error("an image is the path of a file or a data: URL; other URLs are not fetched")]
     OtherUrl,
@@ -76,25 +83,105 @@ impl Picture {
     }
 }
 
+/// Copies of the pictures that Codex opens by their names, for this user alone: what
+/// was checked is what Codex opens. They are removed when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct PictureCopies {
+    /// The pictures as Codex is to be given them, in their order.
+    pub(crate) pictures: Vec<Picture>,
+    _directory: Option<TempDir>,
+}
+
+impl PictureCopies {
+    /// Checks and copies each picture that is a file.
+    ///
+    /// # Errors
+    ///
+    /// [`PictureError`].
+    pub(crate) fn make(pictures: &[Picture]) -> Result<Self, PictureError> {
+        let is_file = |picture: &Picture| matches!(picture, Picture::File(_));
+        let directory = match pictures.iter().any(is_file) {
+            true => Some(TempDir::with_prefix("codex-mcp-images-").map_err(PictureError::Copy)?),
+            false => None,
+        };
+        let here = directory.as_ref().map_or(Path::new(""), TempDir::path);
+        let numbered = pictures.iter().enumerate();
+        let copied = numbered.map(|(number, picture)| match picture {
+            Picture::File(path) => {
+                let bytes = read_file(path)?;
+                let copy = here.join((number + 1).to_string());
+                write_copy(&copy, path, &bytes).map_err(PictureError::Copy)
+            }
+            Picture::Inline(_) => Ok(picture.clone()),
+        });
+        Ok(Self {
+            pictures: copied.collect::<Result<_, _>>()?,
+            _directory: directory,
+        })
+    }
+}
+
+/// The copy has the name of the picture, as Codex tells the model the name; but a comma
+/// would end it on a command line of Codex's.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a new file in a directory that is ours alone"
+)]
+fn write_copy(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<Picture> {
+    std::fs::create_dir(directory)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let copy = directory.join(name.replace(',', "_"));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&copy)?;
+    file.write_all(bytes)?;
+    Ok(Picture::File(copy))
+}
+
 fn check_file(path: &Path) -> Result<(), PictureError> {
+    open_file(path).map(drop)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, PictureError> {
+    let (file, mut bytes) = open_file(path)?;
+    // It may have grown since its size was checked.
+    let read = file.take(SIZE_LIMIT).read_to_end(&mut bytes);
+    read.map_err(|error| PictureError::Unreadable {
+        path: path.to_owned(),
+        error,
+    })?;
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= SIZE_LIMIT) {
+        true => Ok(bytes),
+        false => Err(PictureError::TooLarge {
+            name: path.display().to_string(),
+        }),
+    }
+}
+
+/// An open picture, and its beginning, which has been checked.
+fn open_file(path: &Path) -> Result<(File, Vec<u8>), PictureError> {
     let unreadable = |error| PictureError::Unreadable {
         path: path.to_owned(),
         error,
     };
-    // Opening a pipe would wait for its writer.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(PictureError::NotAFile(path.to_owned()));
-    }
-    let mut file = File::open(path).map_err(unreadable)?;
+    let opened = untrusted_file::open(path, Links::Followed);
+    let mut file = opened.map_err(|error| match error {
+        ReadError::Io { error, .. } => unreadable(error),
+        _ => PictureError::NotAFile(path.to_owned()),
+    })?;
     let name = || path.display().to_string();
     if file.metadata().map_err(unreadable)?.len() > SIZE_LIMIT {
         return Err(PictureError::TooLarge { name: name() });
     }
     let mut start = Vec::with_capacity(START);
-    let read = file.by_ref().take(START as u64).read_to_end(&mut start);
+    let read = Read::by_ref(&mut file)
+        .take(START as u64)
+        .read_to_end(&mut start);
     read.map_err(unreadable)?;
     match is_picture(&start) {
-        true => Ok(()),
+        true => Ok((file, start)),
         false => Err(PictureError::NotAPicture { name: name() }),
     }
 }

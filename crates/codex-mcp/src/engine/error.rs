@@ -13,6 +13,8 @@ use super::backend::LaunchError;
 use super::command::SessionId;
 use super::exit::Exit;
 use super::profile::ProfileError;
+use crate::off_runtime::OffRuntimeError;
+use crate::picture::PictureError;
 
 /// What can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +126,12 @@ pub enum EngineError {
     /// A profile can't be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// A picture cannot be given to Codex.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    /// A file system does not answer.
+    #[error("cannot read the files of the prompt: {0}")]
+    Files(#[from] OffRuntimeError),
 }
 
 impl EngineError {

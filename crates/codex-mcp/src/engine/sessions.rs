@@ -15,6 +15,7 @@ use super::command::{
     Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
 };
 use super::witness::Kind;
+use crate::picture::PictureCopies;
 
 /// How many sessions there may be at a time. For one more, the one gives way that
 /// was not used for longest.
@@ -47,6 +48,8 @@ struct Inner {
     /// The app-server that has, or last had, the thread loaded.
     server: Running,
     loading: Loading,
+    /// What Codex was given to look at last.
+    pictures: PictureCopies,
 }
 
 /// How a thread came to us.
@@ -83,10 +86,16 @@ impl Entry {
                 pending: Overrides::default(),
                 server,
                 loading: Loading::Loaded,
+                pictures: PictureCopies::default(),
             }),
             revision: watch::Sender::new(0),
             news: watch::Sender::new(0),
         }
+    }
+
+    /// Keeps pictures for Codex, in place of those of the prompt before.
+    pub(super) fn keep_until_next_prompt(&self, pictures: PictureCopies) {
+        self.lock().pictures = pictures;
     }
 
     /// Lets the machine take something in and tells those who watch.

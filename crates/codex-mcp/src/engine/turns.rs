@@ -14,7 +14,8 @@ use super::hub::{self, perform};
 use super::sessions::Entry;
 use super::witness::{Given, Kind};
 use super::{Engine, EngineError, call, workspace};
-use crate::picture::Picture;
+use crate::off_runtime;
+use crate::picture::{Picture, PictureCopies};
 
 impl Engine {
     /// Gives a thread its next prompt.
@@ -100,9 +101,10 @@ impl Engine {
     ) -> Result<TurnResponse, EngineError> {
         self.load(entry).await?;
         let settings = entry.settings();
+        let copies = copies(&prompt.pictures).await?;
         let params = TurnStartParams {
             thread_id: &entry.thread,
-            input: input(prompt),
+            input: input(&prompt.text, &copies.pictures),
             manner: manner_over(prompt.manner, settings.manner),
             overrides: self
                 .overrides(entry, &settings.thread, &prompt.overrides)
@@ -119,7 +121,10 @@ impl Engine {
             Purpose::Farewell => Kind::Farewell,
         };
         self.tell_witness(entry, number, kind, &prompt.text);
-        call(&server, Method::TurnStart, &params).await
+        let response = call(&server, Method::TurnStart, &params).await;
+        // Codex opens them some time after it has answered.
+        entry.keep_until_next_prompt(copies);
+        response
     }
 
     /// Adds to the prompt of the turn that runs.
@@ -214,9 +219,17 @@ fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
     })
 }
 
-fn input(prompt: &Prompt) -> Vec<UserInput<'_>> {
-    let words = UserInput::Text { text: &prompt.text };
-    let pictures = prompt.pictures.iter().map(|picture| match picture {
+async fn copies(pictures: &[Picture]) -> Result<PictureCopies, EngineError> {
+    if pictures.is_empty() {
+        return Ok(PictureCopies::default());
+    }
+    let pictures = pictures.to_vec();
+    Ok(off_runtime::run(move || PictureCopies::make(&pictures)).await??)
+}
+
+fn input<'a>(text: &'a str, pictures: &'a [Picture]) -> Vec<UserInput<'a>> {
+    let words = UserInput::Text { text };
+    let pictures = pictures.iter().map(|picture| match picture {
         Picture::File(path) => UserInput::LocalImage { path },
         Picture::Inline(url) => UserInput::Image { url },
     });

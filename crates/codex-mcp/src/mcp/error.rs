@@ -134,13 +134,14 @@ impl From<EngineError> for ToolError {
             | EngineError::BeyondTheEnd(_)
             | EngineError::AlreadyWritten
             | EngineError::BadOverride { .. }
+            | EngineError::Picture(_)
             | EngineError::Profile(
                 ProfileError::BadName
                 | ProfileError::Unreadable { .. }
                 | ProfileError::Malformed { .. },
             ) => Code::InvalidArgument,
             EngineError::Unreadable { .. } => Code::Unreadable,
-            EngineError::NoCurrentFolder(_) => Code::Internal,
+            EngineError::NoCurrentFolder(_) | EngineError::Files(_) => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

@@ -142,7 +142,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cwd = folder.path().canonicalize().unwrap();
         let image = cwd.join("a.png");
-        std::fs::write(&image, "").unwrap();
+        std::fs::write(&image, b"\x89PNG\r\n\x1a\n").unwrap();
         for release in ["0.104.0", "0.130.0", "0.153.4", "0.154.0", "0.169.0"] {
             let mut request = request(release, &cwd);
             request.resume = Some(ThreadId::parse(ID).unwrap());
@@ -161,12 +161,17 @@ mod tests {
                 .into_iter()
                 .partition(|arg| arg.starts_with("--output-schema="));
             assert_eq!(schema.len(), 1);
+            let (images, rest): (Vec<String>, Vec<String>) = rest
+                .into_iter()
+                .partition(|arg| arg.starts_with("--image="));
+            // A copy of it.
+            assert!(images[0].ends_with("/a.png"));
+            assert_ne!(images[0], format!("--image={}", image.display()));
             let cwd = cwd.display();
             assert_eq!(
                 rest,
                 [
                     "exec",
-                    &format!("--image={cwd}/a.png"),
                     "--json",
                     "--color=never",
                     &format!("--cd={cwd}"),

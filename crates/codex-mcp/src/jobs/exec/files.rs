@@ -1,7 +1,10 @@
 //! The files that a command line of Codex's names.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "new files in a directory that is ours alone"
+)]
 
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -9,13 +12,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-use crate::picture::Picture;
+use crate::picture::{Picture, PictureCopies, PictureError};
 
 /// Pictures and a schema, as Codex wants them named. What was written for it is
 /// gone when this is dropped.
 pub(super) struct Files {
     pub(super) images: Vec<PathBuf>,
     pub(super) schema: Option<PathBuf>,
+    _copies: PictureCopies,
     _folder: Option<TempDir>,
 }
 
@@ -24,8 +28,8 @@ pub(super) struct Files {
 pub(super) enum FilesError {
     #[error("a temporary file for Codex can't be written: {0}")]
     Unwritable(#[from] io::Error),
-    #[error("the image {} is not there, or not a file", .0.display())]
-    NoImage(PathBuf),
+    #[error(transparent)]
+    Image(#[from] PictureError),
     #[error("the data: URL of an image is not in base64: {0}")]
     BadUrl(String),
 }
@@ -35,11 +39,12 @@ impl Files {
         images: &[Picture],
         schema: Option<&Map<String, Value>>,
     ) -> Result<Self, FilesError> {
-        let plain = |image: &Picture| matches!(image, Picture::File(path) if is_plain(path));
-        let needed = schema.is_some() || !images.iter().all(plain);
+        let copies = PictureCopies::make(images)?;
+        let is_inline = |image: &Picture| matches!(image, Picture::Inline(_));
+        let needed = schema.is_some() || images.iter().any(is_inline);
         let folder = needed.then(TempDir::new).transpose()?;
         let place = folder.as_ref().map_or(Path::new(""), TempDir::path);
-        let named = images.iter().enumerate();
+        let named = copies.pictures.iter().enumerate();
         let images = named.map(|(number, image)| image_file(image, place, number));
         let images = images.collect::<Result<_, _>>()?;
         let schema = match schema {
@@ -49,27 +54,17 @@ impl Files {
         Ok(Self {
             images,
             schema,
+            _copies: copies,
             _folder: folder,
         })
     }
 }
 
-/// Codex takes a comma for the end of a name.
-fn is_plain(path: &Path) -> bool {
-    !path.to_string_lossy().contains(',')
-}
-
-/// Codex goes on without a word if a picture isn't there.
 fn image_file(image: &Picture, folder: &Path, number: usize) -> Result<PathBuf, FilesError> {
-    let written = folder.join(format!("image-{}", number + 1));
     match image {
-        Picture::File(path) if !path.is_file() => Err(FilesError::NoImage(path.clone())),
-        Picture::File(path) if is_plain(path) => Ok(path.clone()),
-        Picture::File(path) => {
-            symlink(path, &written)?;
-            Ok(written)
-        }
+        Picture::File(copy) => Ok(copy.clone()),
         Picture::Inline(url) => {
+            let written = folder.join(format!("image-{}", number + 1));
             let data = url.split_once(',').map_or("", |(_, data)| data);
             let bytes = STANDARD.decode(data);
             let bytes = bytes.map_err(|error| FilesError::BadUrl(error.to_string()))?;
@@ -94,16 +89,20 @@ mod tests {
     fn pictures_have_names_without_commas() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join("a,b.png");
-        std::fs::write(&odd, "odd").unwrap();
+        let png = b"\x89PNG\r\n\x1a\nodd";
+        std::fs::write(&odd, png).unwrap();
         let inline = Picture::Inline(format!("data:image/png;base64,{}", STANDARD.encode("in")));
-        let files = Files::write(&[Picture::File(odd), inline], None).unwrap();
-        let contents: Vec<String> = files
+        let files = Files::write(&[Picture::File(odd.clone()), inline], None).unwrap();
+        // What is under the name by now makes no difference.
+        std::fs::write(&odd, "other").unwrap();
+        let contents: Vec<Vec<u8>> = files
             .images
             .iter()
-            .map(|path| std::fs::read_to_string(path).unwrap())
+            .map(|path| std::fs::read(path).unwrap())
             .collect();
-        assert_eq!(contents, ["odd", "in"]);
-        assert!(files.images.iter().all(|path| is_plain(path)));
+        assert_eq!(contents, [png.to_vec(), b"in".to_vec()]);
+        let has_comma = |path: &PathBuf| path.to_string_lossy().contains(',');
+        assert!(!files.images.iter().any(has_comma));
         let gone = files.images[1].clone();
         drop(files);
         assert!(!gone.exists());
