@@ -7,6 +7,7 @@
     reason = "a command-line tool that starts other tools and is no part of the program"
 )]
 
+mod advisories;
 mod atm;
 mod bench;
 mod codex;
@@ -50,6 +51,8 @@ enum Verb {
     Layers,
     /// Check licences, banned crates and sources against deny.toml
     Deny,
+    /// Check the dependencies for known vulnerabilities, where a tool for that is installed
+    Advisories,
     /// Check that no file speaks of a particular machine
     Words,
 }
@@ -72,6 +75,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Provision => provision::run(&workspace),
         Verb::Layers => layers::run(&workspace),
         Verb::Deny => deny::run(&workspace),
+        Verb::Advisories => advisories::run(&workspace),
         Verb::Words => words::run(&workspace),
     }
 }

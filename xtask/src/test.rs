@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::tool::Tool;
 use crate::workspace::Workspace;
-use crate::{deny, layers, provision, words};
+use crate::{advisories, deny, layers, provision, words};
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -29,6 +29,7 @@ enum Step {
     Words,
     Layers,
     Deny,
+    Advisories,
     Clippy,
     Build,
     Doc,
@@ -58,6 +59,10 @@ impl Step {
             Self::Words => Action::Own("no file speaks of a machine", words::run),
             Self::Layers => Action::Own("who may depend on whom", layers::run),
             Self::Deny => Action::Own("licences, bans and sources by deny.toml", deny::run),
+            Self::Advisories => Action::Own(
+                "known vulnerabilities, by cargo-deny or cargo-audit",
+                advisories::run,
+            ),
             Self::Clippy => cargo("clippy --workspace --all-targets -- -D warnings"),
             Self::Build => cargo("build --workspace"),
             Self::Doc => Action::Tool(

@@ -81,6 +81,17 @@ impl Tool {
         String::from_utf8(output.stdout).with_context(|| format!("not UTF-8 text from {self}"))
     }
 
+    /// Runs in `folder` quietly and gives back stdout and stderr, however it ends.
+    ///
+    /// # Errors
+    /// When the program is missing.
+    pub(crate) fn outputs(&self, folder: &Path) -> anyhow::Result<(String, String)> {
+        let output = self.command(folder).output();
+        let output = output.with_context(|| self.cannot_start())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((text(&output.stdout), text(&output.stderr)))
+    }
+
     /// Whether the program is there and ends with success. Prints nothing.
     pub(crate) fn succeeds(&self, folder: &Path) -> bool {
         self.command(folder)
