@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::geteuid;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -229,10 +229,12 @@ pub struct DirectoryTrust {
     /// The top of the git repository around the directory, or the directory itself;
     /// without links.
     pub top: PathBuf,
-    /// The paths that Codex must be told are untrusted, in a thread's `projects`: the
-    /// directory, each one above it up to the top, and the main working tree. Empty
-    /// where there is trust.
-    pub untrusted: Vec<PathBuf>,
+    /// The directory itself, without links.
+    pub directory: PathBuf,
+    /// The paths whose trust Codex must be told, in a thread's `projects`. Without trust
+    /// these are the directory, each one above it up to the top, and the main working
+    /// tree; with it, the directory of the user's own list, as Codex knows its own.
+    pub told: Vec<PathBuf>,
 }
 
 /// Whether the user trusts a directory, by the list that the environment names and the
@@ -278,20 +280,21 @@ fn trust_by(
     let resolved = resolve(directory)?;
     let top = top_of(&resolved);
     let main = main_folder(&top);
-    let decided = candidates(&resolved, &top, main.as_deref())
-        .find_map(|path| match list.lists(path) {
-            true => Some(Trust::Trusted),
-            false => codex_level(codex, path),
-        })
-        .unwrap_or(Trust::Untrusted);
-    let untrusted = match decided {
-        Trust::Trusted => Vec::new(),
+    let decided =
+        candidates(&resolved, &top, main.as_deref()).find_map(|path| match list.lists(path) {
+            true => Some((Trust::Trusted, Some(path.to_owned()))),
+            false => Some((codex_level(codex, path)?, None)),
+        });
+    let (trust, listed) = decided.unwrap_or((Trust::Untrusted, None));
+    let told = match trust {
+        Trust::Trusted => listed.into_iter().collect(),
         Trust::Untrusted => untrusted_paths(directory, &resolved, &top, main),
     };
     Ok(DirectoryTrust {
-        trust: decided,
+        trust,
         top,
-        untrusted,
+        directory: resolved,
+        told,
     })
 }
 

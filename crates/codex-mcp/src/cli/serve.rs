@@ -21,7 +21,7 @@ use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
 use super::{own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Warning};
-use crate::engine::{Engine, Launch, Options};
+use crate::engine::{Engine, InstalledCodex, Launch, Options};
 use crate::jobs::service::Jobs;
 use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, LineTransport, Patience, Warnings, proxy,
@@ -163,8 +163,11 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
         }
         Chosen::McpServer(codex, release) => {
             let options = proxy::Options {
-                codex,
-                release,
+                codex: InstalledCodex {
+                    binary: codex,
+                    home: config.codex_home.clone(),
+                    release,
+                },
                 defaults: defaults.with_mcp_servers(own_servers::of_a_member(&config, &identity)),
                 warnings,
                 office: identity.office.clone(),
@@ -214,6 +217,7 @@ async fn through_app_server(
         warnings,
     } = setup;
     let patience = patience(args, &config);
+    let told = warnings.clone();
     let engine = Engine::new(Options {
         launch: Launch {
             codex: config.chosen_codex(),
@@ -222,7 +226,8 @@ async fn through_app_server(
         codex_home: config.codex_home.clone(),
         patience: patience.session(),
     })
-    .with_mcp_servers(own_servers::of_a_member(&config, identity));
+    .with_mcp_servers(own_servers::of_a_member(&config, identity))
+    .with_warnings(move |warning| told.push(warning));
     let engine = Arc::new(match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::RoleName;
 use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
-use nix::unistd::geteuid;
+use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 

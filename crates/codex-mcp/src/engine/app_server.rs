@@ -6,6 +6,7 @@ use std::time::Duration;
 use codex_mcp_protocol::codex::{
     ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Method,
 };
+use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -59,6 +60,8 @@ impl Drop for Held {
 pub(crate) struct AppServer {
     connection: Held,
     ended: watch::Receiver<Option<Exit>>,
+    /// The guard above Codex, while there is one.
+    guard: Option<Pid>,
     /// What Codex said of itself.
     pub(crate) about: InitializeResponse,
 }
@@ -86,11 +89,12 @@ impl AppServer {
         let complaints = Complaints::listen(stderr);
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
         let mut ended = ending.subscribe();
+        let guard = process.pid();
         tokio::spawn(supervise(run, process, ending, gone));
 
         let introduced = Self::introduce(connection, ended.clone()).await;
         let error = match introduced {
-            Ok(server) => return Ok(server),
+            Ok(server) => return Ok(Self { guard, ..server }),
             Err(error) => error,
         };
         let exit = match error {
@@ -122,6 +126,7 @@ impl AppServer {
         Ok(Self {
             connection,
             ended,
+            guard: None,
             about,
         })
     }
@@ -144,6 +149,11 @@ impl AppServer {
     /// The connection, for what needs no answer.
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection.0
+    }
+
+    /// The guard above Codex, if it has not ended.
+    pub(crate) fn guard(&self) -> Option<Pid> {
+        self.guard.filter(|_| self.ended.borrow().is_none())
     }
 
     /// How it ended, as soon as it has.

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::app_server::{AppServer, StartError, exit_of};
 use super::binary::{self, NoCodex, Source};
+use super::confinement::NO_GIT;
 use super::connection::Listener;
 use super::exit::Exit;
 use super::spawn::Program;
@@ -199,6 +200,7 @@ impl Backend {
         let mut program = Program::new(&codex.native, ["app-server"]);
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
+        program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
         // A thread works in the repository around its folder.
         program.without = ELSEWHERE;
         let listener: Arc<dyn Listener> = supervisor.clone();

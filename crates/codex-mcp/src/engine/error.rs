@@ -15,6 +15,7 @@ use super::exit::Exit;
 use super::profile::ProfileError;
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::PictureError;
+use crate::trust::TrustError;
 
 /// What can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,9 @@ pub enum EngineError {
         /// Its reason.
         refusal: ErrorObject,
     },
+    /// Whether the user trusts the directory can't be found out.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// Codex has no such thread.
     #[error("there is no thread {0}, or nothing has been said in it yet")]
     NoThread(ThreadId),

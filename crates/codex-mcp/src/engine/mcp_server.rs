@@ -1,19 +1,35 @@
 //! A running `codex mcp-server`.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_mcp_core::toml;
+use codex_mcp_protocol::codex::Release;
+use serde_json::Map;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::binary::CodexBinary;
 use super::complaints::Complaints;
+use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use super::exit::Exit;
 use super::spawn::{Process, Program, Streams, spawn};
 
 /// How long it may take to end once its input is closed. In the middle of a turn
 /// it doesn't end at all (0.153.4).
 const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A Codex that is to serve.
+#[derive(Debug, Clone)]
+pub struct InstalledCodex {
+    /// The program.
+    pub binary: CodexBinary,
+    /// Its home, CODEX_HOME.
+    pub home: PathBuf,
+    /// Which release it is, if that is known.
+    pub release: Option<Release>,
+}
 
 /// A running `codex mcp-server`. Dropping it ends it and all that it started.
 pub struct McpServer {
@@ -35,9 +51,12 @@ impl McpServer {
     /// # Errors
     ///
     /// When the system can't start processes. See [`spawn`].
-    pub fn start(codex: &CodexBinary) -> io::Result<(Self, Pipes)> {
-        let mut program = Program::new(&codex.native, ["mcp-server"]);
-        program.env = codex.env();
+    pub fn start(codex: &InstalledCodex) -> io::Result<(Self, Pipes)> {
+        let mut args = vec!["mcp-server".to_owned()];
+        args.extend(overrides(codex));
+        let mut program = Program::new(&codex.binary.native, args);
+        program.env = codex.binary.env();
+        program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
         let (process, streams) = spawn(&program)?;
         let Streams {
             stdin,
@@ -75,4 +94,27 @@ impl McpServer {
             exit => format!("{exit}{}", self.complaints.last_words().await),
         }
     }
+}
+
+/// What hides from commands what keeps Codex's own git away. Trust need not be told: this
+/// server records none, and loads nothing of a directory that is not listed (0.104.0 and
+/// 0.153.4).
+fn overrides(codex: &InstalledCodex) -> Vec<String> {
+    let mut config = Map::new();
+    let workplace = Workplace {
+        conversation: Conversation::Resumed,
+        codex_home: &codex.home,
+        release: codex.release,
+        trust: None,
+    };
+    workplace.confine(Wanted {
+        profile: None,
+        sandbox: &mut None,
+        approval_policy: &mut None,
+        config: &mut config,
+    });
+    let values = config
+        .iter()
+        .filter_map(|(key, value)| Some(format!("--config={key}={}", toml::value(value)?)));
+    values.collect()
 }

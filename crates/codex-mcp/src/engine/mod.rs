@@ -20,6 +20,7 @@ pub mod binary;
 mod clock;
 pub mod command;
 mod complaints;
+pub(crate) mod confinement;
 mod connection;
 pub(crate) mod descendants;
 mod error;
@@ -30,6 +31,7 @@ mod hub;
 pub mod in_memory;
 mod mcp_server;
 pub mod mcp_servers;
+mod pause;
 pub mod profile;
 mod release;
 pub mod run;
@@ -37,6 +39,7 @@ mod sessions;
 pub mod spawn;
 mod threads;
 mod turns;
+mod user_config;
 mod watching;
 mod witness;
 mod workspace;
@@ -45,9 +48,10 @@ pub use app_server::StartError;
 pub use backend::{Launch, LaunchError, Standing};
 pub use error::EngineError;
 pub use exit::Exit;
-pub use mcp_server::{McpServer, Pipes};
+pub use mcp_server::{InstalledCodex, McpServer, Pipes};
 pub use release::release_of;
 pub use witness::{Given, Kind, Nobody, Witness};
+pub(crate) use workspace::GitGrant;
 pub use workspace::{Granted, Grants};
 
 use std::ffi::OsString;
@@ -104,7 +108,11 @@ pub struct Engine {
     hub: Arc<Hub>,
     witness: Arc<dyn Witness>,
     mcp_servers: Vec<Server>,
+    warn: Arc<Warn>,
 }
+
+/// Takes a warning for the user. The same one may come again.
+type Warn = dyn Fn(String) + Send + Sync;
 
 impl Engine {
     /// An engine; nothing is started yet. Must live in a tokio runtime whose
@@ -116,6 +124,7 @@ impl Engine {
             hub: Arc::default(),
             witness: Arc::new(Nobody),
             mcp_servers: Vec::new(),
+            warn: Arc::new(|warning| tracing::warn!("{warning}")),
             options,
         }
     }
@@ -124,6 +133,13 @@ impl Engine {
     #[must_use]
     pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
         Self { witness, ..self }
+    }
+
+    /// The same engine, with somebody who tells the user what was left out, and why.
+    #[must_use]
+    pub fn with_warnings(self, warn: impl Fn(String) + Send + Sync + 'static) -> Self {
+        let warn = Arc::new(warn);
+        Self { warn, ..self }
     }
 
     /// The same engine, whose Codex gets these variables on top of our environment.

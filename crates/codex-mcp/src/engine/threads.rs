@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use codex_mcp_core::session::{PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    Keeping, Method, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams,
+    Keeping, Method, Release, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams,
     ThreadSettings, ThreadStartParams, ToldSandbox,
 };
 
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{Opened, Refusals, Resume, SessionId, Settings, Start};
+use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Engine, EngineError, call, hub, mcp_servers, profile};
+use crate::trust::directory_trust;
 
 impl Engine {
     /// Begins a thread.
@@ -24,8 +26,8 @@ impl Engine {
     pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
         let cwd = start.settings.thread.cwd.take();
         start.settings.thread.cwd = Some(self.folder(cwd)?);
-        let settings = self.with_profile(&start.settings)?;
         let running = self.backend.ready(&self.hub).await?;
+        let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
         let params = ThreadStartParams {
             settings: &settings,
             keeping: start.settings.keeping,
@@ -63,8 +65,8 @@ impl Engine {
         let before = before.unwrap_or_else(|| self.recorded(&thread));
         start.settings = start.settings.over(before.settings);
         start.patience = start.patience.or(before.patience);
-        let settings = self.with_profile(&start.settings)?;
         let running = self.backend.ready(&self.hub).await?;
+        let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
         let folders = start.folders.take();
         let resumed = resume_in(&running.0, &thread, &settings, folders.as_deref()).await?;
         let entry = self.enter(resumed.thread.id, Origin::Before, start, running)?;
@@ -115,7 +117,7 @@ impl Engine {
         let params = ThreadForkParams {
             thread_id: &entry.thread,
             exclude_turns: true,
-            settings: &self.with_profile(&settings)?,
+            settings: &self.confined(&settings, &running.0, Conversation::Resumed)?,
         };
         let forked: Result<ThreadResponse, EngineError> =
             call(&running.0, Method::ThreadFork, &params).await;
@@ -136,7 +138,7 @@ impl Engine {
         if entry.is_loaded_in(&running) {
             return Ok(());
         }
-        let settings = self.with_profile(&entry.settings())?;
+        let settings = self.confined(&entry.settings(), &running.0, Conversation::Resumed)?;
         resume_in(&running.0, &entry.thread, &settings, None).await?;
         entry.now_loaded_in(running);
         Ok(())
@@ -173,6 +175,38 @@ impl Engine {
             true => Ok(cwd),
             false => Err(EngineError::NoFolder(cwd)),
         }
+    }
+
+    /// The thread's settings as Codex gets them: complete, and such that nothing of the
+    /// repository runs outside of the sandbox.
+    fn confined(
+        &self,
+        settings: &Settings,
+        server: &AppServer,
+        conversation: Conversation,
+    ) -> Result<ThreadSettings, EngineError> {
+        let mut thread = self.with_profile(settings)?;
+        let codex_home = &self.options.codex_home;
+        let trust = match &thread.cwd {
+            Some(cwd) => Some(directory_trust(cwd, codex_home)?),
+            None => None,
+        };
+        if let Some(warning) = trust.as_ref().and_then(left_out) {
+            (self.warn)(warning);
+        }
+        let workplace = Workplace {
+            conversation,
+            codex_home,
+            release: server.about.codex_version().and_then(Release::parse),
+            trust: trust.as_ref(),
+        };
+        workplace.confine(Wanted {
+            profile: settings.profile.as_ref(),
+            sandbox: &mut thread.sandbox,
+            approval_policy: &mut thread.approval_policy,
+            config: &mut thread.config,
+        });
+        Ok(thread)
     }
 
     /// The thread's settings with the profile's below them, and with the MCP servers

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::app_server::AppServer;
 use super::command::Settings;
+use super::confinement::set;
 use super::{Engine, EngineError, call};
 
 /// Where Codex's configuration has it.
@@ -16,11 +17,19 @@ const TABLE: &str = "sandbox_workspace_write";
 /// configuration allows them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// To write in these folders. From 0.130 on, Codex keeps a repository's `.git`
-    /// from being written unless it is named.
-    pub folders: Vec<PathBuf>,
+    /// To commit, in this git directory and not in the repository's.
+    pub git: Option<GitGrant>,
     /// To use the network.
     pub network: bool,
+}
+
+/// A git directory that commands are to use and to write in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitGrant {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The variables by which git finds it.
+    pub variables: Vec<(&'static str, PathBuf)>,
 }
 
 /// Settings that allow it.
@@ -48,9 +57,12 @@ impl Engine {
         let (server, _) = self.backend.ready(&self.hub).await?;
         let mut table = table(&server, Some(&cwd), &config).await?;
         let mut folders = read(table.clone())?.writable_roots;
-        for folder in &grants.folders {
-            if !folders.contains(folder) {
-                folders.push(folder.clone());
+        if let Some(git) = &grants.git {
+            folders.push(git.directory.clone());
+            for (name, path) in &git.variables {
+                let path = path.to_string_lossy().into_owned();
+                let key = ["shell_environment_policy", "set", name];
+                set(&mut settings.thread.config, &key, path.into());
             }
         }
         if *grants != Grants::default() {

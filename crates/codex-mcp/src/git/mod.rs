@@ -14,6 +14,7 @@
 //! - `setting`: settings as git tells them.
 //! - `own`: what the user has set, without what the repository has.
 //! - `tree`: what differs from commits.
+//! - `private`: a git directory of a run's own, in which Codex commits.
 //! - `flags`: marks in the index that hide changes.
 //! - `path`: paths as texts.
 //!
@@ -25,6 +26,7 @@ mod layout;
 mod own;
 mod owner;
 mod path;
+pub(crate) mod private;
 mod setting;
 mod tree;
 mod view;
@@ -107,8 +109,8 @@ impl GitError {
 pub(crate) struct Git {
     layout: Arc<Layout>,
     view: Arc<View>,
-    /// What the user has set, for this repository too.
-    users: Arc<[Setting]>,
+    /// What the user and the repository had set at the beginning.
+    settings: Arc<[Setting]>,
     invocation: Invocation,
 }
 
@@ -143,12 +145,12 @@ impl Git {
         invocation.set("GIT_DIR", view.path());
         invocation.set("GIT_WORK_TREE", &layout.top);
         invocation.set("GIT_INDEX_FILE", layout.git_dir.join("index"));
-        let users: Vec<Setting> = settings.into_iter().filter(is_users).collect();
-        invocation.overrides = users.iter().filter_map(switched_off).collect();
+        let users = settings.iter().filter(|one| one.scope == Scope::User);
+        invocation.overrides = users.filter_map(switched_off).collect();
         Ok(Self {
             layout: Arc::new(layout),
             view: Arc::new(view),
-            users: users.into(),
+            settings: settings.into(),
             invocation,
         })
     }
@@ -243,10 +245,6 @@ fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io
     let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
     let state = view::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
     View::new(layout, settings, &state)
-}
-
-fn is_users(setting: &Setting) -> bool {
-    setting.scope == Scope::User
 }
 
 /// A filter of the user's, set to nothing: it is a program that would be given whatever

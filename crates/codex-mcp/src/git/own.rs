@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Git;
 use super::invocation::COUNT;
-use super::setting::Setting;
+use super::setting::{Scope, Setting};
 
 /// What has been read already, or has had its effect: included files, and what
 /// addresses are rewritten to.
@@ -26,7 +26,7 @@ impl Git {
     /// for the machine, for themselves, and in the environment.
     pub(crate) fn outside(&self) -> Self {
         let mut git = self.clone();
-        let users = self.users.iter().filter(|one| is_own(one));
+        let users = self.settings.iter().filter(|one| is_own(one));
         git.invocation.overrides = users.map(pair).collect();
         git.invocation.cwd = PathBuf::from("/");
         git.invocation.forget_repository();
@@ -40,8 +40,9 @@ impl Git {
 
     /// The last value of a setting that the user has made.
     pub(crate) fn setting(&self, key: &str) -> Option<&OsStr> {
-        let mut settings = self.users.iter().rev();
-        settings.find(|set| set.key == key).map(Setting::value)
+        let mut settings = self.settings.iter().rev();
+        let set = settings.find(|set| set.scope == Scope::User && set.key == key);
+        set.map(Setting::value)
     }
 }
 
@@ -51,5 +52,5 @@ fn pair(setting: &Setting) -> (OsString, OsString) {
 
 fn is_own(setting: &Setting) -> bool {
     let key = setting.key.as_bytes();
-    !DONE.iter().any(|done| key.starts_with(done))
+    setting.scope == Scope::User && !DONE.iter().any(|done| key.starts_with(done))
 }

@@ -125,6 +125,16 @@ impl View {
         fs::rename(&new, self.path().join("HEAD"))
     }
 
+    /// Takes the reflogs from another directory from now on.
+    pub(super) fn take_logs_from(&self, logs: &Path) -> io::Result<()> {
+        for name in ["HEAD", "refs"] {
+            let link = format!("logs/{name}");
+            fs::remove_file(self.path().join(&link))?;
+            self.link(&link, &logs.join(name))?;
+        }
+        Ok(())
+    }
+
     fn link(&self, name: &str, target: &Path) -> io::Result<()> {
         symlink(target, self.path().join(name))
     }

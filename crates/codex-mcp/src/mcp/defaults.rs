@@ -245,7 +245,7 @@ impl Said<'_> {
 }
 
 /// Both instructions, one after the other.
-pub(super) fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
+pub(crate) fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
     match (before, after) {
         (Some(before), Some(after)) => Some(format!("{before}\n\n{after}")),
         (before, after) => before.or(after),

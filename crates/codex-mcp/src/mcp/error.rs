@@ -135,6 +135,7 @@ impl From<EngineError> for ToolError {
             | EngineError::AlreadyWritten
             | EngineError::BadOverride { .. }
             | EngineError::Picture(_)
+            | EngineError::Trust(_)
             | EngineError::Profile(
                 ProfileError::BadName
                 | ProfileError::Unreadable { .. }

@@ -31,6 +31,7 @@ mod waiting;
 mod warnings;
 
 pub use defaults::Defaults;
+pub(crate) use defaults::joined;
 pub use deliveries::Deliveries;
 pub use front::{Decider, Front, Patience};
 pub(crate) use question::in_words;

@@ -15,7 +15,7 @@ use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, millisecond
 use codex_mcp_core::run::promises::promises;
 use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::snapshot::{Answer, Snapshot, Work};
-use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{Release, SandboxMode, ThreadId};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,9 @@ use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
-use crate::engine::{Engine, EngineError, Granted, Grants};
+use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
+use crate::git::private::PrivateGit;
+use crate::mcp::joined;
 
 /// How long one command of a criterion may take (5 min); less where the run has less
 /// time left.
@@ -73,6 +75,9 @@ pub struct Rig<'a, W> {
     pub evidence: Option<EvidenceFile>,
     /// What the caller is told besides.
     pub warnings: Vec<String>,
+    /// The name of the run, by which a second attempt finds what the first one has left:
+    /// letters, digits and dashes.
+    pub name: String,
 }
 
 /// Drives a run until it is over.
@@ -87,9 +92,14 @@ pub async fn drive<W: Watcher>(
 ) -> Result<Done, RunError> {
     order.check()?;
     let start = looker.start().await?;
-    let grants = grants(order, &looker);
+    let private = private_git(&rig.name, order, &looker).await?;
+    let grants = grants(order, private.as_ref());
     let mut settings = order.settings.clone();
     settings.thread.cwd = Some(looker.top().to_owned());
+    if private.is_some() {
+        let thread = &mut settings.thread.developer_instructions;
+        *thread = joined(thread.take(), Some(ABOUT_GIT.to_owned()));
+    }
     let granted = rig.engine.granting(settings, &grants).await;
     let granted = granted.map_err(RunError::Engine)?;
     let verdict = judge(
@@ -109,6 +119,7 @@ pub async fn drive<W: Watcher>(
         looker,
         granted,
         grants,
+        private,
         start,
         began: Instant::now(),
         shown: Shown::default(),
@@ -125,14 +136,35 @@ pub async fn drive<W: Watcher>(
     driver.drive().await
 }
 
+/// What Codex is told of the git directory that it is given.
+const ABOUT_GIT: &str = "Git uses a private git directory here (GIT_DIR and GIT_WORK_TREE are \
+    set); what you commit, push or check out is taken over into the repository after your turn. \
+    Before you run git in another repository, or tests that do, run: \
+    unset $(git rev-parse --local-env-vars)";
+
+/// The git directory in which Codex commits, if criteria want commits.
+async fn private_git(
+    run: &str,
+    order: &Order,
+    looker: &Looker,
+) -> Result<Option<PrivateGit>, RunError> {
+    let git = looker.git();
+    let Some(git) = git.filter(|_| order.criteria.grants().contains(&Grant::GitFolder)) else {
+        return Ok(None);
+    };
+    let opened = PrivateGit::open(git, run).await;
+    let opened = opened.map_err(|error| RunError::PrivateGit(error.to_string()))?;
+    Ok(Some(opened))
+}
+
 /// What it takes for the criteria.
-fn grants(order: &Order, looker: &Looker) -> Grants {
+fn grants(order: &Order, private: Option<&PrivateGit>) -> Grants {
     let grants = order.criteria.grants();
     Grants {
-        folders: match grants.contains(&Grant::GitFolder) {
-            true => looker.git_folders(),
-            false => Vec::new(),
-        },
+        git: private.map(|private| GitGrant {
+            directory: private.path(),
+            variables: private.variables().into(),
+        }),
         network: grants.contains(&Grant::Network),
     }
 }
@@ -151,6 +183,8 @@ struct Driver<'a, W> {
     looker: Looker,
     granted: Granted,
     grants: Grants,
+    /// Where Codex commits.
+    private: Option<PrivateGit>,
     start: Snapshot,
     began: Instant,
     shown: Shown,
@@ -271,6 +305,7 @@ impl<W: Watcher> Driver<'_, W> {
         if opened.sandbox == Some(SandboxMode::ReadOnly) && self.has_to_write() {
             return Err(RunError::ReadOnly);
         }
+        self.check_protection(opened.sandbox)?;
         // Newer releases remember what a thread was allowed before.
         self.anew = opened.sandbox.filter(|_| self.thread.is_some());
         let watcher = self.rig.watcher;
@@ -282,6 +317,20 @@ impl<W: Watcher> Driver<'_, W> {
         self.thread = Some(opened.thread);
         self.session = Some(opened.session.clone());
         Ok(opened.session)
+    }
+
+    /// Whether the sandbox keeps the repository's own git directory from being written.
+    fn check_protection(&self, sandbox: Option<SandboxMode>) -> Result<(), RunError> {
+        let version = self.rig.engine.codex_version();
+        let release = version.as_deref().and_then(Release::parse);
+        match (sandbox, release) {
+            (Some(SandboxMode::WorkspaceWrite), Some(release))
+                if self.private.is_some() && release < Release::FIRST_WITH_PROTECTED_GIT =>
+            {
+                Err(RunError::UnprotectedGit { release })
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn opened(&self) -> Result<Opened, EngineError> {
@@ -329,7 +378,11 @@ impl<W: Watcher> Driver<'_, W> {
             true => Answer::Given,
             false => Answer::Missing,
         };
-        let mut now = self.looker.now().await;
+        let mut now = {
+            let _paused = self.rig.engine.pause_commands();
+            self.take_over().await;
+            self.looker.now().await
+        };
         self.verdict = self.judge(&now);
         if self.verdict.is_worth_commands() {
             now.commands = self
@@ -343,6 +396,28 @@ impl<W: Watcher> Driver<'_, W> {
             self.verdict = self.judge(&now);
         }
         now
+    }
+
+    /// Takes over what Codex has committed. What fails is told; the criteria don't hold
+    /// then.
+    async fn take_over(&mut self) {
+        let Some(private) = &mut self.private else {
+            return;
+        };
+        let warnings = match private.take_over().await {
+            Ok(warnings) => warnings,
+            Err(error) => vec![format!("Codex's commits cannot be taken over: {error}")],
+        };
+        self.warn(warnings);
+    }
+
+    fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+        for warning in warnings {
+            if !self.rig.warnings.contains(&warning) {
+                self.rig.watcher.hears(News::Warning(&warning));
+                self.rig.warnings.push(warning);
+            }
+        }
     }
 
     fn judge(&self, now: &Snapshot) -> Verdict {
@@ -402,7 +477,9 @@ impl<W: Watcher> Driver<'_, W> {
         self.log.push(record);
     }
 
-    fn done(self, end: End, now: &Snapshot, turns: u32) -> Done {
+    fn done(mut self, end: End, now: &Snapshot, turns: u32) -> Done {
+        let stays = self.private.take().and_then(PrivateGit::close);
+        self.warn(stays);
         let made = artifacts::listed(&self.start, now);
         let evidence = RunEvidence {
             total: self.work.evidence,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use codex_mcp_protocol::codex::Release;
+
 use super::look::LookError;
 use super::order::BadOrder;
 use crate::engine::EngineError;
@@ -24,6 +26,17 @@ pub enum RunError {
         "Codex's sandbox is read-only here, so nothing that was asked for can come to be; allow it to write in the folder with --sandbox workspace-write (sandbox over MCP), or set sandbox_mode in Codex's configuration"
     )]
     ReadOnly,
+    /// This Codex cannot be kept from writing the repository's hooks and settings.
+    #[error(
+        "the sandbox of Codex {release} lets commands write a repository's hooks and settings, so no run that is to commit can begin; update Codex: npm install -g @openai/codex (0.130.0 or newer)"
+    )]
+    UnprotectedGit {
+        /// Its release.
+        release: Release,
+    },
+    /// Codex can't be given a git directory of its own.
+    #[error("cannot prepare a git directory for Codex's commits: {0}")]
+    PrivateGit(String),
     /// Whether the user trusts the repository cannot be determined.
     #[error(transparent)]
     Trust(#[from] TrustError),

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::run::prompts::{PromptKind, TEMPLATE_LIMIT, Templates};
 
 use super::error::RunError;
-use crate::trust::{Trust, trust_of};
+use crate::engine::confinement::left_out;
+use crate::trust::{Trust, directory_trust};
 use crate::untrusted_file::{self, Links};
 
 /// The folder of the prompts, from the top of the repository on. They are named
@@ -21,8 +22,8 @@ const LIMIT: u64 = TEMPLATE_LIMIT as u64;
 pub struct ChosenTemplates {
     /// The prompts.
     pub templates: Templates,
-    /// Why the repository's own are not used, if it has some.
-    pub warning: Option<String>,
+    /// What the repository brings and is not used, as the user does not trust it.
+    pub warnings: Vec<String>,
 }
 
 /// The prompts for work in a repository with this top: its own where it has some and the
@@ -32,23 +33,25 @@ pub struct ChosenTemplates {
 ///
 /// [`RunError::Template`] for one that can't be used, [`RunError::Trust`].
 pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, RunError> {
+    let trust = directory_trust(top, codex_home)?;
+    if trust.trust == Trust::Trusted {
+        return Ok(ChosenTemplates {
+            templates: templates_of(top)?,
+            warnings: Vec::new(),
+        });
+    }
     let exists = |kind: &PromptKind| fs::symlink_metadata(path_of(top, *kind)).is_ok();
     let has_own = PromptKind::ALL.iter().any(exists);
-    let is_used = !has_own || trust_of(top, codex_home)? == Trust::Trusted;
-    Ok(match is_used {
-        true => ChosenTemplates {
-            templates: templates_of(top)?,
-            warning: None,
-        },
-        false => ChosenTemplates {
-            templates: ours(top)?,
-            warning: Some(format!(
-                "{} is not trusted, so its prompts in {FOLDER} are left out. To use them, read \
-                 them and then run `codex-mcp trust {}`.",
-                top.display(),
-                top.display()
-            )),
-        },
+    let own = has_own.then(|| {
+        let top = top.display();
+        format!(
+            "{top} is not trusted, so its prompts in {FOLDER} are left out. To use them, read \
+             them and then run `codex-mcp trust {top}`."
+        )
+    });
+    Ok(ChosenTemplates {
+        templates: ours(top)?,
+        warnings: own.into_iter().chain(left_out(&trust)).collect(),
     })
 }
 
@@ -122,18 +125,18 @@ mod tests {
         let top = top.path().canonicalize().unwrap();
         let home = top.join("codex");
         let chosen = || templates_for(&top, &home).unwrap();
-        assert_eq!(chosen().warning, None);
+        assert!(chosen().warnings.is_empty());
         let folder = top.join(FOLDER);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
         let without = chosen();
-        assert!(without.warning.unwrap().contains("codex-mcp trust"));
+        assert!(without.warnings[0].contains("codex-mcp trust"));
         assert!(nudge(&without.templates).contains("words only"));
         fs::create_dir(&home).unwrap();
         let trust = format!("[projects.{top:?}]\ntrust_level = \"trusted\"\n");
         fs::write(home.join("config.toml"), trust).unwrap();
         let with = chosen();
-        assert_eq!(with.warning, None);
+        assert!(with.warnings.is_empty());
         assert_eq!(nudge(&with.templates), "Turn 2: T!");
     }
 

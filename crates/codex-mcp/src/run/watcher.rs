@@ -29,6 +29,8 @@ pub enum News<'a> {
         /// What it is allowed for the criteria, in `workspace-write`.
         grants: &'a Grants,
     },
+    /// Something that the user has to know.
+    Warning(&'a str),
     /// A turn begins.
     Turn(&'a Prompt),
     /// Codex does something: how many steps there were in this turn, and the last one

@@ -88,10 +88,10 @@ pub(crate) fn promised(record: &TurnRecord) -> Option<String> {
 
 /// What Codex is allowed for the criteria.
 pub(crate) fn grants(grants: &Grants) -> Option<String> {
-    let folders = grants.folders.iter();
-    let mut words: Vec<String> = folders
-        .map(|folder| format!("to write in {}", folder.display()))
-        .collect();
+    let mut words = Vec::new();
+    if grants.git.is_some() {
+        words.push("to commit, in a git directory of its own".to_owned());
+    }
     if grants.network {
         words.push("to use the network".to_owned());
     }

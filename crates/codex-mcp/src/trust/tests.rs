@@ -111,10 +111,11 @@ fn nested_repository_does_not_inherit_trust() {
 fn codex_is_told_of_every_path_that_it_may_look_up() {
     let world = World::new();
     let untrusted = |directory: &str| {
-        let paths = world.asked(directory, &[], &[]).untrusted;
-        let names = paths.iter().map(|path| {
-            let name = path.strip_prefix(&world.root).unwrap();
-            name.to_str().unwrap().to_owned()
+        let paths = world.asked(directory, &[], &[]).told;
+        // Above the test's own directory, others may have made one named .git.
+        let names = paths.iter().filter_map(|path| {
+            let name = path.strip_prefix(&world.root).ok()?;
+            Some(name.to_str().unwrap().to_owned())
         });
         names.collect::<Vec<_>>()
     };
@@ -126,7 +127,7 @@ fn codex_is_told_of_every_path_that_it_may_look_up() {
     // Git doesn't take this for a repository, and Codex does.
     fs::create_dir(world.root.join("plain/.git")).unwrap();
     assert_eq!(untrusted("plain/sub"), ["plain", "plain/sub"]);
-    assert!(world.asked("repo", &["repo"], &[]).untrusted.is_empty());
+    assert_eq!(world.asked("repo", &["repo"], &[]).told.len(), 1);
 }
 
 #[test]

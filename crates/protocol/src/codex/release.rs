@@ -18,6 +18,10 @@ impl Release {
     /// The first without `codex mcp-server`; 0.153.4 is the last that has it.
     pub const FIRST_WITHOUT_MCP_SERVER: Self = Self::new(0, 154, 0);
 
+    /// The first that is known to keep a repository's `.git` from being written in
+    /// `workspace-write`; 0.104.0 does not.
+    pub const FIRST_WITH_PROTECTED_GIT: Self = Self::new(0, 130, 0);
+
     /// The first that counts the tokens of a picture and not its letters, for when a
     /// conversation fills the model's context.
     pub const FIRST_TO_WEIGH_PICTURES: Self = Self::new(0, 105, 0);

@@ -13,6 +13,7 @@ use codex_mcp_core::run::outcome::blocked;
 use codex_mcp_core::session;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::ending::{self, Ending};
 use super::jobs_of::jobs_of;
@@ -172,7 +173,9 @@ fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
             stall: order.limits.total(),
         },
     })
-    .with_mcp_servers(own_servers::of_a_member(config, identity));
+    .with_mcp_servers(own_servers::of_a_member(config, identity))
+    // The run tells what was left out.
+    .with_warnings(drop);
     match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,
@@ -193,8 +196,11 @@ async fn work(
     let threads = config.threads.clone();
     let read = move || (templates_for(&top, &home), Defaults::read(&threads));
     let (templates, defaults) = off_runtime::run(read).await.map_err(Failure::Files)?;
-    let ChosenTemplates { templates, warning } = templates?;
-    let more = identity.warnings.iter().cloned().chain(warning);
+    let ChosenTemplates {
+        templates,
+        warnings: of_repository,
+    } = templates?;
+    let more = identity.warnings.iter().cloned().chain(of_repository);
     let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
     let warnings = config.warnings.iter().map(ToString::to_string);
     let defaults = defaults?.for_member(identity.member.clone());
@@ -209,6 +215,7 @@ async fn work(
         templates: &templates,
         evidence: Some(evidence(args, config)?),
         warnings: warnings.chain(more).collect(),
+        name: Uuid::new_v4().simple().to_string(),
     };
     Ok(drive(rig, &order, looker).await?)
 }

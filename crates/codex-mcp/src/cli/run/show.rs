@@ -94,6 +94,7 @@ impl Watcher for Show {
                 sandbox,
                 grants,
             } => self.thread(thread, sandbox, grants),
+            News::Warning(warning) => self.say(&format!("warning: {warning}")),
             News::Turn(prompt) => {
                 self.began.set(Instant::now());
                 self.say(&words::turn(prompt, self.most_turns));

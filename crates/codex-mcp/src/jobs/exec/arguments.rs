@@ -4,17 +4,21 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use codex_mcp_core::toml;
-use serde_json::Value;
+use codex_mcp_protocol::codex::SandboxMode;
+use serde_json::{Map, Value};
 
 use super::Request;
 use super::files::Files;
+use crate::engine::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use crate::engine::mcp_servers;
 use crate::team::Repository;
+use crate::trust::DirectoryTrust;
 
 /// The arguments. Flags come before `resume`, values are joined to their flags so
 /// that none is taken for a flag or for a second picture, and the prompt comes on
 /// stdin: as an argument it would have a length and could not begin with a dash.
-pub(super) fn arguments(request: &Request, files: &Files) -> Vec<OsString> {
+pub(super) fn arguments(request: &Request, files: &Files, trust: &DirectoryTrust) -> Vec<OsString> {
+    let Confined { sandbox, config } = confined(request, trust);
     let mut args: Vec<OsString> = vec!["exec".into()];
     for image in &files.images {
         args.push(joined("--image=", image));
@@ -27,13 +31,13 @@ pub(super) fn arguments(request: &Request, files: &Files) -> Vec<OsString> {
     if let Some(model) = &request.model {
         args.push(format!("--model={model}").into());
     }
-    if let Some(sandbox) = word(request.sandbox) {
+    if let Some(sandbox) = word(sandbox) {
         args.push(format!("--sandbox={sandbox}").into());
     }
     if let Some(profile) = &request.profile {
         args.push(format!("--profile={profile}").into());
     }
-    args.extend(overrides(request));
+    args.extend(overrides(request, config));
     if let Some(schema) = &files.schema {
         args.push(joined("--output-schema=", schema));
     }
@@ -49,6 +53,7 @@ pub(super) fn variables(request: &Request) -> Vec<(OsString, OsString)> {
     let mut variables = request.env.clone();
     variables.extend(request.codex.env());
     variables.push(("CODEX_HOME".into(), request.codex_home.clone().into()));
+    variables.push((NO_GIT.0.into(), NO_GIT.1.into()));
     if let Some(limit) = request.tool_timeout {
         let seconds = limit.as_nanos().div_ceil(1_000_000_000);
         variables.push(("TOOL_TIMEOUT_SEC".into(), seconds.to_string().into()));
@@ -62,12 +67,38 @@ fn joined(flag: &str, path: &Path) -> OsString {
     arg
 }
 
-fn overrides(request: &Request) -> Vec<OsString> {
+/// What Codex is given so that nothing of the repository runs outside of the sandbox.
+struct Confined {
+    sandbox: Option<SandboxMode>,
+    config: Map<String, Value>,
+}
+
+fn confined(request: &Request, trust: &DirectoryTrust) -> Confined {
+    let workplace = Workplace {
+        conversation: match request.resume {
+            None => Conversation::New,
+            Some(_) => Conversation::Resumed,
+        },
+        codex_home: &request.codex_home,
+        release: request.release,
+        trust: Some(trust),
+    };
+    let (mut sandbox, mut config) = (request.sandbox, request.config.clone());
+    workplace.confine(Wanted {
+        profile: request.profile.as_ref(),
+        sandbox: &mut sandbox,
+        // `codex exec` asks nobody, whatever is said.
+        approval_policy: &mut None,
+        config: &mut config,
+    });
+    Confined { sandbox, config }
+}
+
+fn overrides(request: &Request, mut config: Map<String, Value>) -> Vec<OsString> {
     let effort = word(request.effort).map(Value::from);
     let effort = effort
         .as_ref()
         .map(|effort| ("model_reasoning_effort", effort));
-    let mut config = request.config.clone();
     mcp_servers::add(&mut config, &request.mcp_servers, Some(&request.cwd));
     let config = config.iter().map(|(key, value)| (key.as_str(), value));
     config
@@ -90,7 +121,7 @@ mod tests {
     use std::time::Duration;
 
     use codex_mcp_protocol::codex::{Effort, Release, SandboxMode, ThreadId};
-    use serde_json::{Map, json};
+    use serde_json::json;
 
     use super::*;
     use crate::engine::binary::{CodexBinary, Source};
@@ -98,6 +129,7 @@ mod tests {
     use crate::engine::profile::ProfileName;
     use crate::jobs::exec::KeepStream;
     use crate::picture::Picture;
+    use crate::trust::Trust;
 
     const ID: &str = "01a200a4-af16-7971-bdb2-fa12438e61e4";
 
@@ -131,7 +163,13 @@ mod tests {
 
     fn shown(request: &Request) -> Vec<String> {
         let files = Files::write(&request.images, request.output_schema.as_ref()).unwrap();
-        let args = arguments(request, &files);
+        let trust = DirectoryTrust {
+            trust: Trust::Untrusted,
+            top: request.cwd.clone(),
+            directory: request.cwd.clone(),
+            told: vec![request.cwd.clone()],
+        };
+        let args = arguments(request, &files, &trust);
         args.iter()
             .map(|arg| arg.to_string_lossy().into_owned())
             .collect()
@@ -159,6 +197,7 @@ mod tests {
             let shown = shown(&request);
             let (schema, rest): (Vec<String>, Vec<String>) = shown
                 .into_iter()
+                .filter(|arg| arg != "--config=features.shell_snapshot=false")
                 .partition(|arg| arg.starts_with("--output-schema="));
             assert_eq!(schema.len(), 1);
             let (images, rest): (Vec<String>, Vec<String>) = rest
@@ -180,6 +219,7 @@ mod tests {
                     "--sandbox=workspace-write",
                     "--profile=fast",
                     r#"--config=a.b="x\"\n""#,
+                    r#"--config=shell_environment_policy.exclude=["GIT_DIR"]"#,
                     r#"--config=model_reasoning_effort="high""#,
                     "resume",
                     ID,
@@ -198,7 +238,23 @@ mod tests {
         std::fs::write(cwd.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
         let args = shown(&request("0.169.0", cwd));
         let cd = format!("--cd={}", cwd.display());
-        assert_eq!(args, ["exec", "--json", "--color=never", &cd, "-"]);
+        let trust = format!(
+            r#"--config=projects={{"{}" = {{"trust_level" = "untrusted"}}}}"#,
+            cwd.display()
+        );
+        assert_eq!(
+            args,
+            [
+                "exec",
+                "--json",
+                "--color=never",
+                &cd,
+                "--sandbox=read-only",
+                &trust,
+                r#"--config=shell_environment_policy.exclude=["GIT_DIR"]"#,
+                "-"
+            ]
+        );
     }
 
     #[test]

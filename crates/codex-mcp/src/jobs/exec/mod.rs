@@ -41,6 +41,7 @@ use crate::engine::spawn::{Program, Streams, spawn};
 use crate::git::ELSEWHERE;
 use crate::off_runtime;
 use crate::picture::Picture;
+use crate::trust::directory_trust;
 
 /// How long each question to git may take, and once the run was cancelled.
 const GIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -214,7 +215,10 @@ fn prepare(request: &Request) -> Result<(Program, Files), Ending> {
     }
     let files = Files::write(&request.images, request.output_schema.as_ref());
     let files = files.map_err(|error| cant(error.to_string()))?;
-    let mut program = Program::new(&request.codex.native, arguments::arguments(request, &files));
+    let trust = directory_trust(&request.cwd, &request.codex_home);
+    let trust = trust.map_err(|error| cant(error.to_string()))?;
+    let arguments = arguments::arguments(request, &files, &trust);
+    let mut program = Program::new(&request.codex.native, arguments);
     program.env = arguments::variables(request);
     program.cwd = Some(request.cwd.clone());
     // It works in the repository around its folder.

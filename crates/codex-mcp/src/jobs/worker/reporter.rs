@@ -18,6 +18,8 @@ pub const BEGINS: &str = "codex-mcp/run";
 /// See [`BEGINS`].
 pub const THREAD: &str = "codex-mcp/thread";
 /// See [`BEGINS`].
+pub(super) const WARNING: &str = "codex-mcp/warning";
+/// See [`BEGINS`].
 pub const TURN: &str = "codex-mcp/turn";
 /// See [`BEGINS`].
 pub const STEP: &str = "codex-mcp/step";
@@ -98,6 +100,10 @@ impl Watcher for Reporter<'_> {
                 let words = format!("session {thread}{}", allowed.unwrap_or_default());
                 let data = json!({ "words": words, "thread_id": thread, "sandbox": sandbox });
                 self.journal.note(THREAD, &data);
+            }
+            News::Warning(warning) => {
+                let data = json!({ "words": format!("warning: {warning}") });
+                self.journal.note(WARNING, &data);
             }
             News::Turn(prompt) => {
                 let words = words::turn(prompt, self.most_turns);

@@ -145,7 +145,8 @@ impl Attempt<'_> {
             },
         });
         let engine = engine.with_mcp_servers(options.mcp_servers.clone());
-        Ok(engine.with_env(env))
+        // The run tells what was left out.
+        Ok(engine.with_env(env).with_warnings(drop))
     }
 
     async fn drive(
@@ -171,7 +172,8 @@ impl Attempt<'_> {
                 stop: &self.leash.pulled,
                 templates: &chosen.templates,
                 evidence: Some(evidence),
-                warnings: chosen.warning.into_iter().collect(),
+                warnings: chosen.warnings,
+                name: self.job.summary.id.to_string(),
             };
             Ok(drive(rig, order, looker).await?)
         };

@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, Router, Setup};
-use codex_mcp_protocol::codex::Release;
 use codex_mcp_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_mcp_protocol::rpc::{Beheaded, Message, RequestId, code};
 use rmcp::model::Tool;
@@ -45,8 +44,7 @@ use super::deliveries::Then;
 use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
 use super::warnings::Warnings;
-use crate::engine::binary::CodexBinary;
-use crate::engine::{McpServer, Pipes};
+use crate::engine::{InstalledCodex, McpServer, Pipes};
 use crate::jobs::service::Jobs;
 use crate::team::{Farewell, Office, farewell};
 
@@ -65,9 +63,7 @@ const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 /// What a proxy is to know.
 pub struct Options {
     /// The Codex whose MCP server is run.
-    pub codex: CodexBinary,
-    /// Which release it is, if that is known.
-    pub release: Option<Release>,
+    pub codex: InstalledCodex,
     /// What threads are begun with where a call doesn't say.
     pub defaults: Defaults,
     /// Warnings for the caller.
@@ -195,13 +191,13 @@ impl Proxy {
         let own_tools = own::all(&options.office);
         let setup = Setup {
             limits,
-            version: options.release.map(|release| release.to_string()),
+            version: options.codex.release.map(|release| release.to_string()),
             server_info: json!({
                 "name": "codex-mcp",
                 "title": "codex-mcp",
                 "version": env!("CARGO_PKG_VERSION"),
             }),
-            known_tools: known_tools::known_tools(options.release)
+            known_tools: known_tools::known_tools(options.codex.release)
                 .iter()
                 .filter_map(raw)
                 .collect(),
@@ -236,11 +232,11 @@ impl Proxy {
     /// nobody wants it any more, and tells the router of it.
     async fn run_child(
         self: Arc<Self>,
-        codex: CodexBinary,
+        codex: InstalledCodex,
         for_child: Outgoing,
         hang_up: CancellationToken,
     ) {
-        tracing::info!("starting {} mcp-server", codex.native.display());
+        tracing::info!("starting {} mcp-server", codex.binary.native.display());
         let how = match McpServer::start(&codex) {
             Ok((server, Pipes { stdin, stdout })) => {
                 tokio::spawn(feed(stdin, for_child, hang_up.clone()));

@@ -92,7 +92,7 @@ impl Looker {
     /// Gh asks git, which is to read none of the repository's own configuration.
     fn env_of_gh(&self) -> Vec<(OsString, OsString)> {
         let mut env = self.means.env.clone();
-        if let Place::Tree { git, .. } = &self.place {
+        if let Place::Tree { git } = &self.place {
             env.push(("GIT_DIR".into(), git.view().into()));
             env.push(("GIT_WORK_TREE".into(), git.root().into()));
         }

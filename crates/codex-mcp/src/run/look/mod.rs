@@ -32,7 +32,7 @@ pub use error::LookError;
 pub use means::Means;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use codex_mcp_core::run::criteria::Criteria;
@@ -110,7 +110,7 @@ impl Looker {
             let there = looker.gh().is_there().await;
             there.map_err(|error| told(error, criterion))?;
         }
-        if let Place::Tree { git, .. } = &looker.place {
+        if let Place::Tree { git } = &looker.place {
             remote::check(git, &looker.needs).await?;
         }
         Ok(looker)
@@ -122,14 +122,11 @@ impl Looker {
         self.place.top()
     }
 
-    /// The folders that must be writable for commits to be made: the repository's and,
-    /// for a linked working tree, the one that it shares. Absolute, each once; none
-    /// where there is no repository.
-    #[must_use]
-    pub fn git_folders(&self) -> Vec<PathBuf> {
+    /// Git, where there is a repository.
+    pub(crate) fn git(&self) -> Option<&Git> {
         match &self.place {
-            Place::Tree { folders, .. } => folders.clone(),
-            Place::Folder { .. } => Vec::new(),
+            Place::Tree { git } => Some(git),
+            Place::Folder { .. } => None,
         }
     }
 
@@ -141,7 +138,7 @@ impl Looker {
     /// could not be told later what is new.
     pub async fn start(&mut self) -> Result<Snapshot, LookError> {
         let (known, flags) = match &self.place {
-            Place::Tree { git, .. } => futures::join!(Known::now(git), git.flags()),
+            Place::Tree { git } => futures::join!(Known::now(git), git.flags()),
             Place::Folder { .. } => (Ok(Known::default()), Err(GitError::GivenUp)),
         };
         let known = match (known, &self.needs.git) {
@@ -209,7 +206,7 @@ impl Looker {
     /// What git, the remote and GitHub know of the repository.
     async fn repository(&self, begin: &Begin) -> Snapshot {
         let git = match &self.place {
-            Place::Tree { git, .. } => git,
+            Place::Tree { git } => git,
             Place::Folder { why, .. } => return self.unknown(why),
         };
         let git = match self.as_it_is(git, begin).await {

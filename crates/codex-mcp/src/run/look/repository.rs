@@ -16,8 +16,6 @@ pub(super) enum Place {
     Tree {
         /// Asked there, whatever becomes of the repository's configuration.
         git: Git,
-        /// What must be writable for commits.
-        folders: Vec<PathBuf>,
     },
     /// In a mere folder.
     Folder {
@@ -66,10 +64,7 @@ impl Place {
             halt: means.halt.clone(),
         };
         let git = Git::begin(folder, &means.env, bounds).await?;
-        let layout = git.layout();
-        let mut folders = vec![layout.git_dir.clone(), layout.common_dir.clone()];
-        folders.dedup();
-        Ok(Self::Tree { git, folders })
+        Ok(Self::Tree { git })
     }
 
     /// The top of the working tree, or the folder.

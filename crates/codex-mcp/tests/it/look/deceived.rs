@@ -63,12 +63,9 @@ async fn marks_in_the_index_hide_no_change() {
         let status = scene.git(&["status", "--porcelain"]);
         assert_eq!(status, "", "git itself is deceived");
         assert_eq!(beginnings(&run.judged().await), ["no", "no"], "{mark}");
-        scene.git(&[
-            "update-index",
-            "--no-skip-worktree",
-            "--no-assume-unchanged",
-            "README.md",
-        ]);
+        for unmark in ["--no-skip-worktree", "--no-assume-unchanged"] {
+            scene.git(&["update-index", unmark, "README.md"]);
+        }
         scene.git(&["checkout", "README.md"]);
     }
 }

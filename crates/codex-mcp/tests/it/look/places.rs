@@ -1,7 +1,6 @@
 //! Where a run can take place.
 
 use std::fs;
-use std::path::PathBuf;
 
 use codex_mcp::run::look::LookError;
 
@@ -18,25 +17,19 @@ async fn a_subfolder_belongs_to_its_repository() {
         )
         .await;
     assert_eq!(run.looker.top(), scene.work());
-    assert_eq!(run.looker.git_folders(), [scene.work().join(".git")]);
     scene.write("src/b.rs", "b");
     scene.commit("c");
     assert_eq!(beginnings(&run.judged().await), ["yes", "yes"]);
 }
 
 #[tokio::test]
-async fn a_linked_working_tree_needs_two_folders_for_commits() {
+async fn linked_working_tree_is_judged_by_its_own_commits() {
     let scene = Scene::new();
     let linked = scene.home.root().join("linked");
     let text = linked.to_str().unwrap();
     scene.git(&["worktree", "add", "--quiet", "-b", "side", text]);
     let run = scene.run_in(&linked, &["commits=1", "clean"]).await;
     assert_eq!(run.looker.top(), linked);
-    let git = scene.work().join(".git");
-    assert_eq!(
-        run.looker.git_folders(),
-        [git.join("worktrees/linked"), git.clone()]
-    );
     scene.commit("on-main");
     assert_eq!(beginnings(&run.judged().await), ["no", "yes"]);
     scene.commit_in(&linked, "on-side");
@@ -54,10 +47,6 @@ async fn a_submodule_is_a_repository_of_its_own() {
     let sub = scene.work().join("sub");
     let inner = scene.run_in(&sub, &["commits=1", "files=new"]).await;
     assert_eq!(inner.looker.top(), sub);
-    assert_eq!(
-        inner.looker.git_folders(),
-        [scene.work().join(".git/modules/sub")]
-    );
     scene.commit_in(&sub, "new");
     assert_eq!(beginnings(&inner.judged().await), ["yes", "yes"]);
     let judged = outer.judged().await;
@@ -72,7 +61,6 @@ async fn outside_of_a_repository_files_and_commands_are_found() {
         .run_in(&folder, &["files=*.txt", "command=test -e a.txt"])
         .await;
     assert_eq!(run.looker.top(), folder);
-    assert_eq!(run.looker.git_folders(), Vec::<PathBuf>::new());
     assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
     fs::write(folder.join("a.txt"), "x").unwrap();
     let limit = std::time::Duration::from_secs(60);

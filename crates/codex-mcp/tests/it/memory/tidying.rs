@@ -135,10 +135,10 @@ async fn resumed(sessions: &mut Sessions) -> String {
         ("approvalPolicy", json!("on-request")),
         ("sandbox", json!("read-only")),
         ("developerInstructions", json!("be brief")),
-        ("config", json!({"k": 1})),
     ] {
         assert_eq!(params[name], value, "{name}: {params:#}");
     }
+    assert_eq!(params["config"]["k"], 1, "{params:#}");
     sessions.opened(1, &request).await;
     sessions.prompted(1).await;
     let session = sessions.answer(call).await["sessionId"].clone();

@@ -1,0 +1,316 @@
+//! What Codex is told so that nothing of a repository runs outside of its sandbox.
+//!
+//! **Trust.** A thread that is begun with a sandbox makes Codex (0.130.0 to 0.169.0) mark
+//! the directory as trusted, write that into the user's `config.toml`, and start the MCP
+//! servers, hooks and the rest of the repository's own `.codex/config.toml`, outside of
+//! the sandbox. So each thread is told whether the *user* trusts the directory: as nested
+//! `projects`, since Codex ignores the dotted key. Where they do not, Codex would take
+//! other defaults too (`workspace-write` and `untrusted` instead of `read-only` and
+//! `on-request`), so the usual ones are said as well.
+//!
+//! **Codex's own git.** Codex runs `git status` outside of the sandbox, with the
+//! repository's filters. Its process gets a `GIT_DIR` that leads nowhere, and the
+//! commands that it runs do not get the variable.
+//!
+//! Source: Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0, run.
+
+use std::path::{Path, PathBuf};
+
+use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
+use serde_json::{Map, Value, json};
+
+use super::profile::ProfileName;
+use super::user_config::UserConfig;
+use crate::trust::{DirectoryTrust, Trust};
+
+/// Keeps Codex's own git away from repositories, as a variable of its process.
+pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
+
+/// From this release on, what is excluded is not in Codex's shell snapshots either.
+const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
+
+/// The table that decides which variables commands get.
+const ENVIRONMENT: &str = "shell_environment_policy";
+
+/// Which variables they do not get, in that table.
+const EXCLUDED: &str = "exclude";
+
+/// Where Codex's configuration has what is trusted.
+const PROJECTS: &str = "projects";
+
+/// What a repository brings for Codex, in any of its directories.
+const BROUGHT: [&str; 3] = [".codex/config.toml", ".codex/hooks.json", ".codex/rules"];
+
+/// Whether a conversation is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversation {
+    /// It is, so Codex takes the defaults of the directory and may record trust in it.
+    New,
+    /// It goes on, with what it had. Codex never records trust then, and loads nothing of
+    /// a directory that is not listed as trusted.
+    Resumed,
+}
+
+/// A Codex and where it works.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Workplace<'a> {
+    pub(crate) conversation: Conversation,
+    /// Its home, CODEX_HOME.
+    pub(crate) codex_home: &'a Path,
+    /// `None` if it does not tell.
+    pub(crate) release: Option<Release>,
+    /// The user's trust in the directory; `None` where only Codex knows the directory, as
+    /// for a thread from before.
+    pub(crate) trust: Option<&'a DirectoryTrust>,
+}
+
+/// What a caller wants of Codex.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) profile: Option<&'a ProfileName>,
+    pub(crate) sandbox: &'a mut Option<SandboxMode>,
+    pub(crate) approval_policy: &'a mut Option<ApprovalPolicy>,
+    /// Overrides of `config.toml`, with dotted or nested keys.
+    pub(crate) config: &'a mut Map<String, Value>,
+}
+
+impl Workplace<'_> {
+    /// Adds what keeps the repository's programs from being run.
+    pub(crate) fn confine(&self, wanted: Wanted<'_>) {
+        let user = UserConfig::read(self.codex_home, wanted.profile, self.trust);
+        let Wanted {
+            sandbox,
+            approval_policy,
+            config,
+            ..
+        } = wanted;
+        // What a caller says of trust does not count: only the user's own word does.
+        config.retain(|key, _| key.split('.').next() != Some(PROJECTS));
+        match (self.trust, self.conversation) {
+            (Some(trust), Conversation::New) if trust.trust == Trust::Untrusted => {
+                let said = |key: &str| get(config, key).is_some() || user.get(key).is_some();
+                if !said("sandbox_mode") && !said("default_permissions") {
+                    sandbox.get_or_insert(SandboxMode::ReadOnly);
+                }
+                if !said("approval_policy") {
+                    approval_policy.get_or_insert(ApprovalPolicy::OnRequest);
+                }
+                tell_trust(config, trust);
+            }
+            (Some(trust), _) if trust.trust == Trust::Trusted => tell_trust(config, trust),
+            _ => {}
+        }
+        self.hide_no_git(config, &user);
+    }
+
+    /// Commands do not get [`NO_GIT`].
+    fn hide_no_git(&self, config: &mut Map<String, Value>, user: &UserConfig) {
+        let path = [ENVIRONMENT, EXCLUDED];
+        let key = path.join(".");
+        let excluded = get(config, &key).cloned().or_else(|| user.get(&key));
+        let mut excluded = match excluded {
+            Some(Value::Array(excluded)) => excluded,
+            _ => Vec::new(),
+        };
+        excluded.push(NO_GIT.0.into());
+        set(config, &path, excluded.into());
+        if self
+            .release
+            .is_some_and(|release| release < FIRST_WITH_CLEAN_SNAPSHOTS)
+        {
+            set(config, &["features", "shell_snapshot"], false.into());
+        }
+    }
+}
+
+/// What the repository brings for Codex and is not used, as the user does not trust it:
+/// for the user.
+pub(crate) fn left_out(trust: &DirectoryTrust) -> Option<String> {
+    if trust.trust == Trust::Trusted {
+        return None;
+    }
+    let within = trust
+        .directory
+        .ancestors()
+        .take_while(|above| above.starts_with(&trust.top));
+    let files: Vec<PathBuf> = within
+        .flat_map(|above| BROUGHT.map(|name| above.join(name)))
+        .filter(|path| path.symlink_metadata().is_ok())
+        .collect();
+    let first = files.first()?;
+    let more = match files.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let top = trust.top.display();
+    Some(format!(
+        "{}{more} is not used, since you have not said that you trust {top}. If you do, run \
+         `codex-mcp trust {top}`.",
+        first.display()
+    ))
+}
+
+fn tell_trust(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
+    if trust.told.is_empty() {
+        return;
+    }
+    let level = match trust.trust {
+        Trust::Trusted => "trusted",
+        Trust::Untrusted => "untrusted",
+    };
+    let projects: Map<String, Value> = trust
+        .told
+        .iter()
+        .filter_map(|path| Some((path.to_str()?.to_owned(), json!({ "trust_level": level }))))
+        .collect();
+    config.insert(PROJECTS.to_owned(), projects.into());
+}
+
+/// The value of a key among overrides, whose keys may be dotted, nested or both.
+pub(crate) fn get<'a>(config: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    config.get(key).or_else(|| {
+        let dots = key.match_indices('.').map(|(dot, _)| dot);
+        dots.filter_map(|dot| {
+            let inner = config.get(key.get(..dot)?)?.as_object()?;
+            get(inner, key.get(dot + 1..)?)
+        })
+        .next()
+    })
+}
+
+/// Sets a key among overrides where its table is, if there is one: of a table and a dotted
+/// key of it, only one might count.
+pub(crate) fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) {
+    let dotted = path.join(".");
+    if let [first, rest @ ..] = path
+        && !rest.is_empty()
+        && let Some(Value::Object(inner)) = config.get_mut(*first)
+    {
+        set(inner, rest, value);
+        config.remove(&dotted);
+        return;
+    }
+    config.insert(dotted, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn trust(trust: Trust) -> DirectoryTrust {
+        DirectoryTrust {
+            trust,
+            top: "/repo".into(),
+            directory: "/repo/sub".into(),
+            told: vec!["/repo".into(), "/repo/sub".into()],
+        }
+    }
+
+    struct Said {
+        sandbox: Option<SandboxMode>,
+        policy: Option<ApprovalPolicy>,
+        config: Value,
+    }
+
+    /// With this `config.toml`, and this in the call.
+    fn confined(user: &str, config: Value, level: Option<Trust>, release: Release) -> Said {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), user).unwrap();
+        let trust = level.map(trust);
+        let mut config = object(config);
+        let (mut sandbox, mut policy) = (None, None);
+        let place = Workplace {
+            conversation: Conversation::New,
+            codex_home: home.path(),
+            release: Some(release),
+            trust: trust.as_ref(),
+        };
+        place.confine(Wanted {
+            profile: None,
+            sandbox: &mut sandbox,
+            approval_policy: &mut policy,
+            config: &mut config,
+        });
+        Said {
+            sandbox,
+            policy,
+            config: Value::Object(config),
+        }
+    }
+
+    const NEW: Release = Release::new(0, 169, 0);
+
+    #[test]
+    fn untrusted_directory_gets_the_usual_defaults_and_the_level() {
+        let said = confined("", json!({}), Some(Trust::Untrusted), NEW);
+        assert_eq!(said.sandbox, Some(SandboxMode::ReadOnly));
+        assert_eq!(said.policy, Some(ApprovalPolicy::OnRequest));
+        let level = json!({ "trust_level": "untrusted" });
+        assert_eq!(
+            said.config,
+            json!({
+                "projects": { "/repo": level, "/repo/sub": level },
+                "shell_environment_policy.exclude": ["GIT_DIR"],
+            })
+        );
+    }
+
+    #[test]
+    fn defaults_of_the_user_stay_in_force() {
+        let user = "sandbox_mode = \"workspace-write\"\napproval_policy = \"never\"\n";
+        let said = confined(user, json!({}), Some(Trust::Untrusted), NEW);
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        let said = confined(
+            "default_permissions = \":workspace\"",
+            json!({ "approval_policy": "never" }),
+            Some(Trust::Untrusted),
+            NEW,
+        );
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        let said = confined("", json!({}), Some(Trust::Trusted), NEW);
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        assert_eq!(said.config["projects"]["/repo"]["trust_level"], "trusted");
+        let said = confined("", json!({}), None, NEW);
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        assert_eq!(said.config.get("projects"), None);
+    }
+
+    #[test]
+    fn trust_that_a_caller_claims_does_not_count() {
+        let claimed = json!({
+            "projects": { "/repo": { "trust_level": "trusted" } },
+            "projects./repo.trust_level": "trusted",
+            "model": "m",
+        });
+        let said = confined("", claimed, Some(Trust::Untrusted), NEW);
+        let keys: Vec<&String> = said.config.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            ["model", "projects", "shell_environment_policy.exclude"]
+        );
+        assert_eq!(said.config["projects"]["/repo"]["trust_level"], "untrusted");
+    }
+
+    #[test]
+    fn excluded_variables_of_the_user_and_the_caller_stay_excluded() {
+        let user = "[shell_environment_policy]\nexclude = [\"A_*\"]\n";
+        let said = confined(user, json!({}), None, NEW);
+        let dotted = "shell_environment_policy.exclude";
+        assert_eq!(said.config[dotted], json!(["A_*", "GIT_DIR"]));
+        let nested = json!({ "shell_environment_policy": { "exclude": ["B"], "inherit": "core" } });
+        let said = confined(user, nested, None, NEW);
+        assert_eq!(
+            said.config,
+            json!({ "shell_environment_policy": { "exclude": ["B", "GIT_DIR"], "inherit": "core" } })
+        );
+        let said = confined("", json!({ dotted: ["C"] }), None, Release::new(0, 153, 4));
+        assert_eq!(
+            said.config,
+            json!({ dotted: ["C", "GIT_DIR"], "features.shell_snapshot": false })
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! The index: what is staged in the private directory is staged in the repository.
+//!
+//! The file itself is not taken over, as it may have extensions of any kind. Its entries
+//! are read and put into the repository's own index where they differ, which keeps what
+//! git has noted there of all others.
+//!
+//! Source: git-ls-files(1), git-update-index(1) for `--index-info`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::INDEX_LIMIT;
+use crate::git::{Git, GitError};
+use crate::untrusted_file::{Links, read};
+
+const LIST: &[&str] = &["ls-files", "-z", "--stage"];
+
+const PUT: &[&str] = &["update-index", "-z", "--index-info"];
+
+/// The mode of a submodule, whose commit is not in this repository.
+const SUBMODULE: &str = "160000";
+
+/// How often the lock of the index is asked for, and the pause between.
+const ATTEMPTS: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The entries by their paths: mode, object and stage of each.
+type Entries = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// What differs when an index is written to.
+pub(super) fn stamp(path: &Path) -> Option<String> {
+    let about = fs::symlink_metadata(path).ok()?;
+    Some(format!(
+        "{} {} {}.{:09}",
+        about.ino(),
+        about.len(),
+        about.mtime(),
+        about.mtime_nsec()
+    ))
+}
+
+/// What has to be changed in the repository's index.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// As `git update-index` reads it.
+    lines: Vec<u8>,
+    /// The objects of the new entries.
+    pub(super) objects: BTreeSet<String>,
+}
+
+impl Difference {
+    /// Reads both. `quarantine` is git with the private directory's objects; the private
+    /// index is copied to `copy` first.
+    pub(super) async fn read(
+        quarantine: &Git,
+        private: &Path,
+        copy: &Path,
+        git: &Git,
+    ) -> Result<Self, GitError> {
+        let theirs = match read(&private.join("index"), INDEX_LIMIT, Links::Refused) {
+            Ok(bytes) => {
+                fs::write(copy, bytes)?;
+                let mut quarantine = quarantine.clone();
+                quarantine.set("GIT_INDEX_FILE", copy);
+                quarantine.told(LIST, &[]).await?
+            }
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(io::Error::other(error).into()),
+        };
+        let ours = git.told(LIST, &[]).await?;
+        Ok(Self::between(&entries(&theirs), &entries(&ours)))
+    }
+
+    fn between(theirs: &Entries, ours: &Entries) -> Self {
+        let mut difference = Self::default();
+        let paths: BTreeSet<&Vec<u8>> = theirs.keys().chain(ours.keys()).collect();
+        for path in paths {
+            if theirs.get(path) != ours.get(path) {
+                difference.replace(path, theirs.get(path));
+            }
+        }
+        difference
+    }
+
+    /// All entries of a path are removed before the new ones are put in: there may have
+    /// been others in stages of a conflict.
+    fn replace(&mut self, path: &[u8], entries: Option<&Vec<Vec<u8>>>) {
+        let zeros = [b'0'; 40];
+        self.put(&[b"0 ", &zeros[..]].concat(), path);
+        for entry in entries.into_iter().flatten() {
+            self.put(entry, path);
+            let text = String::from_utf8_lossy(entry);
+            let mut parts = text.split(' ');
+            if let (Some(mode), Some(id)) = (parts.next(), parts.next())
+                && mode != SUBMODULE
+            {
+                self.objects.insert(id.to_owned());
+            }
+        }
+    }
+
+    fn put(&mut self, entry: &[u8], path: &[u8]) {
+        self.lines.extend(entry);
+        self.lines.push(b'\t');
+        self.lines.extend(path);
+        self.lines.push(0);
+    }
+
+    /// Changes the repository's index; `new` is where it is prepared.
+    pub(super) async fn apply(&self, git: &Git, new: &Path) -> Result<(), GitError> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        let index = git.layout().git_dir.join("index");
+        let lock = Lock::take(index.with_file_name("index.lock")).await?;
+        match read(&index, INDEX_LIMIT, Links::Refused) {
+            Ok(bytes) => fs::write(new, bytes)?,
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(io::Error::other(error).into()),
+        }
+        let mut preparing = git.clone();
+        preparing.set("GIT_INDEX_FILE", new);
+        preparing.told(PUT, &self.lines).await?;
+        Ok(lock.replace(&index, &fs::read(new)?)?)
+    }
+}
+
+/// Reads `MODE ID STAGE TAB PATH NUL`.
+fn entries(told: &[u8]) -> Entries {
+    let mut entries = Entries::new();
+    for record in told.split(|byte| *byte == 0) {
+        let Some(tab) = record.iter().position(|byte| *byte == b'\t') else {
+            continue;
+        };
+        if let (Some(entry), Some(path)) = (record.get(..tab), record.get(tab + 1..)) {
+            entries
+                .entry(path.to_owned())
+                .or_default()
+                .push(entry.to_owned());
+        }
+    }
+    entries
+}
+
+/// The lock by which git's own programs keep each other from the index.
+struct Lock {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl Lock {
+    async fn take(path: PathBuf) -> io::Result<Self> {
+        let mut attempts = 1;
+        loop {
+            let made = OpenOptions::new().write(true).create_new(true).open(&path);
+            match made {
+                Ok(file) => return Ok(Self { path, file }),
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && attempts < ATTEMPTS =>
+                {
+                    attempts += 1;
+                    sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    let path = path.display();
+                    return Err(io::Error::other(format!("cannot make {path}: {error}")));
+                }
+            }
+        }
+    }
+
+    fn replace(mut self, index: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.file.sync_all()?;
+        fs::rename(&self.path, index)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // It is not there any more when it has become the index.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_that_differ_are_replaced() {
+        let id = |digit: char| digit.to_string().repeat(40);
+        let (a, b, c) = (id('a'), id('b'), id('c'));
+        let ours = format!("100644 {a} 0\tsame\0100644 {a} 0\tgone\0100644 {a} 0\tx y\n\0");
+        let theirs = format!(
+            "100644 {a} 0\tsame\0100644 {a} 1\tx y\n\0100644 {b} 2\tx y\n\0160000 {c} 0\tsub\0"
+        );
+        let difference =
+            Difference::between(&entries(theirs.as_bytes()), &entries(ours.as_bytes()));
+        let zeros = id('0');
+        let expected = format!(
+            "0 {zeros}\tgone\0\
+             0 {zeros}\tsub\0160000 {c} 0\tsub\0\
+             0 {zeros}\tx y\n\0100644 {a} 1\tx y\n\0100644 {b} 2\tx y\n\0"
+        );
+        assert_eq!(String::from_utf8(difference.lines).unwrap(), expected);
+        assert_eq!(difference.objects, BTreeSet::from([a, b]));
+    }
+}

@@ -1,0 +1,272 @@
+//! A git directory of a run's own, in which Codex commits.
+//!
+//! Who may write to a repository's `.git` may have programs run by the next git command
+//! of the user: hooks, filters, a file system monitor. So Codex is not given it. Its
+//! commands get a git directory of their own (`GIT_DIR`, `GIT_WORK_TREE`), which borrows
+//! the repository's objects and has its refs, index, settings and remotes; the
+//! repository's hooks run from where they are, inside the sandbox. After each turn the
+//! program takes over what is new: objects (checked by fsck), refs, what is checked out
+//! and the index. Settings, hooks and whatever else was written there stay behind.
+//!
+//! ```text
+//!   Codex's commands ──► private/ ──► quarantine/ ──fetch, fsck──► REPOSITORY/objects
+//!                           │         (objects only)
+//!                           └── refs, HEAD, index: read here, written by git update-ref …
+//! ```
+//!
+//! - `refs`: refs as the private directory has them.
+//! - `objects`: the way of objects into the repository.
+//! - `index`: the index.
+//! - `takeover`: what is taken over, and what is not.
+//!
+//! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
+
+mod index;
+mod objects;
+mod refs;
+mod takeover;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::setting::{Scope, Setting};
+use super::view::{in_file, make_directory, state_directory};
+use super::{Git, GitError};
+use crate::untrusted_file::{Links, read};
+use refs::Refs;
+
+/// Where private git directories are, below the state directory.
+const ALL: &str = "git-private";
+
+/// What Codex may write to, below the directory of the run.
+const PRIVATE: &str = "private";
+
+/// What was taken over last, below the directory of the run: out of Codex's reach.
+const SYNCED: &str = "synced.json";
+
+/// The most that is copied of an index, in bytes.
+const INDEX_LIMIT: u64 = 1024 * 1024 * 1024;
+
+/// The most that is copied of another file, in bytes.
+const FILE_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// Settings of the repository that would make the directory another one than it is, or
+/// have git work in the background.
+const LEFT_OUT: [&str; 7] = [
+    "core.bare",
+    "core.worktree",
+    "extensions.refstorage",
+    "extensions.relativeworktrees",
+    "extensions.worktreeconfig",
+    "gc.auto",
+    "maintenance.auto",
+];
+
+/// A git directory of a run's own.
+#[derive(Debug)]
+pub(crate) struct PrivateGit {
+    /// Of the run.
+    directory: PathBuf,
+    /// The repository's.
+    git: Git,
+    synced: Synced,
+}
+
+/// How the repository and the private directory were when they were last the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Synced {
+    refs: Refs,
+    /// The stamp of the private index.
+    index: Option<String>,
+}
+
+impl PrivateGit {
+    /// Makes one for the run of this name, or takes up the one that it had before.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError`]; nothing is left behind then.
+    pub(crate) async fn open(git: &Git, run: &str) -> Result<Self, GitError> {
+        let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
+        let state = state_directory(|name| git.variable(name));
+        let state = state.ok_or_else(no_home).map_err(GitError::View)?;
+        let directory = state.join(ALL).join(run);
+        let mut git = git.clone();
+        git.invocation.bounds.limit = INDEX_LIMIT;
+        let mut private = Self {
+            directory,
+            git,
+            synced: Synced::default(),
+        };
+        if private.directory.join(SYNCED).is_file() {
+            private.synced = private.load().map_err(GitError::View)?;
+        } else {
+            private.begin().await.inspect_err(|_| {
+                let _ = fs::remove_dir_all(&private.directory);
+            })?;
+        }
+        let logs = private.git.view.take_logs_from(&private.logs());
+        logs.map_err(GitError::View)?;
+        Ok(private)
+    }
+
+    /// The directory, which has to be writable for Codex's commands.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(PRIVATE)
+    }
+
+    /// The variables by which Codex's commands find it.
+    pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        [
+            ("GIT_DIR", self.path()),
+            ("GIT_WORK_TREE", self.git.root().to_owned()),
+        ]
+    }
+
+    /// Removes it, unless there is something in it that the repository does not have.
+    /// Tells why it stays.
+    pub(crate) fn close(self) -> Option<String> {
+        let unfinished = UNFINISHED
+            .into_iter()
+            .find(|(name, _)| self.path().join(name).symlink_metadata().is_ok());
+        let why = match (unfinished, self.refs()) {
+            (Some((_, what)), _) => what.to_owned(),
+            (None, Ok(refs)) if refs == self.synced.refs => {
+                return match fs::remove_dir_all(&self.directory) {
+                    Ok(()) => None,
+                    Err(error) => Some(format!(
+                        "cannot remove {}: {error}",
+                        self.directory.display()
+                    )),
+                };
+            }
+            (None, Ok(_)) => "commits of it were not taken over".to_owned(),
+            (None, Err(error)) => error.to_string(),
+        };
+        Some(format!(
+            "Codex's git directory stays in {}: {why}",
+            self.path().display()
+        ))
+    }
+
+    async fn begin(&mut self) -> Result<(), GitError> {
+        self.git.refresh()?;
+        let refs = Refs::of_repository(&self.git).await?;
+        self.fill(&refs).map_err(GitError::View)?;
+        self.synced = Synced {
+            index: index::stamp(&self.path().join("index")),
+            refs,
+        };
+        self.save().map_err(GitError::View)
+    }
+
+    fn fill(&self, refs: &Refs) -> io::Result<()> {
+        let path = self.path();
+        for name in [
+            "objects/info",
+            "objects/pack",
+            "refs/heads",
+            "refs/tags",
+            "info",
+            "logs",
+        ] {
+            make_directory(&path.join(name))?;
+        }
+        let layout = self.git.layout();
+        fs::write(path.join("HEAD"), &refs.head)?;
+        fs::write(path.join("packed-refs"), refs.packed())?;
+        fs::write(
+            path.join("objects/info/alternates"),
+            objects::alternate(layout)?,
+        )?;
+        fs::write(path.join("config"), self.config())?;
+        for (name, from, limit) in [
+            ("index", &layout.git_dir, INDEX_LIMIT),
+            ("info/sparse-checkout", &layout.git_dir, FILE_LIMIT),
+            ("info/exclude", &layout.common_dir, FILE_LIMIT),
+            ("info/attributes", &layout.common_dir, FILE_LIMIT),
+            ("shallow", &layout.common_dir, FILE_LIMIT),
+        ] {
+            match read(&from.join(name), limit, Links::Refused) {
+                Ok(bytes) => fs::write(path.join(name), bytes)?,
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The repository's settings, with its hooks from where they are.
+    fn config(&self) -> Vec<u8> {
+        let has_hooks = |setting: &&Setting| setting.key == "core.hookspath";
+        let own = self.git.settings.iter().filter(|one| {
+            let key = one.key.as_bytes();
+            let is_include = key.starts_with(b"include.") || key.starts_with(b"includeif.");
+            let is_left_out = LEFT_OUT.iter().any(|left| key == left.as_bytes());
+            one.scope == Scope::Repository && !is_include && !is_left_out
+        });
+        let own: Vec<&Setting> = own.collect();
+        let hooks = self.git.layout().common_dir.join("hooks").into_os_string();
+        let hooks = match own.iter().copied().any(|one| has_hooks(&one)) {
+            true => None,
+            false => Some(ours("core.hookspath", hooks)),
+        };
+        let plain = [
+            ("core.bare", "false"),
+            ("core.logallrefupdates", "true"),
+            ("gc.auto", "0"),
+            ("maintenance.auto", "false"),
+        ];
+        let plain: Vec<Setting> = plain
+            .into_iter()
+            .map(|(key, value)| ours(key, value.into()))
+            .chain(hooks)
+            .collect();
+        in_file(own.into_iter().chain(&plain))
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let new = self.directory.join("synced.new");
+        fs::write(&new, serde_json::to_vec(&self.synced)?)?;
+        fs::rename(new, self.directory.join(SYNCED))
+    }
+
+    fn load(&self) -> io::Result<Synced> {
+        let bytes = read(&self.directory.join(SYNCED), INDEX_LIMIT, Links::Refused);
+        Ok(serde_json::from_slice(&bytes.map_err(io::Error::other)?)?)
+    }
+
+    /// The refs that the private directory has now.
+    fn refs(&self) -> io::Result<Refs> {
+        Refs::of_directory(&self.path())
+    }
+}
+
+/// What Codex has begun and not finished, by the files that tell.
+const UNFINISHED: [(&str, &str); 7] = [
+    ("MERGE_HEAD", "a merge in it was not finished"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick in it was not finished"),
+    ("REVERT_HEAD", "a revert in it was not finished"),
+    ("rebase-merge", "a rebase in it was not finished"),
+    ("rebase-apply", "a rebase in it was not finished"),
+    ("logs/refs/stash", "something was stashed in it"),
+    ("lfs/objects", "files of Git LFS are in it"),
+];
+
+fn ours(key: &str, value: OsString) -> Setting {
+    Setting {
+        scope: Scope::Repository,
+        key: key.into(),
+        value: Some(value),
+    }
+}
+
+/// A private directory whose path git cannot be told.
+fn unfit(path: &Path) -> io::Error {
+    io::Error::other(format!("the path {path:?} has a line break"))
+}

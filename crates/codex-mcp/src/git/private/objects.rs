@@ -1,0 +1,239 @@
+//! The way of objects from a private git directory into the repository.
+//!
+//! Only files whose names are those of objects and packs are taken into a quarantine that
+//! Codex cannot write to; git fetches from there into the repository's objects, and checks
+//! each one on the way (`fetch.fsckObjects`). Neither side has a configuration that
+//! anybody else has written.
+//!
+//! Source: git-fetch(1), gitrepository-layout(5).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::refs::Refs;
+use super::unfit;
+use crate::git::setting::Setting;
+use crate::git::view::{in_file, make_directory};
+use crate::git::{Git, GitError, Layout};
+
+/// The most files of objects that are taken at once.
+const FILES_LIMIT: usize = 1_000_000;
+
+/// Where the wanted objects have names in the quarantine.
+const WANTED: &str = "refs/wanted";
+
+const FETCH: &[&str] = &[
+    "-c",
+    "fetch.fsckObjects=true",
+    "fetch",
+    "--quiet",
+    "--no-tags",
+    "--no-write-fetch-head",
+    "--no-auto-maintenance",
+    "--no-recurse-submodules",
+];
+
+/// Settings that decide the form of objects.
+const FORMAT: [&str; 3] = [
+    "core.repositoryformatversion",
+    "extensions.objectformat",
+    "extensions.compatobjectformat",
+];
+
+/// Two directories, made anew for each transfer and removed after it.
+pub(super) struct Transfer<'a> {
+    git: &'a Git,
+    directory: PathBuf,
+}
+
+impl<'a> Transfer<'a> {
+    /// Below the directory of a run.
+    pub(super) fn new(git: &'a Git, run: &Path) -> io::Result<Self> {
+        let directory = run.join("transfer");
+        if directory.symlink_metadata().is_ok() {
+            fs::remove_dir_all(&directory)?;
+        }
+        make_directory(&directory)?;
+        Ok(Self { git, directory })
+    }
+
+    /// Git in the quarantine, where the private directory's objects can be read.
+    pub(super) fn quarantine(&self, private: &Path) -> Result<Git, GitError> {
+        self.fill_quarantine(private).map_err(GitError::View)?;
+        Ok(self.git_in("quarantine"))
+    }
+
+    /// Brings objects, and all that they lead to, into the repository. `known` are refs of
+    /// the repository.
+    pub(super) async fn bring(
+        &self,
+        wanted: &BTreeSet<&str>,
+        known: &Refs,
+    ) -> Result<(), GitError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.fill_receiver(wanted, known).map_err(GitError::View)?;
+        let mut git = self.git_in("receiver");
+        // Whatever the path is taken for, nothing but files is read.
+        git.set("GIT_ALLOW_PROTOCOL", "file");
+        let source = self.directory.join("quarantine").into_os_string();
+        let refspec = format!("+{WANTED}/*:{WANTED}/*").into();
+        let fetch = FETCH.iter().map(Into::into);
+        let question: Vec<_> = fetch.chain([source, refspec]).collect();
+        git.told(&question, &[]).await.map(drop)
+    }
+
+    fn fill_quarantine(&self, private: &Path) -> io::Result<()> {
+        let path = self.begin("quarantine")?;
+        let objects = path.join("objects");
+        for name in ["info", "pack"] {
+            make_directory(&objects.join(name))?;
+        }
+        fs::write(
+            objects.join("info/alternates"),
+            alternate(self.git.layout())?,
+        )?;
+        let mut left = FILES_LIMIT;
+        let theirs = private.join("objects");
+        for entry in fs::read_dir(&theirs)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str().filter(|name| is_fan_out(name)) else {
+                continue;
+            };
+            make_directory(&objects.join(name))?;
+            take(
+                &theirs.join(name),
+                &objects.join(name),
+                is_object,
+                &mut left,
+            )?;
+        }
+        take(
+            &theirs.join("pack"),
+            &objects.join("pack"),
+            is_pack,
+            &mut left,
+        )
+    }
+
+    fn fill_receiver(&self, wanted: &BTreeSet<&str>, known: &Refs) -> io::Result<()> {
+        let path = self.begin("receiver")?;
+        let common = &self.git.layout().common_dir;
+        symlink(common.join("objects"), path.join("objects"))?;
+        fs::write(path.join("packed-refs"), known.packed())?;
+        let names = (0..).zip(wanted);
+        let names = names.map(|(number, id)| format!("{id} {WANTED}/{number:08}\n"));
+        let packed = format!("# pack-refs with: sorted \n{}", names.collect::<String>());
+        fs::write(self.directory.join("quarantine/packed-refs"), packed)
+    }
+
+    /// A git directory without anything.
+    fn begin(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.directory.join(name);
+        make_directory(&path.join("refs"))?;
+        fs::write(path.join("HEAD"), "ref: refs/heads/none\n")?;
+        let format = |one: &&Setting| FORMAT.iter().any(|key| one.key == *key);
+        fs::write(
+            path.join("config"),
+            in_file(self.git.settings.iter().filter(format)),
+        )?;
+        let shallow = self.git.layout().common_dir.join("shallow");
+        if shallow.is_file() {
+            symlink(shallow, path.join("shallow"))?;
+        }
+        Ok(path)
+    }
+
+    fn git_in(&self, name: &str) -> Git {
+        let mut git = self.git.clone();
+        git.invocation.forget_repository();
+        git.invocation.cwd = self.directory.clone();
+        git.set("GIT_DIR", self.directory.join(name));
+        for name in ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
+            git.set(name, "/dev/null");
+        }
+        git
+    }
+}
+
+impl Drop for Transfer<'_> {
+    fn drop(&mut self) {
+        // What stays is removed when the next one begins.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The line that borrows a repository's objects.
+pub(super) fn alternate(layout: &Layout) -> io::Result<Vec<u8>> {
+    let objects = layout.common_dir.join("objects");
+    let path = objects.as_os_str().as_bytes();
+    match path.contains(&b'\n') || path.starts_with(b"\"") || path.starts_with(b"#") {
+        true => Err(unfit(&objects)),
+        false => Ok([path, b"\n"].concat()),
+    }
+}
+
+/// Takes the regular files of these names: by another name of the same file, as its
+/// contents are checked when git reads them.
+fn take(from: &Path, to: &Path, is_wanted: fn(&str) -> bool, left: &mut usize) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let wanted = name.to_str().is_some_and(is_wanted);
+        if !wanted || !entry.file_type()?.is_file() {
+            continue;
+        }
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("there are too many objects"))?;
+        let target = to.join(&name);
+        fs::hard_link(entry.path(), &target)?;
+        // It may have been replaced by a link in between.
+        if !fs::symlink_metadata(&target)?.is_file() {
+            fs::remove_file(&target)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_fan_out(name: &str) -> bool {
+    name.len() == 2 && is_hex(name)
+}
+
+fn is_object(name: &str) -> bool {
+    matches!(name.len(), 38 | 62) && is_hex(name)
+}
+
+fn is_pack(name: &str) -> bool {
+    let Some((stem, ending)) = name.rsplit_once('.') else {
+        return false;
+    };
+    let id = stem.strip_prefix("pack-").unwrap_or_default();
+    matches!(ending, "pack" | "idx") && matches!(id.len(), 40 | 64) && is_hex(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_objects_and_packs_are_taken() {
+        let id = "0123456789012345678901234567890123456789";
+        assert!(is_object(&id[2..]) && !is_object(id) && !is_object("../x"));
+        assert!(is_fan_out("0a") && !is_fan_out("..") && !is_fan_out("info"));
+        assert!(is_pack(&format!("pack-{id}.pack")) && is_pack(&format!("pack-{id}.idx")));
+        for name in ["multi-pack-index", "pack-x.pack", "alternates"] {
+            assert!(!is_pack(name), "{name}");
+        }
+        assert!(!is_pack(&format!("pack-{id}.promisor")));
+    }
+}

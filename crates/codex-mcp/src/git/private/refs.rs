@@ -1,0 +1,238 @@
+//! Refs as a git directory has them, read without git: nothing there is to be believed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::git::{Git, GitError};
+use crate::untrusted_file::{Links, ReadError, read_text};
+
+/// The longest file of one ref, in bytes.
+const REF_LIMIT: u64 = 4096;
+
+/// The longest file of packed refs, in bytes.
+const PACKED_LIMIT: u64 = 64 * 1024 * 1024;
+
+/// How many loose refs and directories of them are read.
+const LOOSE_LIMIT: usize = 100_000;
+
+/// How deep directories of refs are.
+const DEPTH_LIMIT: usize = 32;
+
+/// Where the refs are that are taken over.
+const TAKEN: [&str; 4] = ["refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/"];
+
+/// What is checked out, and where refs lead.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refs {
+    /// The text of `HEAD`, with one newline.
+    pub(super) head: String,
+    /// The object that each leads to, by its whole name.
+    pub(super) all: BTreeMap<String, String>,
+}
+
+/// What `HEAD` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Head<'a> {
+    Branch(&'a str),
+    Commit(&'a str),
+}
+
+impl Refs {
+    /// Those of a repository.
+    pub(super) async fn of_repository(git: &Git) -> Result<Self, GitError> {
+        let question = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        let told = git.text(&question, &[]).await?;
+        let head = git.layout().head().map_err(io::Error::other)?;
+        Ok(Self {
+            head: one_line(&head),
+            all: told.lines().filter_map(entry).collect(),
+        })
+    }
+
+    /// Those of a directory that somebody else writes to.
+    pub(super) fn of_directory(path: &Path) -> io::Result<Self> {
+        let mut all = BTreeMap::new();
+        match read_text(&path.join("packed-refs"), PACKED_LIMIT, Links::Refused) {
+            Ok(text) => all.extend(text.lines().filter_map(entry)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(io::Error::other(error)),
+        }
+        let mut left = LOOSE_LIMIT;
+        loose(path, "refs", DEPTH_LIMIT, &mut left, &mut all)?;
+        let head = read_text(&path.join("HEAD"), REF_LIMIT, Links::Refused);
+        Ok(Self {
+            head: one_line(&head.map_err(io::Error::other)?),
+            all,
+        })
+    }
+
+    /// As git packs them.
+    pub(super) fn packed(&self) -> String {
+        let lines = self.all.iter().map(|(name, id)| format!("{id} {name}\n"));
+        format!("# pack-refs with: sorted \n{}", lines.collect::<String>())
+    }
+
+    /// What is checked out; `None` if that is nonsense.
+    pub(super) fn head(&self) -> Option<Head<'_>> {
+        let head = self.head.trim_end();
+        match head.strip_prefix("ref:") {
+            Some(name) => {
+                let name = name.trim_start();
+                (name.starts_with("refs/heads/") && is_plain(name)).then_some(Head::Branch(name))
+            }
+            None => is_id(head).then_some(Head::Commit(head)),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    format!("{}\n", text.trim_end())
+}
+
+/// Reads `ID NAME`, of the refs that are taken over.
+fn entry(line: &str) -> Option<(String, String)> {
+    let (id, name) = line.split_once(' ')?;
+    let is_taken = TAKEN.iter().any(|taken| name.starts_with(taken));
+    (is_id(id) && is_taken && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
+}
+
+fn is_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64)
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether a name can stand in a line of its own. Git itself checks the rest.
+fn is_plain(name: &str) -> bool {
+    !name.chars().any(|one| one.is_control() || one == ' ')
+}
+
+/// The refs that have a file each, which count more than packed ones.
+fn loose(
+    path: &Path,
+    name: &str,
+    depth: usize,
+    left: &mut usize,
+    all: &mut BTreeMap<String, String>,
+) -> io::Result<()> {
+    for entry in fs::read_dir(path.join(name))? {
+        let entry = entry?;
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("there are too many refs"))?;
+        let file_name = entry.file_name();
+        let Some(own) = file_name.to_str() else {
+            continue;
+        };
+        let name = format!("{name}/{own}");
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth > 0 {
+            loose(path, &name, depth - 1, left, all)?;
+        } else if kind.is_file()
+            && let Some((name, id)) = loose_entry(path, &name)?
+        {
+            all.insert(name, id);
+        }
+    }
+    Ok(())
+}
+
+fn loose_entry(path: &Path, name: &str) -> io::Result<Option<(String, String)>> {
+    match read_text(&path.join(name), REF_LIMIT, Links::Refused) {
+        Ok(text) => Ok(entry(&format!("{} {name}", text.trim_end()))),
+        // A lock that is gone, or something that git would not take either.
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(ReadError::NotText { .. } | ReadError::TooLong { .. }) => Ok(None),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    const ID: &str = "0123456789012345678901234567890123456789";
+    const OTHER: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
+
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn loose_refs_count_more_than_packed_ones() {
+        let packed =
+            format!("# pack-refs with: sorted \n{ID} refs/heads/a\n{ID} refs/tags/t\n^{ID}\n");
+        let directory = directory(&[
+            ("HEAD", "ref: refs/heads/a\n"),
+            ("packed-refs", &packed),
+            ("refs/heads/a", &format!("{OTHER}\n")),
+            ("refs/heads/x/y", &format!("{ID}\n")),
+            ("refs/stash", &format!("{ID}\n")),
+            ("refs/heads/bad", "garbage"),
+            ("refs/heads/bad name", &format!("{ID}\n")),
+        ]);
+        let refs = Refs::of_directory(directory.path()).unwrap();
+        let all: Vec<_> = refs
+            .all
+            .iter()
+            .map(|(name, id)| (name.as_str(), id.as_str()))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                ("refs/heads/a", OTHER),
+                ("refs/heads/x/y", ID),
+                ("refs/tags/t", ID)
+            ]
+        );
+        assert_eq!(refs.head(), Some(Head::Branch("refs/heads/a")));
+    }
+
+    #[test]
+    fn nonsense_is_no_head() {
+        for (text, expected) in [
+            (ID, Some(Head::Commit(ID))),
+            ("ref: refs/heads/x", Some(Head::Branch("refs/heads/x"))),
+            ("ref: refs/tags/x", None),
+            ("ref: /etc/passwd", None),
+            ("ref: refs/heads/a\nb", None),
+            ("", None),
+        ] {
+            let refs = Refs {
+                head: text.to_owned(),
+                ..Refs::default()
+            };
+            assert_eq!(refs.head(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn pipes_and_links_are_no_refs() {
+        let directory = directory(&[("HEAD", "ref: refs/heads/a\n"), ("secret", ID)]);
+        let heads = directory.path().join("refs/heads");
+        fs::create_dir_all(&heads).unwrap();
+        mkfifo(&heads.join("pipe"), Mode::S_IRWXU).unwrap();
+        symlink(directory.path().join("secret"), heads.join("link")).unwrap();
+        let refs = Refs::of_directory(directory.path()).unwrap();
+        assert_eq!(refs.all, BTreeMap::new());
+        fs::remove_file(directory.path().join("HEAD")).unwrap();
+        mkfifo(&directory.path().join("HEAD"), Mode::S_IRWXU).unwrap();
+        assert!(Refs::of_directory(directory.path()).is_err());
+    }
+}

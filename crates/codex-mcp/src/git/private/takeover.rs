@@ -1,0 +1,313 @@
+//! What is taken over from the private directory, and what is not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::index::{Difference, stamp};
+use super::objects::Transfer;
+use super::refs::{Head, Refs};
+use super::{PrivateGit, Synced};
+use crate::git::{Git, GitError};
+use crate::untrusted_file::{Links, read};
+
+/// What the reflogs of the repository say.
+const MESSAGE: &str = "codex-mcp: taken over from Codex";
+
+/// Where tips are kept that the repository's own refs do not get.
+const ASIDE: &str = "refs/codex-mcp";
+
+/// The longest reflog that is looked at, in bytes.
+const LOG_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// How many reflogs there are at the most.
+const LOGS_LIMIT: usize = 10_000;
+
+/// What is to be done to the repository's refs.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    /// As `git update-ref` reads them.
+    updates: Vec<String>,
+    /// Tips that are kept aside, as somebody else has changed the ref or works on it.
+    aside: Vec<(String, String)>,
+    /// What is checked out now, if that is to change.
+    head: Option<String>,
+    /// What the user is told.
+    warnings: Vec<String>,
+}
+
+impl PrivateGit {
+    /// Takes over what is new since the last time. Codex's commands must not be running.
+    /// Returns what the user has to know.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError`]. What was not taken over then is still in the private directory.
+    pub(crate) async fn take_over(&mut self) -> Result<Vec<String>, GitError> {
+        let private = self.path();
+        let theirs = self.refs()?;
+        let index = stamp(&private.join("index"));
+        self.copy_logs()?;
+        if theirs == self.synced.refs && index == self.synced.index {
+            return Ok(Vec::new());
+        }
+        self.git.refresh()?;
+        let now = Refs::of_repository(&self.git).await?;
+        let difference = {
+            let transfer = Transfer::new(&self.git, &self.directory)?;
+            let quarantine = transfer.quarantine(&private)?;
+            let copy = self.directory.join("index.private");
+            let difference = match index == self.synced.index {
+                true => Difference::default(),
+                false => Difference::read(&quarantine, &private, &copy, &self.git).await?,
+            };
+            let wanted = wanted(&self.synced.refs, &theirs, &difference);
+            transfer.bring(&wanted, &now).await?;
+            difference
+        };
+        let elsewhere = self.checked_out_elsewhere().await?;
+        let mut plan = Plan::of(&self.synced.refs, &now, &theirs, &elsewhere);
+        let done = self.carry_out(&mut plan).await?;
+        if done {
+            let new = self.directory.join("index.new");
+            difference.apply(&self.git, &new).await?;
+            self.synced = Synced {
+                refs: theirs,
+                index,
+            };
+            self.save()?;
+        }
+        Ok(plan.warnings)
+    }
+
+    /// Whether all was taken over.
+    async fn carry_out(&self, plan: &mut Plan) -> Result<bool, GitError> {
+        let git = self.git.in_repository();
+        if !plan.updates.is_empty() {
+            let input = plan.updates.concat();
+            update(&git, &input).await?;
+        }
+        if !plan.aside.is_empty() {
+            let run = self.directory.file_name().unwrap_or_default();
+            let place = format!("{ASIDE}/{}", run.to_string_lossy());
+            let lines = plan.aside.iter().map(|(name, id)| {
+                let own = name.strip_prefix("refs/").unwrap_or(name);
+                format!("update {place}/{own} {id}\n")
+            });
+            update(&git, &lines.collect::<String>()).await?;
+            plan.warnings.push(format!(
+                "Codex's commits are kept below {place}, since somebody else has changed or \
+                 checked out {} meanwhile",
+                names(&plan.aside)
+            ));
+            return Ok(false);
+        }
+        if let Some(head) = plan.head.as_deref() {
+            let question = match head.strip_prefix("refs/") {
+                Some(_) => vec!["symbolic-ref", "-m", MESSAGE, "HEAD", head],
+                None => vec!["update-ref", "-m", MESSAGE, "--no-deref", "HEAD", head],
+            };
+            git.told(&question, &[]).await?;
+        }
+        Ok(true)
+    }
+
+    /// The branches that other working trees of the repository have checked out.
+    async fn checked_out_elsewhere(&self) -> Result<BTreeSet<String>, GitError> {
+        let git = self.git.in_repository();
+        let told = git.text(&["worktree", "list", "--porcelain"], &[]).await?;
+        let top = git.root();
+        let mut branches = BTreeSet::new();
+        for block in told.split("\n\n") {
+            let line = |key: &str| block.lines().find_map(|line| line.strip_prefix(key));
+            let path = line("worktree ").map(PathBuf::from);
+            let is_ours = path.is_some_and(|path| path.canonicalize().is_ok_and(|it| it == top));
+            if let (false, Some(branch)) = (is_ours, line("branch ")) {
+                branches.insert(branch.to_owned());
+            }
+        }
+        Ok(branches)
+    }
+
+    /// The reflogs tell what was made here and what was fetched.
+    fn copy_logs(&self) -> io::Result<()> {
+        let (from, to) = (self.path().join("logs"), self.logs());
+        let new = self.directory.join("logs.new");
+        let mut left = LOGS_LIMIT;
+        if new.symlink_metadata().is_ok() {
+            fs::remove_dir_all(&new)?;
+        }
+        copy_files(&from, &new, &mut left)?;
+        if to.symlink_metadata().is_ok() {
+            fs::remove_dir_all(&to)?;
+        }
+        fs::rename(new, to)
+    }
+
+    /// Where they are copied to.
+    pub(super) fn logs(&self) -> PathBuf {
+        self.directory.join("logs")
+    }
+}
+
+impl Plan {
+    /// `before` is what both had when they were last the same. `elsewhere` are branches
+    /// that other working trees have checked out.
+    fn of(before: &Refs, now: &Refs, theirs: &Refs, elsewhere: &BTreeSet<String>) -> Self {
+        let mut plan = Self::default();
+        let names: BTreeSet<&String> = before.all.keys().chain(theirs.all.keys()).collect();
+        for name in names {
+            let (old, new) = (before.all.get(name), theirs.all.get(name));
+            let here = now.all.get(name);
+            if old == new || here == new {
+                continue;
+            }
+            match new {
+                _ if here == old && !elsewhere.contains(name) => {
+                    plan.updates.push(change(name, old, new));
+                }
+                Some(id) => plan.aside.push((name.clone(), id.clone())),
+                // Somebody else still wants it.
+                None => {}
+            }
+        }
+        if theirs.head != before.head && theirs.head != now.head {
+            plan.check_out(before, now, theirs, elsewhere);
+        }
+        plan
+    }
+
+    fn check_out(
+        &mut self,
+        before: &Refs,
+        now: &Refs,
+        theirs: &Refs,
+        elsewhere: &BTreeSet<String>,
+    ) {
+        match theirs.head() {
+            Some(Head::Branch(name)) if now.head == before.head && !elsewhere.contains(name) => {
+                self.head = Some(name.to_owned());
+            }
+            Some(Head::Commit(id)) if now.head == before.head => self.head = Some(id.to_owned()),
+            Some(_) => self.warnings.push(
+                "what Codex has checked out is not checked out here, since somebody else has \
+                 checked out something meanwhile"
+                    .to_owned(),
+            ),
+            None => self
+                .warnings
+                .push("what Codex has checked out is nothing that git knows".to_owned()),
+        }
+    }
+}
+
+/// The objects that the repository has to have.
+fn wanted<'a>(before: &Refs, theirs: &'a Refs, difference: &'a Difference) -> BTreeSet<&'a str> {
+    let changed = theirs
+        .all
+        .iter()
+        .filter(|(name, id)| before.all.get(*name) != Some(*id));
+    let mut wanted: BTreeSet<&str> = changed.map(|(_, id)| id.as_str()).collect();
+    if let Some(Head::Commit(id)) = theirs.head() {
+        wanted.insert(id);
+    }
+    wanted.extend(difference.objects.iter().map(String::as_str));
+    wanted
+}
+
+fn change(name: &str, old: Option<&String>, new: Option<&String>) -> String {
+    match (old, new) {
+        (None, Some(new)) => format!("create {name} {new}\n"),
+        (Some(old), Some(new)) => format!("update {name} {new} {old}\n"),
+        (Some(old), None) => format!("delete {name} {old}\n"),
+        (None, None) => String::new(),
+    }
+}
+
+fn names(aside: &[(String, String)]) -> String {
+    let names: Vec<&str> = aside.iter().map(|(name, _)| name.as_str()).collect();
+    names.join(", ")
+}
+
+async fn update(git: &Git, input: &str) -> Result<(), GitError> {
+    let question = ["update-ref", "--create-reflog", "-m", MESSAGE, "--stdin"];
+    git.told(&question, input.as_bytes()).await.map(drop)
+}
+
+/// Copies a directory of small files. What is something else is left out.
+fn copy_files(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("there are too many reflogs"))?;
+        if kind.is_dir() {
+            copy_files(&entry.path(), &target, left)?;
+        } else if kind.is_file() {
+            let bytes = read(&entry.path(), LOG_LIMIT, Links::Refused);
+            fs::write(target, bytes.map_err(io::Error::other)?)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refs(head: &str, all: &[(&str, &str)]) -> Refs {
+        Refs {
+            head: format!("ref: refs/heads/{head}\n"),
+            all: all
+                .iter()
+                .map(|(name, id)| (format!("refs/heads/{name}"), (*id).to_owned()))
+                .collect(),
+        }
+    }
+
+    fn none() -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
+    #[test]
+    fn what_only_codex_has_changed_is_taken_over() {
+        let before = refs("main", &[("main", "1"), ("old", "1"), ("kept", "1")]);
+        let theirs = refs("new", &[("main", "2"), ("new", "3"), ("kept", "1")]);
+        let plan = Plan::of(&before, &before, &theirs, &none());
+        assert_eq!(
+            plan.updates,
+            [
+                "update refs/heads/main 2 1\n",
+                "create refs/heads/new 3\n",
+                "delete refs/heads/old 1\n"
+            ]
+        );
+        assert_eq!(plan.head.as_deref(), Some("refs/heads/new"));
+        assert_eq!((plan.aside, plan.warnings), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_or_checked_out_is_kept_aside() {
+        let before = refs("main", &[("main", "1"), ("side", "1"), ("gone", "1")]);
+        let now = refs("main", &[("main", "9"), ("side", "1"), ("gone", "9")]);
+        let theirs = refs("main", &[("main", "2"), ("side", "2")]);
+        let side = BTreeSet::from(["refs/heads/side".to_owned()]);
+        let plan = Plan::of(&before, &now, &theirs, &side);
+        assert_eq!(plan.updates, [] as [&str; 0]);
+        let aside: Vec<_> = plan.aside.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(aside, ["refs/heads/main", "refs/heads/side"]);
+        let both = Plan::of(&before, &theirs, &theirs, &none());
+        assert_eq!(both, Plan::default(), "taken over already");
+    }
+
+    #[test]
+    fn checkout_of_somebody_else_stays() {
+        let before = refs("main", &[]);
+        let plan = Plan::of(&before, &refs("other", &[]), &refs("new", &[]), &none());
+        assert_eq!(plan.head, None);
+        assert_eq!(plan.warnings.len(), 1);
+    }
+}

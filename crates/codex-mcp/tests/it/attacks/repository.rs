@@ -1,0 +1,380 @@
+//! Programs of the repository that would run as the user (C1, C2), with the real Codex.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use scripted_model::{Reply, Script, ScriptedModel};
+use serde_json::{Value, json};
+use testkit::{AppServer, Home, Launch, McpClient};
+
+const VERSION: &str = "2025-06-18";
+
+/// How long an attack may take to work where nothing protects.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Stage {
+    home: Home,
+    model: ScriptedModel,
+    release: String,
+}
+
+impl Stage {
+    async fn new(release: &str, script: Script) -> Self {
+        let model = ScriptedModel::start(script).await.unwrap();
+        let config = "features.plugins = false";
+        Self {
+            home: Home::new(&format!("{}\n{config}\n", model.codex_config())),
+            model,
+            release: release.to_owned(),
+        }
+    }
+
+    /// What a program of the repository leaves when it runs outside of the sandbox:
+    /// neither below the work directory nor in a temporary one.
+    fn caught(&self) -> PathBuf {
+        self.home.home().join("caught")
+    }
+
+    fn was_attacked(&self) -> bool {
+        self.caught().exists()
+    }
+
+    async fn until_attacked(&self) {
+        let attacked = async {
+            while !self.was_attacked() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, attacked)
+            .await
+            .expect("the control shows the attack working");
+        fs::remove_file(self.caught()).unwrap();
+    }
+
+    fn git_dir(&self) -> PathBuf {
+        self.home.work().join(".git")
+    }
+
+    async fn client(&self, args: &[&str]) -> McpClient {
+        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["serve"])
+            .args(args.iter().copied())
+            .envs(self.home.env())
+            .env("CODEX_MCP_CODEX_BIN", self.codex())
+            .current_dir(self.home.work());
+        let mut client = McpClient::start(&launch);
+        client.initialize(VERSION, json!({})).await;
+        client
+    }
+
+    fn codex(&self) -> PathBuf {
+        testkit::codex::native_binary(&self.release)
+    }
+
+    fn codex_mcp(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env("CODEX_MCP_CODEX_BIN", self.codex())
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> (Option<i32>, Value, String) {
+        let output = self.codex_mcp(&[&["run", "--json"], args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let result = serde_json::from_slice(&output.stdout);
+        let result = result.unwrap_or_else(|_| panic!("{stderr}"));
+        (output.status.code(), result, stderr)
+    }
+
+    /// A repository that brings an MCP server, which catches whoever starts it.
+    fn bring_server(&self) {
+        let config = self.home.work().join(".codex/config.toml");
+        fs::create_dir_all(config.parent().unwrap()).unwrap();
+        let caught = self.caught();
+        fs::write(
+            config,
+            format!(
+                "[mcp_servers.x]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo x >> {}\"]\n",
+                caught.display()
+            ),
+        )
+        .unwrap();
+    }
+
+    /// A shell script that plants programs in the git directory that the shell finds.
+    fn plant(&self) -> String {
+        let caught = self.caught();
+        let caught = caught.display();
+        let real = self.git_dir();
+        let real = real.display();
+        format!(
+            "for dir in \"$(git rev-parse --git-dir)\" {real}; do \
+             mkdir -p $dir/info $dir/hooks; \
+             echo '* filter=x' > $dir/info/attributes; \
+             git config --file $dir/config filter.x.clean 'echo filter >> {caught}; cat'; \
+             git config --file $dir/config core.fsmonitor 'echo monitor >> {caught}'; \
+             git config --file $dir/config core.hooksPath $dir/hooks; \
+             git config --file $dir/config alias.status '!echo alias >> {caught}'; \
+             for hook in post-commit pre-push reference-transaction post-checkout; do \
+             printf '#!/bin/sh\\necho hook >> {caught}\\n' > $dir/hooks/$hook; \
+             chmod +x $dir/hooks/$hook; done; done; \
+             touch README.md; true"
+        )
+    }
+}
+
+fn commit(file: &str) -> Reply {
+    Reply::shell(format!(
+        "echo made > {file} && git -c core.hooksPath=/dev/null add {file} && \
+         git -c core.hooksPath=/dev/null -c core.fsmonitor=false commit --quiet --message {file}"
+    ))
+}
+
+fn files_below(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => files.extend(files_below(&path)),
+            path => files.push((path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
+/// What git reads before it runs programs.
+fn protected(git_dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for name in [
+        "config",
+        "config.worktree",
+        "commondir",
+        "objects/info/alternates",
+    ] {
+        let path = git_dir.join(name);
+        if let Ok(bytes) = fs::read(&path) {
+            files.push((path, bytes));
+        }
+    }
+    for name in ["hooks", "info", "modules"] {
+        files.extend(files_below(&git_dir.join(name)));
+    }
+    files
+}
+
+macro_rules! on_each_release {
+    ($($name:ident),* $(,)?) => {
+        mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }
+        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
+        mod on_the_newest {
+            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
+        }
+    };
+}
+
+on_each_release!(
+    commits_leave_no_program_behind,
+    servers_of_an_untrusted_repository_are_not_started,
+    jobs_start_no_server_of_an_untrusted_repository,
+);
+
+/// C1. The control: Codex itself, with `.git` writable.
+async fn commits_leave_no_program_behind(release: &str) {
+    let plant = Reply::shell("sh \"$HOME/plant\"");
+    let script = Script::new()
+        .on("control 1", [plant.clone(), Reply::say("done")])
+        .on("control 2", [Reply::say("done")])
+        .on("words only", [commit("b.txt"), Reply::say("Done.")])
+        .on("not complete", [commit("b.txt"), Reply::say("Done.")])
+        .otherwise([plant, commit("a.txt"), Reply::say("Later.")]);
+    let stage = Stage::new(release, script).await;
+    fs::write(stage.home.home().join("plant"), stage.plant()).unwrap();
+    let before = protected(&stage.git_dir());
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=2"];
+    let (code, result, told) = stage.run(&args);
+    if release == "0.104.0" {
+        // Its sandbox leaves .git writable in any case.
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains("update Codex"), "{told}");
+    } else {
+        assert_eq!(code, Some(0), "{result:#}\n{told}");
+        assert_eq!(stage.home.git(&["rev-list", "--count", "main"]), "3");
+        assert_eq!(
+            stage.home.git(&["rev-parse", "--abbrev-ref", "HEAD"]),
+            "main"
+        );
+        assert_eq!(stage.home.git(&["show", "main:b.txt"]), "made");
+    }
+    assert_eq!(stage.home.git(&["status", "--porcelain"]), "");
+    stage
+        .home
+        .git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+    assert!(
+        !stage.was_attacked(),
+        "{:?}",
+        fs::read_to_string(stage.caught())
+    );
+    assert_eq!(protected(&stage.git_dir()), before);
+    assert_eq!(stage.home.git(&["fsck", "--strict"]), "");
+
+    let server = AppServer::real(release, &stage.home).await;
+    let thread = server
+        .start_thread(json!({
+            "cwd": stage.home.work(),
+            "sandbox": "workspace-write",
+            "approvalPolicy": "never",
+            "config": { "sandbox_workspace_write.writable_roots": [stage.git_dir()] },
+        }))
+        .await;
+    server.turn(&thread, "control 1").await;
+    server.turn(&thread, "control 2").await;
+    stage.until_attacked().await;
+}
+
+/// C2. The control: a user who trusts the repository, and Codex itself.
+async fn servers_of_an_untrusted_repository_are_not_started(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    stage.bring_server();
+    let config = stage.home.codex_home().join("config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    let calls = [
+        json!({ "prompt": "x" }),
+        json!({ "prompt": "x", "sandbox": "workspace-write" }),
+        json!({ "prompt": "x", "sandbox": "danger-full-access" }),
+        json!({ "prompt": "x", "config": { "sandbox_mode": "workspace-write" } }),
+        json!({ "prompt": "x", "sandbox": "workspace-write", "config": { "projects": {
+            stage.home.work().to_str().unwrap(): { "trust_level": "trusted" } } } }),
+    ];
+    for api in ["classic", "sessions"] {
+        let mut client = stage.client(&["--api", api]).await;
+        for (number, call) in calls.iter().enumerate() {
+            let result = client.call_tool("codex", call.clone()).await;
+            assert_ne!(result["isError"], true, "{result:#}");
+            let warnings = result["structuredContent"]["warnings"].to_string();
+            assert_eq!(
+                warnings.contains("codex-mcp trust"),
+                number == 0,
+                "{warnings}"
+            );
+            if api == "sessions" {
+                let session = &result["structuredContent"]["sessionId"];
+                let wait = json!({ "action": "wait_any", "sessionIds": [session] });
+                client.call_tool("codex_session", wait).await;
+            }
+        }
+        let status = client
+            .call_tool("codex_status", json!({}))
+            .await
+            .to_string();
+        assert!(status.contains("codex-mcp trust"), "{status}");
+        client.finish().await;
+    }
+    let (_, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]);
+    assert!(
+        result["warnings"].to_string().contains("codex-mcp trust"),
+        "{result:#}\n{told}"
+    );
+    assert!(!stage.was_attacked());
+    assert_eq!(
+        fs::read_to_string(&config).unwrap(),
+        before,
+        "nothing is recorded"
+    );
+
+    stage.home.trust(&stage.home.work());
+    let mut client = stage.client(&[]).await;
+    let call = client.call_tool("codex", calls[1].clone()).await;
+    assert_eq!(
+        call["structuredContent"]["warnings"],
+        Value::Null,
+        "{call:#}"
+    );
+    stage.until_attacked().await;
+    client.finish().await;
+    if release != "0.104.0" {
+        fs::write(&config, &before).unwrap();
+        let server = AppServer::real(release, &stage.home).await;
+        let start = json!({ "cwd": stage.home.work(), "sandbox": "workspace-write" });
+        server.start_thread(start).await;
+        stage.until_attacked().await;
+    }
+}
+
+async fn jobs_start_no_server_of_an_untrusted_repository(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    stage.bring_server();
+    let config = stage.home.codex_home().join("config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    let submit = [
+        "jobs",
+        "submit",
+        "--wait",
+        "--sandbox",
+        "workspace-write",
+        "x",
+    ];
+    let output = stage.codex_mcp(&submit);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!stage.was_attacked(), "{output:?}");
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+
+    stage.home.trust(&stage.home.work());
+    let output = stage.codex_mcp(&submit);
+    assert!(output.status.success(), "{output:?}");
+    stage.until_attacked().await;
+}
+
+/// The user's hooks and settings are in force, inside the sandbox, and a push works.
+#[tokio::test]
+async fn commits_are_made_with_the_users_hooks_and_settings() {
+    let release = testkit::codex::newest();
+    let push = "git push --quiet origin HEAD:refs/heads/side";
+    let script = Script::new().otherwise([
+        Reply::shell("git checkout --quiet -b side && echo x > x.txt && git add x.txt"),
+        Reply::shell("git commit --quiet --message x; echo y > y.txt; git add y.txt"),
+        Reply::shell(push),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let hook = stage.git_dir().join("hooks/commit-msg");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "#!/bin/sh\necho hooked >> \"$1\"\n").unwrap();
+    fs::set_permissions(&hook, Permissions::from_mode(0o755)).unwrap();
+    let remote = stage.home.tmp().join("remote.git");
+    let remote = remote.to_str().unwrap();
+    stage.home.git(&["init", "--quiet", "--bare", remote]);
+    stage.home.git(&["remote", "add", "origin", remote]);
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "branch=side",
+        "--until",
+        "pushed",
+    ];
+    let (code, result, told) = stage.run(&args);
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["rev-parse", "--abbrev-ref", "HEAD"]), "side");
+    assert_eq!(git(&["log", "-1", "--format=%B"]), "x\nhooked");
+    assert_eq!(git(&["log", "-1", "--format=%an"]), "Test");
+    assert_eq!(git(&["status", "--porcelain"]), "A  y.txt");
+    assert_eq!(
+        git(&["rev-parse", "origin/side"]),
+        git(&["rev-parse", "side"])
+    );
+    assert_eq!(git(&["fsck", "--strict"]), "");
+    let left = stage.home.state_home().join("codex-mcp/git-private");
+    assert_eq!(fs::read_dir(left).unwrap().count(), 0, "{told}");
+}
