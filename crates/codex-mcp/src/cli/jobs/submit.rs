@@ -187,7 +187,7 @@ fn from_here(image: &str) -> String {
 fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
     let wrong = |why: String| Failure::Cannot(format!("--output-schema {}: {why}", path.display()));
     let text = untrusted_file::read_text(path, LONGEST_SCHEMA, Links::Followed);
-    let text = text.map_err(|error| Failure::Cannot(format!("--output-schema: {error}")))?;
+    let text = text.map_err(|error| wrong(error.to_string()))?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(schema)) => Ok(schema),
         Ok(_) => Err(wrong("a JSON Schema is an object".to_owned())),
