@@ -1,6 +1,7 @@
 //! What a prompt brings besides its words.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, TurnEnd};
@@ -24,18 +25,21 @@ async fn pictures_reach_codex_once() {
     let more = json!({"cwd": "folder", "advanced": {"images": images}});
     let session = sessions.start(more).await;
     sessions.result(&session).await;
-    sessions.reply(&session).await;
-    sessions.result(&session).await;
     let prompts = sent(&sessions.serve, "turn/start");
     let input = prompts[0]["params"]["input"].as_array().unwrap();
     assert_eq!(input.len(), 4, "{input:#?}");
-    for (place, part) in [
-        (1, json!({"type": "localImage", "path": absolute})),
-        (2, json!({"type": "localImage", "path": absolute})),
-        (3, json!({"type": "image", "url": INLINE})),
-    ] {
-        assert_eq!(input[place], part);
+    for image in &input[1..=2] {
+        assert_eq!(image["type"], "localImage");
+        // A copy, which is there until the next prompt.
+        let copy = Path::new(image["path"].as_str().unwrap());
+        assert_ne!(copy, absolute);
+        assert!(copy.ends_with("a.png"), "{copy:?}");
+        assert_eq!(fs::read(copy).unwrap(), PIXEL);
     }
+    assert_eq!(input[3], json!({"type": "image", "url": INLINE}));
+    sessions.reply(&session).await;
+    sessions.result(&session).await;
+    let prompts = sent(&sessions.serve, "turn/start");
     assert_eq!(prompts[1]["params"]["input"].as_array().unwrap().len(), 1);
     sessions.finish().await;
 }
