@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deliveries::Deliveries;
 use super::own_server::until_gone;
+use super::tools::annotated;
 use super::tools::team::{Mail, Told};
 use super::transport::LineTransport;
 use crate::team::Desk;
@@ -63,7 +64,7 @@ impl ServerHandler for TeamTools {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = Mail::ALL.map(Mail::describe);
+        let tools = Mail::ALL.map(|mail| annotated(mail.describe()));
         Ok(ListToolsResult::with_all_items(tools.to_vec()))
     }
 

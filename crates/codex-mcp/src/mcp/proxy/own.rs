@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{Proxy, answers, lock};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
+use crate::mcp::tools::annotated;
 use crate::mcp::tools::codex_status::{self, Calls, Messages, Status};
 use crate::mcp::tools::jobs::{self, Called, JobTool};
 use crate::mcp::tools::team::{TeamTool, Told};
@@ -23,6 +24,7 @@ pub(super) fn all(office: &Office) -> Vec<Tool> {
     std::iter::once(codex_status::describe())
         .chain(jobs)
         .chain(team)
+        .map(annotated)
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! The tools, one module each, by the program whose tools they are.
 
+mod annotations;
 mod classic;
 pub(super) mod codex_status;
 pub(super) mod jobs;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use super::error::ToolError;
 use super::front::Front;
 use crate::team::Desk;
+pub(super) use annotations::annotated;
 use jobs::JobTool;
 use team::TeamTool;
 
@@ -112,6 +114,10 @@ impl Name {
     }
 
     pub(super) fn describe(self) -> Tool {
+        annotated(self.described())
+    }
+
+    fn described(self) -> Tool {
         match self {
             Self::Codex => classic::codex::describe(),
             Self::CodexReply => classic::codex_reply::describe(),
@@ -225,11 +231,41 @@ pub(super) fn object(value: Value) -> Arc<JsonObject> {
 mod tests {
     use super::*;
 
-    /// Context is what users run out of.
-    const GROUP_LIMIT: usize = 5000;
+    /// Context is what users run out of. Of a tool, 80 bytes are its annotations.
+    const GROUP_LIMIT: usize = 5400;
 
     /// That of all tools that a server may have at once, in bytes.
-    const LIMIT: usize = 16_000;
+    const LIMIT: usize = 17_500;
+
+    #[test]
+    fn every_tool_tells_its_effects() {
+        let all = CLASSIC.into_iter().chain(SESSIONS);
+        let all = all.chain(JobTool::ALL.map(Name::Job));
+        let all = all.chain(team::Mail::ALL.map(|mail| Name::Team(TeamTool::Mail(mail))));
+        let mut looking = Vec::new();
+        for name in all.chain([Name::Team(TeamTool::Threads)]) {
+            let hints = name.describe().annotations.unwrap();
+            assert!(hints.destructive_hint.is_some() && hints.open_world_hint.is_some());
+            let reads = hints.read_only_hint.unwrap();
+            assert!(!reads || hints.destructive_hint == Some(false));
+            assert!(!reads || !name.prompts());
+            if reads {
+                looking.push(name.as_str());
+            }
+        }
+        looking.sort_unstable();
+        looking.dedup();
+        assert_eq!(
+            looking,
+            [
+                "atm_pending_count",
+                "call_jobs",
+                "call_status",
+                "codex_status",
+                "codex_threads"
+            ]
+        );
+    }
 
     #[test]
     fn a_group_of_tools_takes_little_room() {

@@ -1,0 +1,54 @@
+//! What clients are told of a tool's effects, so that they can ask their user first.
+
+use rmcp::model::{Tool, ToolAnnotations};
+
+use super::codex_status;
+
+/// What a tool does to its surroundings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It only looks.
+    Looks,
+    /// It exchanges messages with others. Codex asks before such a tool, unless it is
+    /// approved beforehand.
+    Exchanges,
+    /// It ends work.
+    Ends,
+    /// It has Codex work, which may change and delete files and use the network.
+    Works,
+}
+
+/// A tool with what it does.
+pub(in crate::mcp) fn annotated(tool: Tool) -> Tool {
+    let effect = effect_of(&tool.name);
+    tool.annotate(effect.annotations())
+}
+
+fn effect_of(name: &str) -> Effect {
+    match name {
+        codex_status::NAME
+        | "codex_threads"
+        | "call_status"
+        | "call_jobs"
+        | "atm_pending_count" => Effect::Looks,
+        "atm_read" | "atm_send" | "atm_broadcast" => Effect::Exchanges,
+        "call_cancel" => Effect::Ends,
+        // Also one that a later program adds without saying what it does.
+        _ => Effect::Works,
+    }
+}
+
+impl Effect {
+    fn annotations(self) -> ToolAnnotations {
+        let (reads, destroys, open) = match self {
+            Self::Looks => (true, false, false),
+            Self::Exchanges => (false, false, true),
+            Self::Ends => (false, true, false),
+            Self::Works => (false, true, true),
+        };
+        ToolAnnotations::new()
+            .read_only(reads)
+            .destructive(destroys)
+            .open_world(open)
+    }
+}
