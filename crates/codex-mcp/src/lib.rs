@@ -11,6 +11,7 @@
 //! - [`picture`]: pictures that Codex is to look at.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: the server as a member of a team.
+//! - [`bounds`]: what a client may ask for at most.
 //! - [`trust`]: whether the user trusts a directory.
 //! - [`doctor`]: whether work can be done here, and if not, why.
 #![cfg_attr(
@@ -24,6 +25,7 @@
     )
 )]
 
+pub mod bounds;
 pub mod cli;
 #[expect(
     clippy::disallowed_methods,

@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -30,6 +31,9 @@ const LONGEST_LIST: u64 = 1024 * 1024;
 /// The longest `config.toml` of Codex that is read, in bytes: Codex adds each directory
 /// that the user trusts.
 const LONGEST_CODEX_CONFIG: u64 = 16 * 1024 * 1024;
+
+/// Codex's configuration of all users of a machine.
+const CODEX_OF_ALL: &str = "/etc/codex/config.toml";
 
 /// Whether the user trusts a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -392,6 +396,29 @@ fn codex_config(codex_home: &Path) -> Table {
 pub(crate) fn codex_table(path: &Path) -> Option<Table> {
     let text = untrusted_file::read_text(path, LONGEST_CODEX_CONFIG, Links::Followed);
     toml::from_str(&text.ok()?).ok()
+}
+
+/// Codex's own configuration of the user, the part that counts most first; with this
+/// profile, or else the one that the configuration selects.
+pub(crate) fn codex_layers(codex_home: &Path, profile: Option<String>) -> Vec<Table> {
+    let user = codex_config(codex_home);
+    let selected = || Some(user.get("profile")?.as_str()?.to_owned());
+    let mut layers = Vec::new();
+    if let Some(name) = profile.or_else(selected) {
+        let file = codex_home.join(format!("{name}.config.toml"));
+        layers.extend(codex_table(&file));
+        let of_old = || user.get("profiles")?.get(&name)?.as_table().cloned();
+        layers.extend(of_old());
+    }
+    layers.push(user);
+    layers.extend(codex_table(Path::new(CODEX_OF_ALL)));
+    layers
+}
+
+/// The first value of a key. One that is not of this type counts as unset.
+pub(crate) fn value_of<T: DeserializeOwned>(layers: &[Table], key: &str) -> Option<T> {
+    let value = layers.iter().find_map(|layer| layer.get(key))?;
+    value.clone().try_into().ok()
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub(super) fn jobs_of(
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         defaults: config.threads.clone(),
+        bounds: config.bounds(),
         reach: Reach::of(store),
     };
     let jobs = Jobs::new(store.clone(), starter, submitter);

@@ -170,6 +170,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
                 },
                 defaults: defaults.with_mcp_servers(own_servers::of_a_member(&config, &identity)),
                 warnings,
+                bounds: config.bounds(),
                 office: identity.office.clone(),
                 jobs,
                 farewell: identity.farewell,
@@ -218,6 +219,7 @@ async fn through_app_server(
     } = setup;
     let patience = patience(args, &config);
     let told = warnings.clone();
+    let bounds = config.bounds();
     let engine = Engine::new(Options {
         launch: Launch {
             codex: config.chosen_codex(),
@@ -253,6 +255,7 @@ async fn through_app_server(
     .with_defaults(defaults)
     .with_jobs(jobs)
     .with_warnings(warnings)
+    .with_bounds(bounds)
     .with_office(identity.office.clone(), deliveries.clone());
     let served = serve_front(front, args.max_line, deliveries, closing).await;
     if identity.farewell == Farewell::Asked {

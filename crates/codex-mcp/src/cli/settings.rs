@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+use codex_mcp_protocol::codex::SandboxMode;
 
-use super::values::size_limit;
+use super::values::{one_of, size_limit};
 use crate::config::Flags;
 use crate::jobs::store::Location;
 
@@ -58,6 +59,21 @@ pub(super) struct Settings {
     #[arg(long, value_name = "LOCATION")]
     store: Option<Location>,
 
+    /// The widest sandbox that clients may ask for. Default: the variable
+    /// CODEX_MCP_MAX_SANDBOX, `max_sandbox` in the configuration, else any.
+    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    max_sandbox: Option<SandboxMode>,
+
+    /// Refuse criteria and notifiers that name programs (`allow_commands = false`).
+    #[arg(long)]
+    no_commands: bool,
+
+    /// Work may be done in this directory and below; can be given several times.
+    /// Default: the variable CODEX_MCP_ALLOW_DIRS, `allow_dirs` in the configuration,
+    /// else anywhere.
+    #[arg(long, value_name = "DIR")]
+    allow_dir: Vec<PathBuf>,
+
     /// Don't ask threads for a summary when the server ends (`summaries = false`).
     #[arg(long)]
     no_summaries: bool,
@@ -76,6 +92,9 @@ impl Settings {
             request_image: self.no_request_image.then_some(false),
             max_image_bytes: self.max_image_bytes,
             store: self.store.clone(),
+            max_sandbox: self.max_sandbox,
+            allow_commands: self.no_commands.then_some(false),
+            allow_dirs: self.allow_dir.clone(),
         }
     }
 }

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use codex_mcp_protocol::codex::SandboxMode;
+
 use super::ending::{self, Ending};
 use super::times::duration;
+use super::values::one_of;
 use super::{log, own_servers, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::jobs::host;
@@ -57,6 +60,22 @@ pub(super) struct Args {
     /// configuration, else `codex` on PATH.
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
+
+    /// The widest sandbox that jobs may have. Default: the variable
+    /// CODEX_MCP_MAX_SANDBOX, `max_sandbox` in the configuration, else any.
+    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    max_sandbox: Option<SandboxMode>,
+
+    /// Refuse runs with criteria or notifiers that name programs (`allow_commands =
+    /// false`).
+    #[arg(long)]
+    no_commands: bool,
+
+    /// Jobs may work in this directory and below; can be given several times. Default:
+    /// the variable CODEX_MCP_ALLOW_DIRS, `allow_dirs` in the configuration, else
+    /// anywhere.
+    #[arg(long, value_name = "DIR")]
+    allow_dir: Vec<PathBuf>,
 
     /// It was started because there are jobs.
     #[arg(long, hide = true)]
@@ -156,6 +175,9 @@ fn config(args: &Args) -> Result<Config, ConfigError> {
     let config = config::load(Flags {
         codex_bin: args.codex_bin.clone(),
         store: args.store.clone(),
+        max_sandbox: args.max_sandbox,
+        allow_commands: args.no_commands.then_some(false),
+        allow_dirs: args.allow_dir.clone(),
         ..Flags::default()
     })?;
     for Warning { message, hint } in &config.warnings {
@@ -171,6 +193,7 @@ fn options(args: &Args, config: &Config) -> Options {
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         mcp_servers: own_servers::of_anybody(config),
+        bounds: config.bounds(),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),

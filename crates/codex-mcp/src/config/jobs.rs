@@ -102,7 +102,7 @@ impl Places<'_> {
     }
 }
 
-fn of_user<T>(files: &[File], get: impl Fn(&File) -> Option<T>) -> Option<Setting<T>> {
+pub(super) fn of_user<T>(files: &[File], get: impl Fn(&File) -> Option<T>) -> Option<Setting<T>> {
     in_section(files, |file| match file.scope {
         Scope::User => get(file),
         Scope::Repository => None,

@@ -8,6 +8,7 @@
 //! settings allow (`repository`). In no case does it choose the program (`codex_bin`), or
 //! where jobs are kept, or files outside of the repository.
 
+mod bounds;
 mod eyes;
 mod file;
 mod jobs;
@@ -32,11 +33,13 @@ use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 use repository::{Narrowing, RepositoryFile};
 
+pub use bounds::BoundSettings;
 pub use eyes::EyesSettings;
 pub use jobs::JobSettings;
 pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
 
+use crate::bounds::{Bounds, Commands};
 use crate::engine::binary;
 use crate::jobs::store::Location;
 use crate::team::registry::Mode;
@@ -75,6 +78,8 @@ pub struct Config {
     pub registry_mode: Setting<Mode>,
     /// Pictures that Codex asks for.
     pub eyes: EyesSettings,
+    /// What clients may ask for at most.
+    pub bounds: BoundSettings,
     /// Where jobs are kept, and what works on them.
     pub jobs: JobSettings,
     /// Codex's home folder: `CODEX_HOME`, else `~/.codex`.
@@ -137,6 +142,12 @@ pub struct Flags {
     pub max_image_bytes: Option<SizeLimit>,
     /// `--store`.
     pub store: Option<Location>,
+    /// `--max-sandbox`.
+    pub max_sandbox: Option<SandboxMode>,
+    /// `false` for `--no-commands`.
+    pub allow_commands: Option<bool>,
+    /// `--allow-dir`, each of them.
+    pub allow_dirs: Vec<PathBuf>,
 }
 
 /// Something in a file that was not taken.
@@ -285,6 +296,7 @@ impl Places<'_> {
         let given_role = self.given(ROLE, flags.role.clone())?;
         let (files, narrowing) = self.files(&atm_home, &codex_home, &mut warnings)?;
         let eyes = self.eyes(&flags, &files)?;
+        let bounds = self.bounds(&flags, &files, &mut warnings)?;
         let set_role = || in_section(&files, |file| file.section.role.clone());
         let role = given_role.clone().or_else(set_role);
         let presets = Presets::of(&files, role.as_ref())?;
@@ -310,6 +322,7 @@ impl Places<'_> {
             })?,
             role,
             eyes,
+            bounds,
             registry_mode: registry_mode(&files),
             jobs: self.jobs(flags.store, &files, &mut warnings)?,
             codex_home,
@@ -519,6 +532,25 @@ impl Places<'_> {
 }
 
 impl Config {
+    /// What clients may ask for at most.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let BoundSettings {
+            max_sandbox,
+            allow_commands,
+            allow_dirs,
+        } = &self.bounds;
+        Bounds {
+            max_sandbox: max_sandbox.as_ref().map(|set| set.value),
+            commands: match allow_commands.value {
+                true => Commands::Allowed,
+                false => Commands::Refused,
+            },
+            directories: allow_dirs.as_ref().map(|set| set.value.clone()),
+            codex_home: self.codex_home.clone(),
+        }
+    }
+
     /// The Codex that was chosen, for [`binary::find`].
     #[must_use]
     pub fn chosen_codex(&self) -> Option<(PathBuf, binary::Source)> {

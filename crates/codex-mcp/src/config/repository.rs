@@ -12,13 +12,11 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::team::RoleName;
 use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use rustix::process::geteuid;
-use serde::de::DeserializeOwned;
-use toml::{Table, Value};
 
 use super::file::{Core, File, Preset, SECTION, Scope, Section};
 use super::presets::Presets;
 use super::{ConfigError, Places, Setting, Source, ThreadDefaults, Warning, in_section};
-use crate::trust::{Trust, codex_table, directory_trust_with, top_of};
+use crate::trust::{Trust, codex_layers, directory_trust_with, top_of, value_of};
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The name of the file.
@@ -26,9 +24,6 @@ const FILE: &str = ".atm.toml";
 
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 64 * 1024;
-
-/// Codex's configuration of all users of a machine.
-const CODEX_OF_ALL: &str = "/etc/codex/config.toml";
 
 /// A repository's file.
 pub(super) enum RepositoryFile {
@@ -367,7 +362,7 @@ fn allowed(
     let presets = Presets::of(&user, role.as_ref())?;
     let sandbox = presets.first(|preset| preset.sandbox);
     let policy = presets.first(|preset| preset.approval_policy);
-    let codex = codex_layers(codex_home);
+    let codex = codex_layers(codex_home, None);
     Ok(Allowed {
         sandbox: sandbox
             .map(|set| set.value)
@@ -378,24 +373,4 @@ fn allowed(
             .or_else(|| value_of(&codex, "approval_policy"))
             .unwrap_or(ApprovalPolicy::Untrusted),
     })
-}
-
-/// Codex's own configuration of the user, the part that counts most first.
-pub(super) fn codex_layers(codex_home: &Path) -> Vec<Table> {
-    let user = codex_table(&codex_home.join("config.toml")).unwrap_or_default();
-    let mut layers = Vec::new();
-    if let Some(name) = user.get("profile").and_then(Value::as_str) {
-        layers.extend(codex_table(&codex_home.join(format!("{name}.config.toml"))));
-        let of_old = || user.get("profiles")?.get(name)?.as_table().cloned();
-        layers.extend(of_old());
-    }
-    layers.push(user);
-    layers.extend(codex_table(Path::new(CODEX_OF_ALL)));
-    layers
-}
-
-/// The first value of a key. One that is none of ours counts as unset.
-pub(super) fn value_of<T: DeserializeOwned>(layers: &[Table], key: &str) -> Option<T> {
-    let value = layers.iter().find_map(|layer| layer.get(key))?;
-    value.clone().try_into().ok()
 }

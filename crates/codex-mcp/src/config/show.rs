@@ -62,6 +62,9 @@ fn all(config: &Config) -> Vec<Shown> {
         shown("store", Some(&store)),
         shown("worker_concurrency", Some(&jobs.concurrency)),
         shown("worker_idle_secs", Some(&idle)),
+        shown("max_sandbox", config.bounds.max_sandbox.as_ref()),
+        shown("allow_commands", Some(&config.bounds.allow_commands)),
+        shown("allow_dirs", config.bounds.allow_dirs.as_ref()),
     ]
 }
 

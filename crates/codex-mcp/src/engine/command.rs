@@ -90,6 +90,17 @@ pub struct Resume {
     pub start: Start,
 }
 
+/// What is known of how a thread was set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Known {
+    /// It has, or had, a session of this engine, which remembers its settings.
+    Here,
+    /// It was set so before the program started.
+    Before(Box<Settings>),
+    /// Nothing.
+    Unknown,
+}
+
 /// How a thread and its turns are to be. What isn't set is left to Codex's own
 /// configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

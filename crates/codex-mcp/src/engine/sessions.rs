@@ -382,6 +382,12 @@ impl Sessions {
         }
     }
 
+    /// Whether it is known how a thread was set: it has a session, or had one.
+    pub(super) fn remembers(&self, thread: &str) -> bool {
+        let tables = self.lock();
+        tables.by_thread.contains_key(thread) || tables.remembered.contains_key(thread)
+    }
+
     pub(super) fn by_id(&self, id: &SessionId) -> Option<Arc<Entry>> {
         self.lock().by_id.get(id).cloned()
     }

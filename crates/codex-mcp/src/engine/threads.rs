@@ -11,7 +11,7 @@ use codex_mcp_protocol::codex::{
 
 use super::app_server::AppServer;
 use super::backend::Running;
-use super::command::{Opened, Refusals, Resume, SessionId, Settings, Start};
+use super::command::{Known, Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Engine, EngineError, call, hub, mcp_servers, profile};
@@ -71,6 +71,18 @@ impl Engine {
         let resumed = resume_in(&running.0, &thread, &settings, folders.as_deref()).await?;
         let entry = self.enter(resumed.thread.id, Origin::Before, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
+    }
+
+    /// What is known of how a thread was set.
+    #[must_use]
+    pub fn known(&self, thread: &ThreadId) -> Known {
+        match self.hub.sessions.remembers(thread.as_str()) {
+            true => Known::Here,
+            false => self
+                .witness
+                .recall(thread)
+                .map_or(Known::Unknown, |settings| Known::Before(Box::new(settings))),
+        }
     }
 
     /// How a thread from before the program started was set.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::store::{Location, Request};
+use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ThreadDefaults;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::profile::ProfileName;
@@ -93,6 +94,9 @@ pub enum BadOrder {
     /// The file system does not answer.
     #[error("cannot look at the directory and the images of the job: {0}")]
     Files(#[from] OffRuntimeError),
+    /// It is more than may be asked for.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
     /// There is nothing to do.
     #[error("prompt must not be empty")]
     NoPrompt,
@@ -190,6 +194,8 @@ pub struct Submitter {
     pub codex_home: PathBuf,
     /// What holds where an order says nothing.
     pub defaults: ThreadDefaults,
+    /// What may be asked for at most.
+    pub bounds: Bounds,
     /// Whether jobs stay on the machine.
     pub reach: Reach,
 }
@@ -217,13 +223,13 @@ impl Reach {
 impl Submitter {
     /// An order as it is kept, checked as far as it can be here.
     pub(super) fn request(&self, order: Order, past: Option<Thread>) -> Result<Request, BadOrder> {
-        let cwd = self.folder(&order)?;
+        let cwd = self.bounds.directory(&self.folder(&order)?)?;
         order.check()?;
         let pictures = pictures(&order, &cwd)?;
         let codex = self.codex()?;
         let set = &self.defaults;
         let text = |path: &Path| path.to_str().map(str::to_owned);
-        let sandbox = order.sandbox.or(set.sandbox.as_ref().map(|set| set.value));
+        let sandbox = self.sandbox(order.sandbox, order.profile.as_ref(), &cwd)?;
         let effort = order
             .effort
             .or(set.reasoning_effort.as_ref().map(|set| set.value));
@@ -265,6 +271,21 @@ impl Submitter {
             retry: order.retry,
             ..Request::new(order.prompt, cwd)
         })
+    }
+
+    /// The sandbox that goes with a job.
+    pub(super) fn sandbox(
+        &self,
+        asked: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        cwd: &Path,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        if let Some(asked) = asked {
+            self.bounds.check_sandbox(asked)?;
+        }
+        let set = self.defaults.sandbox.as_ref();
+        let set = set.map(|set| self.bounds.narrowed(set.value));
+        self.bounds.sandbox(asked.or(set), profile, cwd)
     }
 
     /// The Codex that goes with a job. Other machines may have one.

@@ -38,6 +38,8 @@ macro_rules! codes {
 codes! {
     InvalidArgument: "INVALID_ARGUMENT", Pointless,
         "Correct the argument and call again.";
+    OutOfBounds: "OUT_OF_BOUNDS", Pointless,
+        "Ask for what the named setting allows; only the user can change it, in ~/.config/atm/config.toml.";
     CodexNotFound: "CODEX_NOT_FOUND", Pointless,
         "Install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or CODEX_MCP_CODEX_BIN.";
     AppServerStartFailed: "APP_SERVER_START_FAILED", Pointless,
@@ -137,7 +139,7 @@ impl Code {
             Self::SessionBusy | Self::SessionWaiting | Self::ThreadLive | Self::TooManySessions => {
                 "SESSION_BUSY"
             }
-            Self::CodexRefused => "INVALID_ARGUMENT",
+            Self::CodexRefused | Self::OutOfBounds => "INVALID_ARGUMENT",
             Self::InvalidArgument
             | Self::SessionNotFound
             | Self::SessionNotRunning

@@ -5,6 +5,7 @@ use codex_mcp_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use serde_json::{Value, json};
 
 use super::code::{Code, Retry, Row};
+use crate::bounds::OutOfBounds;
 use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
 
@@ -17,6 +18,12 @@ pub(super) struct ToolError {
     thread: Option<ThreadId>,
     /// What Codex had said until then.
     partial: String,
+}
+
+impl From<OutOfBounds> for ToolError {
+    fn from(error: OutOfBounds) -> Self {
+        Self::new(Code::OutOfBounds, error.to_string())
+    }
 }
 
 impl ToolError {

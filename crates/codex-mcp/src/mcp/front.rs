@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::session::{self, DecisionRefused};
+use codex_mcp_protocol::codex::ThreadId;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
@@ -35,7 +36,8 @@ use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api};
 use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
-use crate::engine::command::{Opened, Prompt, SessionId, TurnRef};
+use crate::bounds::Bounds;
+use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
 use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
 use crate::team::{Desk, Ended, Office};
@@ -111,6 +113,7 @@ pub struct Front {
     deliveries: Deliveries,
     notices: Notices,
     warnings: Warnings,
+    pub(super) bounds: Bounds,
     warned_of_on_failure: AtomicBool,
     started: Instant,
     calls: CallCounter,
@@ -163,6 +166,7 @@ impl Front {
             deliveries: Deliveries::default(),
             notices: Notices::default(),
             warnings: Warnings::default(),
+            bounds: Bounds::default(),
             warned_of_on_failure: AtomicBool::new(false),
             started: Instant::now(),
             calls: CallCounter::default(),
@@ -212,6 +216,44 @@ impl Front {
     #[must_use]
     pub fn with_defaults(self, defaults: Defaults) -> Self {
         Self { defaults, ..self }
+    }
+
+    /// The same front, with bounds of what its client may ask for.
+    #[must_use]
+    pub fn with_bounds(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// The settings of a new thread: what a call says, within the bounds, with the
+    /// defaults below.
+    pub(super) async fn settings(&self, given: Settings) -> Result<Settings, ToolError> {
+        self.bounds.check_asked(&given)?;
+        let settings = self.defaults.under(given).await;
+        Ok(self.bounds.bound_laid(settings)?)
+    }
+
+    /// Brings what a call says of a thread from before within the bounds.
+    pub(super) fn bound_resumed(
+        &self,
+        thread: &ThreadId,
+        settings: &mut Settings,
+    ) -> Result<(), ToolError> {
+        match self.engine.known(thread) {
+            // It was brought within the bounds when it began.
+            Known::Here => {
+                self.bounds.check_config(&settings.thread.config)?;
+                let mut changes = Overrides {
+                    cwd: settings.thread.cwd.take(),
+                    sandbox: settings.thread.sandbox,
+                    ..Overrides::default()
+                };
+                self.bounds.bound_overrides(&mut changes)?;
+                settings.thread.cwd = changes.cwd;
+            }
+            Known::Before(known) => self.bounds.bound_resumed(settings, Some(&known))?,
+            Known::Unknown => self.bounds.bound_resumed(settings, None)?,
+        }
+        Ok(())
     }
 
     /// The same front, with what it does as a member of a team. The transport that it

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::bounds::Bounds;
 use crate::config::{self, Setting};
 
 fn submitter(reach: Reach) -> Submitter {
@@ -13,6 +14,7 @@ fn submitter(reach: Reach) -> Submitter {
         codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
         codex_home: "/home/me/.codex".into(),
         defaults: ThreadDefaults::default(),
+        bounds: Bounds::default(),
         reach,
     }
 }

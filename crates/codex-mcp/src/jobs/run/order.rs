@@ -7,6 +7,7 @@ use codex_mcp_core::text::one_line;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bounds::OutOfBounds;
 use crate::engine::binary;
 use crate::jobs::order::{
     BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis, resolved,
@@ -85,8 +86,12 @@ impl Submitter {
             task_name,
             retry,
         } = order;
-        run.repo = resolved(&run.repo);
+        run.repo = self.bounds.directory(&resolved(&run.repo))?;
         run.check()?;
+        self.bounds.check_config(&run.settings.thread.config)?;
+        let approves_all = run.approve == Approve::Always;
+        self.bounds
+            .check_run(&run.criteria, &run.notify, approves_all)?;
         if retry > MOST_RETRIES {
             return Err(BadOrder::Retry);
         }
@@ -97,7 +102,7 @@ impl Submitter {
             // Nobody is there who could be asked.
             run.approve = Approve::Never;
         }
-        self.fill_in(&mut run);
+        self.fill_in(&mut run)?;
         let codex = binary::find(self.codex.clone())?.chosen;
         let cwd = run.repo.to_str().map(str::to_owned);
         let cwd = cwd.ok_or_else(|| BadOrder::FolderNotText(run.repo.clone()))?;
@@ -124,17 +129,18 @@ impl Submitter {
     }
 
     /// Puts what the configuration says where the order says nothing.
-    fn fill_in(&self, run: &mut Order) {
+    fn fill_in(&self, run: &mut Order) -> Result<(), OutOfBounds> {
         let set = &self.defaults;
         let thread = &mut run.settings.thread;
         if thread.model.is_none() {
             thread.model = set.model.as_ref().map(|set| set.value.clone());
         }
-        let sandbox = set.sandbox.as_ref().map(|set| set.value);
-        thread.sandbox = thread.sandbox.or(sandbox);
+        let profile = run.settings.profile.as_ref();
+        thread.sandbox = self.sandbox(thread.sandbox, profile, &run.repo)?;
         let effort = set.reasoning_effort.as_ref().map(|set| set.value);
         let manner = &mut run.settings.manner;
         manner.effort = manner.effort.or(effort);
+        Ok(())
     }
 
     fn kept(&self, run: &Order) -> Result<Value, BadOrder> {
@@ -160,6 +166,7 @@ mod tests {
     use codex_mcp_protocol::codex::SandboxMode;
 
     use super::*;
+    use crate::bounds::Bounds;
     use crate::config::{Setting, Source as SetBy, ThreadDefaults};
     use crate::engine::binary::Source;
 
@@ -176,6 +183,7 @@ mod tests {
             codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
             codex_home: "/home/me/.codex".into(),
             defaults,
+            bounds: Bounds::default(),
             reach,
         }
     }

@@ -10,6 +10,7 @@ use codex_mcp_protocol::codex::ThreadId;
 use serde_json::{Value, json};
 
 use super::attempt::{Came, Done};
+use crate::bounds::OutOfBounds;
 use crate::engine::binary::NoCodex;
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;
@@ -27,6 +28,8 @@ pub(super) enum Failure {
          update the one of this worker"
     )]
     Unreadable(#[from] serde_json::Error),
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
     #[error(transparent)]

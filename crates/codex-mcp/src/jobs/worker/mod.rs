@@ -63,6 +63,7 @@ use self::leash::Leash;
 use self::order::Releases;
 use self::trouble::Trouble;
 use super::store::{JobStore, Location, NewWorker, StoreError, new_worker_id};
+use crate::bounds::Bounds;
 use crate::engine::binary::Source;
 use crate::engine::mcp_servers::Server;
 
@@ -96,6 +97,8 @@ pub struct Options {
     pub codex_home: PathBuf,
     /// The MCP servers of ours that Codex gets for each job. They are on this machine.
     pub mcp_servers: Vec<Server>,
+    /// What jobs may ask for at most, whoever has submitted them.
+    pub bounds: Bounds,
     /// The folder of what is kept of this machine: the worktrees of runs, and their
     /// evidence.
     pub state: PathBuf,

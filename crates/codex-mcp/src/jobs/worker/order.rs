@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Options;
+use crate::bounds::{Bounds, OutOfBounds};
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::release_of;
@@ -26,6 +27,8 @@ const REMEMBERED: usize = 16;
 pub(super) enum BadOrder {
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
     #[error("the working folder {0:?} is not an absolute path")]
     Folder(String),
     #[error("{value:?} is not a {what} that Codex knows")]
@@ -76,6 +79,14 @@ pub(super) async fn order(
     if !cwd.is_absolute() {
         return Err(BadOrder::Folder(asked.cwd.clone()));
     }
+    let bounds = bounds(asked, options);
+    let cwd = match bounds.directories {
+        Some(_) => bounds.directory(&cwd)?,
+        None => cwd,
+    };
+    let profile = profile(asked.profile.as_deref())?;
+    let sandbox = word("sandbox", asked.sandbox.as_deref())?;
+    let sandbox = bounds.sandbox(sandbox, profile.as_ref(), &cwd)?;
     let codex = codex(asked, options)?;
     let (resume, if_unknown) = session(job)?;
     let request = Request {
@@ -84,9 +95,9 @@ pub(super) async fn order(
         prompt: asked.prompt.clone(),
         resume,
         model: asked.model_override.clone(),
-        sandbox: word("sandbox", asked.sandbox.as_deref())?,
+        sandbox,
         effort: word("reasoning effort", asked.effort.as_deref())?,
-        profile: profile(asked.profile.as_deref())?,
+        profile,
         config: Map::new(),
         mcp_servers: options.mcp_servers.clone(),
         images: images(&asked.images, &cwd).await?,
@@ -103,6 +114,14 @@ pub(super) async fn order(
         request,
         if_unknown,
     })
+}
+
+/// What a job may ask for, by the configuration of the Codex that it runs with.
+pub(super) fn bounds(asked: &Asked, options: &Options) -> Bounds {
+    Bounds {
+        codex_home: codex_home(asked, options),
+        ..options.bounds.clone()
+    }
 }
 
 /// Whether the lines of the stream are kept for the report.

@@ -18,12 +18,13 @@ use super::leash::{End, Leash};
 use super::order;
 use super::reporter::Reporter;
 use super::telling::Telling;
+use crate::bounds::OutOfBounds;
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
 use crate::run::look::{Looker, Means};
-use crate::run::order::{Order, Place};
+use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{self, Worktree};
 use crate::run::{self, EvidenceFile, Rig, RunError, drive, templates_for};
 use crate::team::clerk::Clerk;
@@ -71,6 +72,9 @@ pub(super) async fn run(
 impl Attempt<'_> {
     /// The run in the worktree that it wants.
     async fn in_its_place(&self, mut kept: Kept) -> Done {
+        if let Err(error) = self.bound(&mut kept.order) {
+            return Ended::before(error).into_done();
+        }
         let made = match kept.order.place {
             Place::Here => Ok(None),
             Place::Worktree => {
@@ -105,6 +109,21 @@ impl Attempt<'_> {
             ended.worktree = worktree::Kept::tidied(worktree, ended.may_have_made()).await;
         }
         ended.into_done()
+    }
+
+    /// Brings an order within the bounds of this machine.
+    fn bound(&self, order: &mut Order) -> Result<(), OutOfBounds> {
+        let bounds = order::bounds(&self.job.request, &self.worker.options);
+        let approves_all = order.approve == Approve::Always;
+        bounds.check_run(&order.criteria, &order.notify, approves_all)?;
+        if bounds.directories.is_some() {
+            order.repo = bounds.directory(&order.repo)?;
+        }
+        let settings = &mut order.settings;
+        bounds.check_config(&settings.thread.config)?;
+        let (said, profile) = (settings.thread.sandbox, settings.profile.as_ref());
+        settings.thread.sandbox = bounds.sandbox(said, profile, &order.repo)?;
+        Ok(())
     }
 
     /// The run with a Codex of its own.

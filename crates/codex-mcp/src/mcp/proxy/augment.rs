@@ -6,13 +6,17 @@ use std::path::PathBuf;
 
 use codex_mcp_core::proxy::replace_part;
 use codex_mcp_core::team::registry::Settings;
+use codex_mcp_protocol::codex::{SandboxMode, ThreadSettings};
 use codex_mcp_protocol::rpc::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::members::Members;
 use super::recorder::Beginning;
+use crate::bounds::{Bounds, OutOfBounds};
+use crate::engine::command::Settings as EngineSettings;
+use crate::engine::profile::ProfileName;
 use crate::mcp::defaults::{Additions, Defaults, joined};
 
 /// The tool that begins a thread. `codex-reply` can't be given anything.
@@ -41,7 +45,29 @@ pub(super) struct Added {
 
 /// What is added to a message, if it is to begin a thread. Arguments that don't have
 /// the shape which the child wants are left for it to refuse.
-pub(super) fn augmented(bytes: &[u8], message: &Message<'_>, defaults: &Defaults) -> Option<Added> {
+///
+/// # Errors
+///
+/// [`OutOfBounds`] for a call that asks for more than the client may have.
+pub(super) fn augmented(
+    bytes: &[u8],
+    message: &Message<'_>,
+    defaults: &Defaults,
+    bounds: &Bounds,
+) -> Result<Option<Added>, OutOfBounds> {
+    let Some((arguments, given)) = beginning_call(message) else {
+        return Ok(None);
+    };
+    let mut additions = defaults.additions(&given);
+    bound(&given, &mut additions, bounds)?;
+    let beginning = beginning(&given, &additions.arguments);
+    let longer = with_additions(arguments.get(), additions);
+    let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
+    Ok(Some(Added { bytes, beginning }))
+}
+
+/// The arguments of a call that begins a thread.
+fn beginning_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String, Value>)> {
     let Message::Request { method, params, .. } = message else {
         return None;
     };
@@ -52,12 +78,58 @@ pub(super) fn augmented(bytes: &[u8], message: &Message<'_>, defaults: &Defaults
     if name != TOOL {
         return None;
     }
-    let given: Map<String, Value> = serde_json::from_str(arguments.get()).ok()?;
-    let additions = defaults.additions(&given);
-    let beginning = beginning(&given, &additions.arguments);
-    let longer = with_additions(arguments.get(), additions);
-    let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
-    Some(Added { bytes, beginning })
+    let given = serde_json::from_str(arguments.get()).ok()?;
+    Some((arguments, given))
+}
+
+/// Brings a call and what is added to it within the bounds.
+fn bound(
+    given: &Map<String, Value>,
+    additions: &mut Additions,
+    bounds: &Bounds,
+) -> Result<(), OutOfBounds> {
+    if !bounds.is_any() {
+        return Ok(());
+    }
+    let text = |name: &str| given.get(name).and_then(Value::as_str);
+    let config = given.get("config").and_then(Value::as_object).cloned();
+    let profile = text("profile").map(|name| {
+        ProfileName::try_from(name.to_owned()).map_err(|_| OutOfBounds::Config {
+            key: "profile".to_owned(),
+            setting: "a bound",
+        })
+    });
+    let said = EngineSettings {
+        thread: ThreadSettings {
+            cwd: text("cwd").map(PathBuf::from),
+            sandbox: mode(given.get("sandbox")),
+            config: config.unwrap_or_default(),
+            ..ThreadSettings::default()
+        },
+        profile: profile.transpose()?,
+        ..EngineSettings::default()
+    };
+    let under = |mut said: EngineSettings| {
+        let added = &additions.arguments;
+        let thread = &mut said.thread;
+        let cwd = || Some(PathBuf::from(added.get("cwd")?.as_str()?));
+        thread.sandbox = thread.sandbox.or_else(|| mode(added.get("sandbox")));
+        thread.cwd = thread.cwd.take().or_else(cwd);
+        said
+    };
+    let bounded = bounds.bound_over(said, under)?.thread;
+    let arguments = &mut additions.arguments;
+    if let Some(sandbox) = bounded.sandbox {
+        arguments.insert("sandbox".to_owned(), json!(sandbox));
+    }
+    if let (Some(cwd), Some(_)) = (bounded.cwd, &bounds.directories) {
+        arguments.insert("cwd".to_owned(), json!(cwd));
+    }
+    Ok(())
+}
+
+fn mode(value: Option<&Value>) -> Option<SandboxMode> {
+    serde_json::from_value(value?.clone()).ok()
 }
 
 /// The arguments of a call with more of them.
@@ -112,8 +184,6 @@ fn beginning(given: &Map<String, Value>, added: &Map<String, Value>) -> Beginnin
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::config::{Setting, Source, ThreadDefaults};
 
@@ -132,7 +202,8 @@ mod tests {
     fn call(params: &str) -> Option<String> {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         let message = Message::read(line.as_bytes()).unwrap();
-        let added = augmented(line.as_bytes(), &message, &defaults())?;
+        let added = augmented(line.as_bytes(), &message, &defaults(), &Bounds::default());
+        let added = added.unwrap()?;
         Some(String::from_utf8(added.bytes?).unwrap())
     }
 
@@ -157,6 +228,36 @@ mod tests {
             longer["params"]["arguments"],
             json!({ "model": "m", "config": { "model_reasoning_effort": "high" }, "prompt": "x" })
         );
+    }
+
+    #[test]
+    fn call_is_brought_within_the_bounds_or_refused() {
+        let bounds = Bounds {
+            max_sandbox: Some(SandboxMode::WorkspaceWrite),
+            directories: Some(vec!["/".into()]),
+            ..Bounds::default()
+        };
+        let sent = |arguments: &str| {
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"codex","arguments":{arguments}}}}}"#
+            );
+            let message = Message::read(line.as_bytes()).unwrap();
+            let added = augmented(line.as_bytes(), &message, &Defaults::default(), &bounds);
+            let bytes = added.map(|added| added.unwrap().bytes.unwrap());
+            bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes).unwrap())
+        };
+        let message = sent(r#"{"prompt":"x","cwd":"/usr/.."}"#).unwrap();
+        let arguments = &message["params"]["arguments"];
+        assert_eq!(arguments["sandbox"], "read-only");
+        assert_eq!(arguments["cwd"], "/");
+        for refused in [
+            r#"{"prompt":"x","sandbox":"danger-full-access"}"#,
+            r#"{"prompt":"x","config":{"sandbox_mode":"danger-full-access"}}"#,
+            r#"{"prompt":"x","config":{"mcp_servers.x.command":"sh"}}"#,
+            r#"{"prompt":"x","profile":"../x"}"#,
+        ] {
+            assert!(sent(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -41,9 +41,11 @@ use self::outbox::{Outbox, Outgoing};
 use self::recorder::Recorder;
 use super::defaults::Defaults;
 use super::deliveries::Then;
+use super::error::ToolError;
 use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
 use super::warnings::Warnings;
+use crate::bounds::{Bounds, OutOfBounds};
 use crate::engine::{InstalledCodex, McpServer, Pipes};
 use crate::jobs::service::Jobs;
 use crate::team::{Farewell, Office, farewell};
@@ -68,6 +70,8 @@ pub struct Options {
     pub defaults: Defaults,
     /// Warnings for the caller.
     pub warnings: Warnings,
+    /// What the client may ask for at most.
+    pub bounds: Bounds,
     /// What the server does as a member of a team.
     pub office: Office,
     /// The store of jobs.
@@ -99,6 +103,7 @@ struct Proxy {
     limits: Limits,
     defaults: Defaults,
     warnings: Warnings,
+    bounds: Bounds,
     recorder: Recorder,
     jobs: Arc<Jobs>,
     line_limit: usize,
@@ -115,6 +120,15 @@ struct Proxy {
     /// Woken when a tool of our own has answered, or a thread has given its summary.
     done: Notify,
     started: Instant,
+}
+
+/// The answer to a call that is out of bounds.
+fn refusal(message: &Message<'_>, error: OutOfBounds) -> Vec<Effect> {
+    let Message::Request { id, .. } = message else {
+        return Vec::new();
+    };
+    let result = ToolError::from(error).into_result();
+    vec![Effect::ToClient(answers::tool_result(id, &result))]
 }
 
 /// Serves one client until it has gone, or `closing` is cancelled.
@@ -214,6 +228,7 @@ impl Proxy {
             limits,
             defaults: options.defaults.clone(),
             warnings: options.warnings.clone(),
+            bounds: options.bounds.clone(),
             recorder: Recorder::new(options.office.clone()),
             jobs: Arc::clone(&options.jobs),
             line_limit: options.line_limit,
@@ -333,7 +348,11 @@ impl Proxy {
                     true => Room::None,
                     false => Room::Some,
                 };
-                let added = augment::augmented(line, &message, &self.defaults);
+                let added = augment::augmented(line, &message, &self.defaults, &self.bounds);
+                let added = match added {
+                    Ok(added) => added,
+                    Err(error) => return refusal(&message, error),
+                };
                 let (longer, beginning) =
                     added.map_or((None, None), |added| (added.bytes, Some(added.beginning)));
                 let line = longer.as_deref().unwrap_or(line);

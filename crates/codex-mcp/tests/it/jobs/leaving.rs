@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use codex_mcp::bounds::Bounds;
 use codex_mcp::engine::binary::Source;
 use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::jobs::store::{JobStore, Location, NewJob, Request};
@@ -83,6 +84,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         codex: Some((stage.codex(), Source::FlagOrVariable)),
         codex_home: stage.home.codex_home(),
         mcp_servers: Vec::new(),
+        bounds: Bounds::default(),
         state: stage.home.state_home(),
         concurrency: CONCURRENCY,
         idle: Some(Duration::from_millis(50)),

@@ -6,6 +6,7 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode};
 use tempfile::TempDir;
 
 use super::*;
+use crate::bounds::Bounds;
 use crate::jobs::store::{JobSummary, Location};
 use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
 
@@ -33,6 +34,7 @@ impl Place {
 
     fn options(&self) -> Options {
         Options {
+            bounds: Bounds::default(),
             location: Location::Sqlite(self.path("jobs.db")),
             host: "here".to_owned(),
             codex: Some((self.path("ours"), Source::FlagOrVariable)),

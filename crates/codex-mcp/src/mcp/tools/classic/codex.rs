@@ -77,7 +77,7 @@ pub(in crate::mcp::tools) async fn call(
     let policy = policy.map(|policy| policy.today(front, &mut warnings));
     let wait = given.wait_ms;
     let (mut start, prompt) = given.into_start(policy);
-    start.settings = front.defaults.under(start.settings).await;
+    start.settings = front.settings(start.settings).await?;
     let engine = Arc::clone(&front.engine);
     let defaults = front.defaults.clone();
     let opening = async move {

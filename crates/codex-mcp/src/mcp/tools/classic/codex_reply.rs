@@ -55,9 +55,11 @@ pub(in crate::mcp::tools) async fn call(
     let given: Arguments = arguments(given)?;
     let thread = given.thread()?;
     let engine = Arc::clone(&front.engine);
+    let mut start = Start::default();
+    front.bound_resumed(&thread, &mut start.settings)?;
     let resume = Resume {
         thread: thread.clone(),
-        start: Start::default(),
+        start,
     };
     let opening = async move { engine.resume(resume).await };
     let call = TurnCall {

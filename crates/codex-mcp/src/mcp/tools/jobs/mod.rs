@@ -17,6 +17,7 @@ use serde_json::json;
 pub(in crate::mcp) use codex_run::{Begun, Waited};
 
 use super::{answer, parameters, tool};
+use crate::jobs::order::BadOrder;
 use crate::jobs::service::{Jobs, JobsError};
 use crate::jobs::store::StoreError;
 use crate::mcp::code::Code;
@@ -128,6 +129,7 @@ impl From<JobsError> for ToolError {
     fn from(error: JobsError) -> Self {
         match error {
             JobsError::Store(error) => error.into(),
+            JobsError::Order(BadOrder::OutOfBounds(error)) => error.into(),
             JobsError::Order(_) | JobsError::NotFound(_) => {
                 Self::new(Code::InvalidArgument, error.to_string())
             }

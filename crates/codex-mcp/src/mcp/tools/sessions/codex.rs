@@ -108,7 +108,7 @@ pub(in crate::mcp::tools) async fn call(
         first,
         warnings,
     } = wanted.into_beginning(front).await?;
-    start.settings = front.defaults.under(start.settings).await;
+    start.settings = front.settings(start.settings).await?;
     start.settings.manner.effort.get_or_insert(EFFORT);
     let prompt = Prompt {
         text: given.prompt.0,

@@ -73,6 +73,13 @@ pub(in crate::mcp::tools) async fn call(
         session: session.clone(),
         sandbox: None,
     };
+    let mut overrides = Overrides {
+        cwd: given.cwd,
+        model: given.model,
+        approval_policy,
+        sandbox: given.sandbox,
+    };
+    front.bounds.bound_overrides(&mut overrides)?;
     let prompt = Prompt {
         text: given.prompt.0,
         pictures: Vec::new(),
@@ -81,12 +88,7 @@ pub(in crate::mcp::tools) async fn call(
             summary: given.summary,
             personality: given.personality,
         },
-        overrides: Overrides {
-            cwd: given.cwd,
-            model: given.model,
-            approval_policy,
-            sandbox: given.sandbox,
-        },
+        overrides,
         output_schema: given.output_schema.map(|OutputSchema(schema)| schema),
         ..Prompt::default()
     };

@@ -227,10 +227,11 @@ async fn resume(
         advanced: given.advanced,
     };
     let Beginning {
-        start,
+        mut start,
         first,
         warnings,
     } = wanted.into_beginning(front).await?;
+    front.bound_resumed(&thread, &mut start.settings)?;
     let resume = Resume { thread, start };
     let prompt = match given.prompt {
         Some(Words(text)) => Some(Prompt { text, ..first }),

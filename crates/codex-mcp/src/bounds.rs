@@ -1,0 +1,653 @@
+//! The operator's bounds: what a client may ask for at most.
+//!
+//! They come from the user's own configuration, from variables and from flags, never from
+//! a repository or a call. Where there is a bound, a call's `config` may only hold keys
+//! that are known to be harmless: any other could name a program or a wider sandbox.
+
+use std::path::{Component, Path, PathBuf};
+
+use codex_mcp_core::run::criteria::{Criteria, Criterion};
+use codex_mcp_core::run::notifier::Notifier;
+use codex_mcp_protocol::codex::SandboxMode;
+use serde_json::{Map, Value};
+use toml::Table;
+
+use crate::engine::command::{Overrides, Settings};
+use crate::engine::profile::ProfileName;
+use crate::trust::{Trust, codex_layers, trust_of, value_of};
+
+/// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
+/// the model, how it works and what it is told.
+const HARMLESS: [&str; 21] = [
+    "approval_policy",
+    "compact_prompt",
+    "developer_instructions",
+    "hide_agent_reasoning",
+    "instructions",
+    "model",
+    "model_auto_compact_token_limit",
+    "model_context_window",
+    "model_max_output_tokens",
+    "model_provider",
+    "model_reasoning_effort",
+    "model_reasoning_summary",
+    "model_supports_reasoning_summaries",
+    "model_verbosity",
+    "personality",
+    "plan_mode_reasoning_effort",
+    "project_doc_max_bytes",
+    "review_model",
+    "service_tier",
+    "show_raw_agent_reasoning",
+    "tool_output_token_limit",
+];
+
+/// What a profile may not set where the sandbox is bounded: it would go before the
+/// sandbox that is sent.
+const PERMISSIONS: [&str; 2] = ["default_permissions", "permissions"];
+
+/// The table of the writable sandbox, and its keys that a call may set.
+const WORKSPACE: &str = "sandbox_workspace_write";
+const ROOTS: &str = "writable_roots";
+const WORKSPACE_KEYS: [&str; 3] = [
+    "network_access",
+    "exclude_slash_tmp",
+    "exclude_tmpdir_env_var",
+];
+
+/// Whether criteria and notifiers may name programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Commands {
+    /// They may.
+    #[default]
+    Allowed,
+    /// They may not.
+    Refused,
+}
+
+/// What a client may ask for at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The widest sandbox.
+    pub max_sandbox: Option<SandboxMode>,
+    /// Whether criteria and notifiers may name programs.
+    pub commands: Commands,
+    /// The directories that work may be done in, with all below them; absolute.
+    pub directories: Option<Vec<PathBuf>>,
+    /// Where Codex's own configuration is.
+    pub codex_home: PathBuf,
+}
+
+/// What a client has asked for that it may not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfBounds {
+    /// A wider sandbox.
+    #[error("the sandbox {} is wider than max_sandbox allows ({})", word(*.asked), word(*.most))]
+    Sandbox {
+        /// What was asked for.
+        asked: SandboxMode,
+        /// The widest.
+        most: SandboxMode,
+    },
+    /// Commands that leave the sandbox without anybody being asked.
+    #[error(
+        "approve = \"always\" lets commands leave the sandbox, which max_sandbox ({}) forbids",
+        word(*.0)
+    )]
+    ApproveAll(SandboxMode),
+    /// Another directory.
+    #[error("{} is in none of the directories of allow_dirs: {}", .directory.display(), list(.allowed))]
+    Directory {
+        /// What was asked for, without links.
+        directory: PathBuf,
+        /// Those that there are.
+        allowed: Vec<PathBuf>,
+    },
+    /// A thread from before, of which nobody knows where it works.
+    #[error("the thread's working directory is not known, and allow_dirs bounds it")]
+    UnknownDirectory,
+    /// A program.
+    #[error("{0} would run a program, which allow_commands = false forbids")]
+    Command(&'static str),
+    /// A key that could lead around a bound.
+    #[error("config may not set {key} here, since {setting} is set")]
+    Config {
+        /// The key of Codex's configuration.
+        key: String,
+        /// The bound.
+        setting: &'static str,
+    },
+    /// A profile with permissions of its own.
+    #[error("the profile {0} sets permissions, which max_sandbox forbids")]
+    Profile(ProfileName),
+}
+
+fn word(mode: SandboxMode) -> &'static str {
+    match mode {
+        SandboxMode::ReadOnly => "read-only",
+        SandboxMode::WorkspaceWrite => "workspace-write",
+        SandboxMode::DangerFullAccess => "danger-full-access",
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    paths.collect::<Vec<_>>().join(", ")
+}
+
+impl Bounds {
+    /// The settings of a thread that a call wants begun in a directory: `cwd`, or else
+    /// ours. Afterwards they name the directory without links, and a sandbox where that
+    /// is bounded.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn bound(&self, settings: &mut Settings) -> Result<(), OutOfBounds> {
+        if !self.is_any() {
+            return Ok(());
+        }
+        let thread = &mut settings.thread;
+        self.check_config(&thread.config)?;
+        let cwd = absolute(thread.cwd.as_deref());
+        if self.directories.is_some() {
+            thread.cwd = Some(self.directory(&cwd)?);
+        }
+        let said = thread
+            .sandbox
+            .or_else(|| sandbox_in(thread.config.get("sandbox_mode")));
+        thread.sandbox = self.sandbox(said, settings.profile.as_ref(), &cwd)?;
+        Ok(())
+    }
+
+    /// The settings of a call with what `under` lays below them. What the call itself asks
+    /// for is refused if it is out of bounds; what lies below is narrowed.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn bound_over(
+        &self,
+        given: Settings,
+        under: impl FnOnce(Settings) -> Settings,
+    ) -> Result<Settings, OutOfBounds> {
+        self.check_asked(&given)?;
+        self.bound_laid(under(given))
+    }
+
+    /// Refuses a sandbox that a call itself asks for and that is out of bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Sandbox`].
+    pub fn check_asked(&self, given: &Settings) -> Result<(), OutOfBounds> {
+        match given.thread.sandbox {
+            Some(asked) => self.check_sandbox(asked),
+            None => Ok(()),
+        }
+    }
+
+    /// Settings with the defaults below them, narrowed.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn bound_laid(&self, mut settings: Settings) -> Result<Settings, OutOfBounds> {
+        let sandbox = &mut settings.thread.sandbox;
+        *sandbox = sandbox.map(|mode| self.narrowed(mode));
+        self.bound(&mut settings)?;
+        Ok(settings)
+    }
+
+    /// A sandbox, or the widest that is allowed.
+    #[must_use]
+    pub fn narrowed(&self, mode: SandboxMode) -> SandboxMode {
+        self.max_sandbox.map_or(mode, |most| narrower(mode, most))
+    }
+
+    /// The same for a thread from before, of which `known` says how it was set.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn bound_resumed(
+        &self,
+        settings: &mut Settings,
+        known: Option<&Settings>,
+    ) -> Result<(), OutOfBounds> {
+        if !self.is_any() {
+            return Ok(());
+        }
+        let known = known.map(|known| &known.thread);
+        let cwd = settings.thread.cwd.clone();
+        let cwd = cwd.or_else(|| known?.cwd.clone());
+        if cwd.is_none() && self.directories.is_some() {
+            return Err(OutOfBounds::UnknownDirectory);
+        }
+        let before = known.and_then(|known| known.sandbox);
+        let before = before.map(|mode| self.narrowed(mode));
+        let named = settings.thread.cwd.clone();
+        settings.thread.cwd = cwd;
+        settings.thread.sandbox = settings.thread.sandbox.or(before);
+        self.bound(settings)?;
+        if self.directories.is_none() {
+            settings.thread.cwd = named;
+        }
+        Ok(())
+    }
+
+    /// What a prompt changes in a session from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn bound_overrides(&self, overrides: &mut Overrides) -> Result<(), OutOfBounds> {
+        if let (Some(cwd), true) = (&overrides.cwd, self.directories.is_some()) {
+            overrides.cwd = Some(self.directory(&absolute(Some(cwd)))?);
+        }
+        match overrides.sandbox {
+            Some(asked) => self.check_sandbox(asked),
+            None => Ok(()),
+        }
+    }
+
+    /// The sandbox to send: what was said, or else what Codex would choose by itself, if
+    /// that may be wider than the bound. `None` where there is no bound.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Sandbox`], [`OutOfBounds::Profile`].
+    pub fn sandbox(
+        &self,
+        said: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        cwd: &Path,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        // The widest of all bounds nothing.
+        let bound = self
+            .max_sandbox
+            .filter(|most| *most != SandboxMode::DangerFullAccess);
+        let Some(most) = bound else {
+            return Ok(said);
+        };
+        let layers = codex_layers(&self.codex_home, profile.map(ToString::to_string));
+        if let Some(profile) = profile
+            && sets_permissions(&layers)
+        {
+            return Err(OutOfBounds::Profile(profile.clone()));
+        }
+        if let Some(asked) = said {
+            self.check_sandbox(asked)?;
+            return Ok(said);
+        }
+        let inherited = inherited(&layers).unwrap_or_else(|| self.default_in(cwd));
+        Ok(Some(narrower(inherited, most)))
+    }
+
+    /// Codex's own default.
+    fn default_in(&self, cwd: &Path) -> SandboxMode {
+        match trust_of(cwd, &self.codex_home) {
+            Ok(Trust::Trusted) => SandboxMode::WorkspaceWrite,
+            Ok(Trust::Untrusted) | Err(_) => SandboxMode::ReadOnly,
+        }
+    }
+
+    /// Whether a sandbox is within the bound.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Sandbox`].
+    pub fn check_sandbox(&self, asked: SandboxMode) -> Result<(), OutOfBounds> {
+        match self.max_sandbox {
+            Some(most) if width(asked) > width(most) => Err(OutOfBounds::Sandbox { asked, most }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A working directory without links, if work may be done there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Directory`].
+    pub fn directory(&self, directory: &Path) -> Result<PathBuf, OutOfBounds> {
+        let resolved = directory.canonicalize();
+        let resolved = resolved.unwrap_or_else(|_| directory.to_owned());
+        let Some(allowed) = &self.directories else {
+            return Ok(resolved);
+        };
+        // What does not exist here has no links to resolve, but it may lead upwards.
+        let leads_up = resolved
+            .components()
+            .any(|part| part == Component::ParentDir);
+        let lies_in = |above: &PathBuf| {
+            let above = above.canonicalize().unwrap_or_else(|_| above.clone());
+            resolved.starts_with(above)
+        };
+        match !leads_up && allowed.iter().any(lies_in) {
+            true => Ok(resolved),
+            false => Err(OutOfBounds::Directory {
+                directory: resolved,
+                allowed: allowed.clone(),
+            }),
+        }
+    }
+
+    /// What a run may ask for beside its thread: commands, and approvals that nobody
+    /// looks at.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn check_run(
+        &self,
+        criteria: &Criteria,
+        notify: &[Notifier],
+        approves_all: bool,
+    ) -> Result<(), OutOfBounds> {
+        if self.commands == Commands::Refused {
+            let is_command = |one: &Criterion| matches!(one, Criterion::Command(_));
+            if criteria.iter().any(is_command) {
+                return Err(OutOfBounds::Command("the criterion command"));
+            }
+            if notify.iter().any(|to| matches!(to, Notifier::Command(_))) {
+                return Err(OutOfBounds::Command("the notifier command:"));
+            }
+        }
+        match self.max_sandbox {
+            Some(most) if approves_all && most != SandboxMode::DangerFullAccess => {
+                Err(OutOfBounds::ApproveAll(most))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Overrides of Codex's configuration, with plain keys or dotted ones.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Config`], [`OutOfBounds::Sandbox`], [`OutOfBounds::Directory`].
+    pub fn check_config(&self, config: &Map<String, Value>) -> Result<(), OutOfBounds> {
+        let Some(setting) = self.setting() else {
+            return Ok(());
+        };
+        let refused = |key: &str| OutOfBounds::Config {
+            key: key.to_owned(),
+            setting,
+        };
+        for (key, value) in config {
+            match key.as_str() {
+                "sandbox_mode" => {
+                    let asked = sandbox_in(Some(value)).ok_or_else(|| refused(key))?;
+                    self.check_sandbox(asked)?;
+                }
+                WORKSPACE => {
+                    let table = value.as_object().ok_or_else(|| refused(key))?;
+                    for (key, value) in table {
+                        self.check_workspace(key, value, &refused)?;
+                    }
+                }
+                plain if HARMLESS.contains(&plain) => {}
+                dotted => match dotted.strip_prefix(WORKSPACE) {
+                    Some(rest) if rest.starts_with('.') => {
+                        let rest = rest.trim_start_matches('.');
+                        self.check_workspace(rest, value, &refused)?;
+                    }
+                    _ => return Err(refused(key)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn check_workspace(
+        &self,
+        key: &str,
+        value: &Value,
+        refused: &impl Fn(&str) -> OutOfBounds,
+    ) -> Result<(), OutOfBounds> {
+        if WORKSPACE_KEYS.contains(&key) {
+            return Ok(());
+        }
+        let whole = format!("{WORKSPACE}.{key}");
+        let roots = value.as_array().filter(|_| key == ROOTS);
+        for root in roots.ok_or_else(|| refused(&whole))? {
+            let path = root.as_str().map(Path::new);
+            let path = path.filter(|path| path.is_absolute());
+            let path = path.ok_or_else(|| refused(&whole))?;
+            match &self.directories {
+                Some(_) => drop(self.directory(path)?),
+                None if self.max_sandbox.is_some() => return Err(refused(&whole)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a bound.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.setting().is_some()
+    }
+
+    /// A bound that there is.
+    fn setting(&self) -> Option<&'static str> {
+        let all = [
+            ("allow_commands = false", self.commands == Commands::Refused),
+            (
+                "max_sandbox",
+                self.max_sandbox
+                    .is_some_and(|most| most != SandboxMode::DangerFullAccess),
+            ),
+            ("allow_dirs", self.directories.is_some()),
+        ];
+        let set = all.into_iter().find(|(_, is_set)| *is_set);
+        set.map(|(setting, _)| setting)
+    }
+}
+
+fn width(mode: SandboxMode) -> u8 {
+    match mode {
+        SandboxMode::ReadOnly => 0,
+        SandboxMode::WorkspaceWrite => 1,
+        SandboxMode::DangerFullAccess => 2,
+    }
+}
+
+fn narrower(one: SandboxMode, other: SandboxMode) -> SandboxMode {
+    match width(one) < width(other) {
+        true => one,
+        false => other,
+    }
+}
+
+fn sandbox_in(value: Option<&Value>) -> Option<SandboxMode> {
+    serde_json::from_value(value?.clone()).ok()
+}
+
+fn sets_permissions(layers: &[Table]) -> bool {
+    let sets = |layer: &Table| PERMISSIONS.iter().any(|key| layer.contains_key(*key));
+    layers.iter().any(sets)
+}
+
+/// The sandbox of Codex's own configuration. Permissions of another form count as the
+/// strictest.
+fn inherited(layers: &[Table]) -> Option<SandboxMode> {
+    match sets_permissions(layers) {
+        true => Some(SandboxMode::ReadOnly),
+        false => value_of(layers, "sandbox_mode"),
+    }
+}
+
+fn absolute(directory: Option<&Path>) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    directory.map_or_else(|| here.clone(), |directory| here.join(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bounds() -> Bounds {
+        Bounds {
+            max_sandbox: Some(SandboxMode::WorkspaceWrite),
+            ..Bounds::default()
+        }
+    }
+
+    fn check(bounds: &Bounds, config: Value) -> Result<(), String> {
+        let config = config.as_object().unwrap();
+        let checked = bounds.check_config(config);
+        checked.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn config_that_leads_around_a_bound_is_refused() {
+        let commands = Bounds {
+            commands: Commands::Refused,
+            ..Bounds::default()
+        };
+        let directories = Bounds {
+            directories: Some(vec!["/allowed".into()]),
+            ..Bounds::default()
+        };
+        for (bounds, setting) in [
+            (&bounds(), "max_sandbox"),
+            (&commands, "allow_commands"),
+            (&directories, "allow_dirs"),
+        ] {
+            for config in [
+                json!({ "default_permissions": ":danger-full-access" }),
+                json!({ "permissions": {} }),
+                json!({ "permissions.x.filesystem": {} }),
+                json!({ "profile": "x" }),
+                json!({ "profiles.x.sandbox_mode": "read-only" }),
+                json!({ "projects": {} }),
+                json!({ "mcp_servers": { "x": { "command": "sh" } } }),
+                json!({ "mcp_servers.x.command": "sh" }),
+                json!({ "notify": ["sh"] }),
+                json!({ "hooks": {} }),
+                json!({ "features.hooks": true }),
+                json!({ "made_up": 1 }),
+                json!({ "sandbox_workspace_write": { "made_up": 1 } }),
+            ] {
+                let refused = check(bounds, config.clone()).unwrap_err();
+                assert!(refused.contains(setting), "{config}: {refused}");
+                assert_eq!(check(&Bounds::default(), config), Ok(()));
+            }
+            let harmless = json!({ "model": "m", "model_reasoning_effort": "high",
+                "sandbox_mode": "workspace-write",
+                "sandbox_workspace_write.network_access": true });
+            assert_eq!(check(bounds, harmless), Ok(()));
+        }
+        let wide = json!({ "sandbox_mode": "danger-full-access" });
+        assert!(
+            check(&bounds(), wide.clone())
+                .unwrap_err()
+                .contains("max_sandbox")
+        );
+        assert_eq!(check(&directories, wide), Ok(()));
+    }
+
+    #[test]
+    fn writable_roots_lie_in_the_allowed_directories() {
+        let roots = |path: &str| json!({ "sandbox_workspace_write": { "writable_roots": [path] } });
+        let both = Bounds {
+            directories: Some(vec!["/allowed".into()]),
+            ..bounds()
+        };
+        assert_eq!(check(&both, roots("/allowed/sub")), Ok(()));
+        for path in ["/", "/allowed/../etc", "/allowedness", "relative", "~"] {
+            assert!(check(&both, roots(path)).is_err(), "{path}");
+        }
+        assert!(check(&bounds(), roots("/allowed")).is_err());
+        let dotted = json!({ "sandbox_workspace_write.writable_roots": ["/"] });
+        assert!(check(&both, dotted).is_err());
+    }
+
+    #[test]
+    fn directory_is_judged_without_links() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for name in ["in/sub", "out"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("out"), root.join("in/link")).unwrap();
+        std::os::unix::fs::symlink(root.join("in"), root.join("named")).unwrap();
+        let bounds = Bounds {
+            directories: Some(vec![root.join("named")]),
+            ..Bounds::default()
+        };
+        let judged = |name: &str| bounds.directory(&root.join(name)).ok();
+        assert_eq!(judged("in"), Some(root.join("in")));
+        assert_eq!(judged("named/sub"), Some(root.join("in/sub")));
+        for outside in ["out", "in/link", "in/../out", ".", "in/none/../../out"] {
+            assert_eq!(judged(outside), None, "{outside}");
+        }
+    }
+
+    #[test]
+    fn sandbox_of_codex_is_inherited_up_to_the_bound() {
+        let home = tempfile::tempdir().unwrap();
+        let bounds = Bounds {
+            codex_home: home.path().to_owned(),
+            ..bounds()
+        };
+        let sent = |config: &str, profile: Option<&str>| {
+            std::fs::write(home.path().join("config.toml"), config).unwrap();
+            let profile = profile.map(|name| ProfileName::try_from(name.to_owned()).unwrap());
+            bounds.sandbox(None, profile.as_ref(), home.path())
+        };
+        use SandboxMode::{ReadOnly, WorkspaceWrite};
+        let mode = |mode: &str| format!("sandbox_mode = \"{mode}\"\n");
+        assert_eq!(sent("", None), Ok(Some(ReadOnly)));
+        assert_eq!(sent(&mode("read-only"), None), Ok(Some(ReadOnly)));
+        let danger = mode("danger-full-access");
+        assert_eq!(sent(&danger, None), Ok(Some(WorkspaceWrite)));
+        let permissions = "default_permissions = \":danger-full-access\"\n";
+        assert_eq!(sent(permissions, None), Ok(Some(ReadOnly)));
+        let table = format!("[profiles.p]\n{danger}");
+        assert_eq!(sent(&table, Some("p")), Ok(Some(WorkspaceWrite)));
+        let file = home.path().join("q.config.toml");
+        std::fs::write(file, permissions).unwrap();
+        assert!(matches!(sent("", Some("q")), Err(OutOfBounds::Profile(_))));
+    }
+
+    #[test]
+    fn resumed_thread_keeps_a_narrower_sandbox_and_a_known_directory() {
+        let known = |mode| Settings {
+            thread: codex_mcp_protocol::codex::ThreadSettings {
+                sandbox: Some(mode),
+                cwd: Some("/".into()),
+                ..Default::default()
+            },
+            ..Settings::default()
+        };
+        let resumed = |bounds: &Bounds, known: Option<&Settings>| {
+            let mut settings = Settings::default();
+            bounds
+                .bound_resumed(&mut settings, known)
+                .map(|()| settings)
+        };
+        use SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
+        for (before, sent) in [
+            (ReadOnly, ReadOnly),
+            (WorkspaceWrite, WorkspaceWrite),
+            (DangerFullAccess, WorkspaceWrite),
+        ] {
+            let settings = resumed(&bounds(), Some(&known(before))).unwrap();
+            assert_eq!(settings.thread.sandbox, Some(sent));
+            assert_eq!(settings.thread.cwd, None);
+        }
+        let directories = Bounds {
+            directories: Some(vec!["/nowhere".into()]),
+            ..Bounds::default()
+        };
+        assert_eq!(
+            resumed(&directories, None),
+            Err(OutOfBounds::UnknownDirectory)
+        );
+        assert!(resumed(&directories, Some(&known(ReadOnly))).is_err());
+    }
+}

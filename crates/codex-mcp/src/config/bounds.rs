@@ -1,0 +1,128 @@
+//! The settings that bound a client. They are the user's alone: a repository could widen
+//! them, and a client that is bounded must not.
+
+use std::path::{Path, PathBuf};
+
+use codex_mcp_protocol::codex::SandboxMode;
+
+use super::file::{File, Scope};
+use super::jobs::of_user;
+use super::{ConfigError, Flags, Key, Places, Setting, Source, Warning};
+
+const MAX_SANDBOX: Key = Key {
+    name: "max_sandbox",
+    flag: "--max-sandbox",
+    variable: "CODEX_MCP_MAX_SANDBOX",
+};
+const ALLOW_COMMANDS: Key = Key {
+    name: "allow_commands",
+    flag: "--no-commands",
+    variable: "CODEX_MCP_ALLOW_COMMANDS",
+};
+const ALLOW_DIRS: Key = Key {
+    name: "allow_dirs",
+    flag: "--allow-dir",
+    variable: "CODEX_MCP_ALLOW_DIRS",
+};
+
+/// The settings that bound a client.
+#[derive(Debug)]
+pub struct BoundSettings {
+    /// The widest sandbox.
+    pub max_sandbox: Option<Setting<SandboxMode>>,
+    /// Whether criteria and notifiers may name programs.
+    pub allow_commands: Setting<bool>,
+    /// The directories that work may be done in; absolute.
+    pub allow_dirs: Option<Setting<Vec<PathBuf>>>,
+}
+
+impl Places<'_> {
+    pub(super) fn bounds(
+        &self,
+        flags: &Flags,
+        files: &[File],
+        warnings: &mut Vec<Warning>,
+    ) -> Result<BoundSettings, ConfigError> {
+        warn_of_a_repository(files, warnings);
+        let max_sandbox = self.given(MAX_SANDBOX, flags.max_sandbox)?;
+        let of_file = || of_user(files, |file| file.section.max_sandbox);
+        let user: Vec<File> = files
+            .iter()
+            .filter(|file| is_the_users(file))
+            .cloned()
+            .collect();
+        let allow_commands =
+            self.switch(ALLOW_COMMANDS, flags.allow_commands, true, &user, |file| {
+                file.section.allow_commands
+            })?;
+        Ok(BoundSettings {
+            max_sandbox: max_sandbox.or_else(of_file),
+            allow_commands,
+            allow_dirs: self.allow_dirs(&flags.allow_dirs, files)?,
+        })
+    }
+
+    fn allow_dirs(
+        &self,
+        flags: &[PathBuf],
+        files: &[File],
+    ) -> Result<Option<Setting<Vec<PathBuf>>>, ConfigError> {
+        let set = match (flags, self.variable(ALLOW_DIRS.variable)) {
+            ([], None) => of_user(files, |file| file.section.allow_dirs.clone()),
+            ([], Some(set)) => {
+                let paths = std::env::split_paths(&set).collect();
+                Some(Setting::new(paths, Source::Variable(ALLOW_DIRS.variable)))
+            }
+            (flags, _) => {
+                let paths = flags.iter().map(|path| self.here.join(path)).collect();
+                Some(Setting::new(paths, Source::Flag(ALLOW_DIRS.flag)))
+            }
+        };
+        let Some(Setting { value, source }) = set else {
+            return Ok(None);
+        };
+        let home = self.variable("HOME").map(PathBuf::from);
+        let absolute = |path: PathBuf| {
+            let below_home = path.strip_prefix("~").ok().zip(home.as_deref());
+            let path = below_home.map_or(path.clone(), |(below, home)| home.join(below));
+            match path.is_absolute() {
+                true => Ok(path),
+                false => Err(relative(&path, &source)),
+            }
+        };
+        let paths = value.into_iter().map(absolute).collect::<Result<_, _>>()?;
+        Ok(Some(Setting::new(paths, source)))
+    }
+}
+
+fn relative(path: &Path, from: &Source) -> ConfigError {
+    ConfigError::Invalid {
+        key: ALLOW_DIRS.name,
+        from: from.clone(),
+        why: format!("{} is not an absolute path", path.display()),
+    }
+}
+
+fn is_the_users(file: &File) -> bool {
+    file.scope == Scope::User
+}
+
+fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
+    for file in files.iter().filter(|file| !is_the_users(file)) {
+        let section = &file.section;
+        let set = [
+            (MAX_SANDBOX.name, section.max_sandbox.is_some()),
+            (ALLOW_COMMANDS.name, section.allow_commands.is_some()),
+            (ALLOW_DIRS.name, section.allow_dirs.is_some()),
+        ];
+        for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+            warnings.push(Warning {
+                message: format!(
+                    "{key} in {} is left out: bounds are the user's, not a repository's",
+                    file.path.display()
+                ),
+                hint: "Set it in ~/.config/atm/config.toml.".to_owned(),
+            });
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Clients that ask for more than the operator allows.
+
+use std::path::PathBuf;
+
+use scripted_model::{Reply, Script, ScriptedModel};
+use serde_json::{Value, json};
+use testkit::{Home, Launch, McpClient};
+
+const VERSION: &str = "2025-06-18";
+
+/// The bounds of the operator; the directory is the work directory.
+const BOUNDS: [&str; 5] = [
+    "--max-sandbox",
+    "workspace-write",
+    "--no-commands",
+    "--allow-dir",
+    ".",
+];
+
+/// A model that tries to write outside of the work directory.
+struct Stage {
+    home: Home,
+    model: ScriptedModel,
+    release: &'static str,
+}
+
+impl Stage {
+    async fn new(release: &'static str, config: &str) -> Self {
+        let replies = [Reply::shell("touch ../escaped"), Reply::say("done")];
+        let model = ScriptedModel::start(Script::new().otherwise(replies));
+        let model = model.await.unwrap();
+        let config = format!("features.plugins = false\napproval_policy = \"never\"\n{config}");
+        let home = Home::new(&format!("{}\n{config}", model.codex_config()));
+        Self {
+            home,
+            model,
+            release,
+        }
+    }
+
+    async fn client(&self, args: &[&str]) -> McpClient {
+        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["serve"])
+            .args(args.iter().copied())
+            .envs(self.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(self.release),
+            )
+            .current_dir(self.home.work());
+        let mut client = McpClient::start(&launch);
+        client.ignore("codex/event");
+        client.ignore("notifications/tools/list_changed");
+        client.initialize(VERSION, json!({})).await;
+        client
+    }
+
+    fn escaped(&self) -> PathBuf {
+        self.home.root().join("escaped")
+    }
+
+    /// Whether the model could write outside; forgets it.
+    fn has_escaped(&self) -> bool {
+        std::fs::remove_file(self.escaped()).is_ok()
+    }
+}
+
+fn words(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+/// Calls that ask for too much, and the setting that is in their way.
+fn excessive() -> Vec<(&'static str, Value, &'static str)> {
+    let codex = |more: Value| {
+        let mut call = json!({ "prompt": "x", "sandbox": "workspace-write" });
+        let more = more.as_object().unwrap().clone();
+        call.as_object_mut().unwrap().extend(more);
+        call
+    };
+    let config = |config: Value| codex(json!({ "config": config }));
+    let job = |more: Value| {
+        let mut call = json!({ "prompt": "x", "cwd": "." });
+        let more = more.as_object().unwrap().clone();
+        call.as_object_mut().unwrap().extend(more);
+        call
+    };
+    let run = |more: Value| {
+        let mut call = json!({ "task": "x", "wait_ms": 0 });
+        let more = more.as_object().unwrap().clone();
+        call.as_object_mut().unwrap().extend(more);
+        call
+    };
+    let danger = "danger-full-access";
+    vec![
+        ("codex", codex(json!({ "sandbox": danger })), "max_sandbox"),
+        (
+            "codex",
+            json!({ "prompt": "x", "config": { "sandbox_mode": danger } }),
+            "max_sandbox",
+        ),
+        ("codex", codex(json!({ "cwd": ".." })), "allow_dirs"),
+        ("codex", codex(json!({ "cwd": "link" })), "allow_dirs"),
+        (
+            "codex",
+            config(json!({ "default_permissions": ":danger-full-access" })),
+            "allow_commands",
+        ),
+        (
+            "codex",
+            config(json!({ "mcp_servers.x.command": "sh" })),
+            "allow_commands",
+        ),
+        (
+            "codex",
+            config(json!({ "notify": ["sh", "-c", "touch ../escaped"] })),
+            "allow_commands",
+        ),
+        (
+            "codex",
+            config(json!({ "sandbox_workspace_write": { "writable_roots": ["/"] } })),
+            "allow_dirs",
+        ),
+        (
+            "call_codex",
+            job(json!({ "sandbox": danger })),
+            "max_sandbox",
+        ),
+        ("call_codex", job(json!({ "cwd": ".." })), "allow_dirs"),
+        (
+            "codex_run",
+            run(json!({ "sandbox": danger })),
+            "max_sandbox",
+        ),
+        (
+            "codex_run",
+            run(json!({ "approve": "always" })),
+            "max_sandbox",
+        ),
+        ("codex_run", run(json!({ "repo": ".." })), "allow_dirs"),
+        (
+            "codex_run",
+            run(json!({ "exit_criteria": { "command": "touch ../escaped" } })),
+            "allow_commands",
+        ),
+        (
+            "codex_run",
+            run(json!({ "notify": ["command:touch ../escaped"] })),
+            "allow_commands",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn call_out_of_bounds_is_refused_with_the_name_of_the_setting() {
+    for (release, backend) in [
+        (testkit::codex::newest(), "app-server"),
+        ("0.153.4", "mcp-server"),
+    ] {
+        let stage = Stage::new(release, "").await;
+        std::os::unix::fs::symlink("..", stage.home.work().join("link")).unwrap();
+        let args = [&["--backend", backend], BOUNDS.as_slice()].concat();
+        let mut client = stage.client(&args).await;
+        for (tool, arguments, setting) in excessive() {
+            let result = client.call_tool(tool, arguments.clone()).await;
+            let case = format!("{backend} {tool} {arguments}: {result:#}");
+            assert_eq!(result["isError"], true, "{case}");
+            let error = &result["structuredContent"]["error"];
+            assert_eq!(error["code"], "OUT_OF_BOUNDS", "{case}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains(setting), "{case}");
+        }
+        assert_eq!(stage.model.request_count(), 0);
+        assert!(!stage.has_escaped());
+        assert!(client.finish().await.success());
+    }
+}
+
+/// The control: without bounds, the same calls do what they are made for.
+#[tokio::test]
+async fn same_calls_work_where_nothing_bounds_them() {
+    let stage = Stage::new(testkit::codex::newest(), "").await;
+    let mut client = stage.client(&[]).await;
+    let danger = "danger-full-access";
+    for arguments in [
+        json!({ "prompt": "x", "sandbox": danger }),
+        json!({ "prompt": "x", "config": { "sandbox_mode": danger } }),
+    ] {
+        client.call_tool("codex", arguments.clone()).await;
+        assert!(stage.has_escaped(), "{arguments}");
+    }
+    let run = json!({
+        "task": "x", "sandbox": "read-only", "max_turns": 1, "wait_ms": 60_000,
+        "exit_criteria": { "command": "touch ../escaped" },
+    });
+    let result = client.call_tool("codex_run", run).await;
+    assert!(stage.has_escaped(), "{result:#}");
+    assert!(client.finish().await.success());
+}
+
+#[tokio::test]
+async fn sandbox_of_codexs_configuration_is_bounded_too() {
+    let config = "sandbox_mode = \"danger-full-access\"\n";
+    let prompt = json!({ "prompt": "x" });
+    for (release, backend) in [
+        ("0.104.0", "app-server"),
+        (testkit::codex::newest(), "app-server"),
+        ("0.153.4", "mcp-server"),
+    ] {
+        for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
+            let stage = Stage::new(release, config).await;
+            let args = [&["--backend", backend], args].concat();
+            let mut client = stage.client(&args).await;
+            let result = client.call_tool("codex", prompt.clone()).await;
+            assert_eq!(words(&result), "done", "{result:#}");
+            assert_eq!(stage.has_escaped(), escapes, "{release} {backend}");
+            assert!(client.finish().await.success());
+        }
+    }
+}
+
+#[tokio::test]
+async fn thread_from_before_the_bounds_is_bounded_too() {
+    for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
+        let stage = Stage::new(testkit::codex::newest(), "").await;
+        let mut before = stage.client(&[]).await;
+        let begin = json!({ "prompt": "x", "sandbox": "danger-full-access" });
+        let begun = before.call_tool("codex", begin).await;
+        let thread = begun["structuredContent"]["threadId"].clone();
+        assert!(stage.has_escaped());
+        assert!(before.finish().await.success());
+        let mut client = stage.client(args).await;
+        let reply = json!({ "prompt": "again", "threadId": thread });
+        let result = client.call_tool("codex-reply", reply).await;
+        assert_eq!(words(&result), "done", "{result:#}");
+        assert_eq!(stage.has_escaped(), escapes);
+        assert!(client.finish().await.success());
+    }
+}
+
+#[tokio::test]
+async fn session_cannot_be_widened_later() {
+    let stage = Stage::new(testkit::codex::newest(), "").await;
+    let args = [&["--api", "sessions"], BOUNDS.as_slice()].concat();
+    let mut client = stage.client(&args).await;
+    let begin =
+        |sandbox: &str| json!({ "prompt": "x", "approvalPolicy": "never", "sandbox": sandbox });
+    let refused = client.call_tool("codex", begin("danger-full-access")).await;
+    assert!(words(&refused).contains("max_sandbox"), "{refused:#}");
+    let begun = client.call_tool("codex", begin("read-only")).await;
+    let session = begun["structuredContent"]["sessionId"].clone();
+    let thread = begun["structuredContent"]["threadId"].clone();
+    for (more, setting) in [
+        (json!({ "sandbox": "danger-full-access" }), "max_sandbox"),
+        (json!({ "cwd": "/" }), "allow_dirs"),
+    ] {
+        let mut reply = json!({ "sessionId": session, "prompt": "x" });
+        let mut resume = json!({ "action": "resume", "threadId": thread });
+        for call in [&mut reply, &mut resume] {
+            let more = more.as_object().unwrap().clone();
+            call.as_object_mut().unwrap().extend(more);
+        }
+        for (tool, arguments) in [("codex_reply", reply), ("codex_session", resume)] {
+            let refused = client.call_tool(tool, arguments).await;
+            assert!(words(&refused).contains(setting), "{tool}: {refused:#}");
+        }
+    }
+    let list = json!({ "action": "wait_any", "sessionIds": [session] });
+    client.call_tool("codex_session", list).await;
+    assert!(!stage.has_escaped());
+    assert!(client.finish().await.success());
+}
