@@ -8,6 +8,7 @@
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
 //! - `git`: the git program, asked safely.
+//! - [`output`]: standard output and standard error, for texts of others too.
 //! - [`picture`]: pictures that Codex is to look at.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: the server as a member of a team.
@@ -40,6 +41,7 @@ mod git;
 pub mod jobs;
 pub mod mcp;
 pub mod off_runtime;
+pub mod output;
 pub mod picture;
 pub mod run;
 pub mod team;

@@ -1,33 +1,110 @@
-//! Text that is cut at a bound, never inside a character and never silently.
+//! Text of others made harmless, and text cut at a bound, never inside a character and
+//! never silently.
+//!
+//! A *hidden* character is one that a terminal or a reader acts on rather than shows: a
+//! control character, a line separator, or a format character such as a direction mark or
+//! a zero-width space. [`visible`] writes each as `\u{HEX}`, as Rust does: U+001B becomes
+//! `\u{1b}`. In JSON, where that would not parse, [`escape_json`] writes `\u001b`.
 
-/// What stands where text was left out, if nothing else is said.
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Appended where a text was cut, unless the caller chooses another mark.
 const CUT: &str = "\n[… cut here]";
 
-/// What stands at the end of a line that was cut.
+/// Appended to a line that was cut.
 const LINE_CUT: &str = " …";
 
-/// The words of a text in one line of at most `limit` bytes, which shows nothing else
-/// than it says: without control characters, breaks, and what turns its direction.
+/// Whether a character is hidden: C0, DEL and C1 controls (newline and tab too), the line
+/// and paragraph separators, direction marks (UAX 9), zero-width and other invisible format
+/// characters, fillers that look like nothing, and tags (Unicode, general category Cf and
+/// `Default_Ignorable_Code_Point`). Variation selectors are not: emoji need them, and they
+/// only choose a glyph.
+#[must_use]
+pub fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+                | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// A text whose hidden characters are shown as `\u{HEX}`. Newlines and tabs stay, and
+/// CR LF becomes a newline.
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
+    show_hidden(text, |character| {
+        is_hidden(character) && !matches!(character, '\n' | '\t')
+    })
+}
+
+/// The same in one line: newlines and tabs are shown as `\u{a}` and `\u{9}` too.
+#[must_use]
+pub fn visible_line(text: &str) -> Cow<'_, str> {
+    show_hidden(text, is_hidden)
+}
+
+fn show_hidden(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let ends_line = character == '\r' && rest.peek() == Some(&'\n');
+        match hidden(character) {
+            true if ends_line && !hidden('\n') => {}
+            true => push_escape(&mut shown, character),
+            false => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+pub(crate) fn push_escape(text: &mut String, character: char) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "\\u{{{:x}}}", u32::from(character));
+}
+
+/// JSON that means the same, with hidden characters as `\uXXXX`. Controls below U+0020
+/// are left alone: JSON allows them only between its tokens.
+#[must_use]
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    let hidden = |character: char| character >= '\u{7f}' && is_hidden(character);
+    if !json.contains(hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        match hidden(character) {
+            true => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
+            }
+            false => escaped.push(character),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// The words of a text in one line of at most `limit` bytes; hidden characters that are
+/// no white space are shown as `\u{HEX}`.
 #[must_use]
 pub fn one_line(text: &str, limit: usize) -> String {
-    let visible = |one: char| if is_invisible(one) { ' ' } else { one };
-    let text: String = text.chars().map(visible).collect();
     let mut line = BoundedText::ending_with(LINE_CUT);
     let limit = limit.saturating_sub(LINE_CUT.len());
     for word in text.split_whitespace() {
         if !line.is_empty() {
             line.push(" ", limit);
         }
-        line.push(word, limit);
+        line.push(&visible_line(word), limit);
     }
     line.as_str().to_owned()
-}
-
-/// Control characters, and what breaks lines or turns the direction of a text round
-/// (Unicode, UAX 9 and UAX 14).
-fn is_invisible(one: char) -> bool {
-    one.is_control()
-        || matches!(one, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text that grows up to a bound.
@@ -85,6 +162,55 @@ impl BoundedText {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_characters_are_shown_and_nothing_else_changes() {
+        for (text, shown) in [
+            (
+                "plain ä 漢 👍🏽 ❤\u{fe0f}\n\tx",
+                "plain ä 漢 👍🏽 ❤\u{fe0f}\n\tx",
+            ),
+            ("a\r\nb\rc", "a\nb\\u{d}c"),
+            ("\u{1b}]0;x\u{7}", "\\u{1b}]0;x\\u{7}"),
+            ("\u{9b}31m\u{7f}\u{0}", "\\u{9b}31m\\u{7f}\\u{0}"),
+            (
+                "a\u{202e}b\u{2066}c\u{61c}",
+                "a\\u{202e}b\\u{2066}c\\u{61c}",
+            ),
+            ("a\u{2028}b\u{2029}\u{85}", "a\\u{2028}b\\u{2029}\\u{85}"),
+            (
+                "a\u{200b}\u{feff}\u{ad}\u{e0041}",
+                "a\\u{200b}\\u{feff}\\u{ad}\\u{e0041}",
+            ),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+        assert_eq!(visible_line("a\r\n\tb"), "a\\u{d}\\u{a}\\u{9}b");
+    }
+
+    #[test]
+    fn escaped_json_means_the_same() {
+        let value =
+            serde_json::json!({"a": "x\u{1b}[31m\u{9b}31m\u{7f}\n\u{e4}\u{202e}\u{2028}\u{e0041}"});
+        let text = format!("{value:#}");
+        let escaped = escape_json(&text);
+        assert!(
+            !escaped.chars().any(|one| is_hidden(one) && one != '\n'),
+            "{escaped:?}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&escaped).unwrap(),
+            value
+        );
+    }
+
+    #[test]
+    fn one_line_has_no_breaks_and_no_hidden_characters() {
+        assert_eq!(
+            one_line(" a\n\tb\u{1b}[31m\u{2028}c ", 99),
+            "a b\\u{1b}[31m c"
+        );
+    }
 
     #[test]
     fn a_cut_is_marked_once_and_between_characters() {

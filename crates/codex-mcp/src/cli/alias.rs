@@ -3,6 +3,7 @@
 //! They become `codex-mcp`, which is looked for beside them: so they are small, and what
 //! it starts of itself it finds as always.
 
+use crate::output;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ pub fn as_verb(verb: &str) -> ExitCode {
     let error = become_program(&program, verb);
     // If stderr is gone too, the exit code has to tell.
     let _ = writeln!(
-        io::stderr(),
+        output::stderr(),
         "error: {} can't be run: {error}. Install {PROGRAM} beside this program, or on PATH.",
         program.display()
     );

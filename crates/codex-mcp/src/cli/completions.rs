@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 
 use super::stored::{self, Failure};
+use crate::output;
 
 /// Where each shell looks for it.
 const PLACES: &str = "\
@@ -31,7 +32,7 @@ fn print(shell: Shell) -> Result<ExitCode, Failure> {
     if shell == Shell::Bash {
         script = with_one_name(&script);
     }
-    anstream::stdout().lock().write_all(&script)?;
+    output::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::settings::Settings;
 use crate::config::{self, Warning};
+use crate::output;
 
 /// Where settings are looked for.
 const SOURCES: &str = "\
@@ -37,10 +38,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
     }
-    let mut out = anstream::stdout().lock();
     let printed = match args.json {
-        true => config::as_json(&config, &mut out),
-        false => config::as_text(&config, &mut out),
+        true => output::json(&config::as_json(&config)),
+        false => config::as_text(&config, &mut output::stdout()),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,6 +52,6 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn complain(kind: &str, what: &str) -> ExitCode {
     // If stderr is gone too, the exit code has to tell.
-    let _ = writeln!(anstream::stderr(), "{kind}: {what}");
+    let _ = writeln!(output::stderr(), "{kind}: {what}");
     ExitCode::FAILURE
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::runtime;
 use crate::config::{self, ConfigError, Flags};
 use crate::demo::{self, Afterwards, Cause, DemoError, Options};
+use crate::output;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
@@ -51,10 +52,17 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(Failure::Demo(error)) if error.cause() == Cause::Signal => interrupted(&asked),
         Err(error) => {
             // There is nobody left to tell if this fails.
-            let _ = writeln!(anstream::stderr(), "\n{ERROR}error:{ERROR:#} {error}");
+            let _ = complain(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn complain(error: &Failure) -> io::Result<()> {
+    let mut out = output::stderr();
+    writeln!(out)?;
+    out.styled(ERROR, "error:")?;
+    writeln!(out, " {error}")
 }
 
 fn play(args: &Args, asked: &Asked) -> Result<(), Failure> {
@@ -73,7 +81,7 @@ fn play(args: &Args, asked: &Asked) -> Result<(), Failure> {
     let played = runtime::block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(&stop, asked).map_err(Failure::Runtime)?;
-        Ok(demo::run(options, anstream::stdout(), &stop).await?)
+        Ok(demo::run(options, output::stdout(), &stop).await?)
     });
     played.map_err(Failure::Runtime)?
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::runtime;
-use crate::doctor::{Facts, Report, as_json, as_text, gather, judge};
+use crate::doctor::{Facts, Report, as_text, gather, judge};
+use crate::output;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -51,16 +52,15 @@ fn facts(args: &Args) -> io::Result<Facts> {
 }
 
 fn print(report: &Report, json: bool) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
     if json {
-        as_json(report, &mut out)
+        output::json(report)
     } else {
-        as_text(report, &mut out)
+        as_text(report, &mut output::stdout())
     }
 }
 
 fn fail(what: &str, error: &io::Error) -> ExitCode {
     // If stderr is gone too, the exit code has to tell.
-    let _ = writeln!(anstream::stderr(), "error: {what}: {error}");
+    let _ = writeln!(output::stderr(), "error: {what}: {error}");
     ExitCode::FAILURE
 }

@@ -24,6 +24,7 @@ use crate::eyes::codex_config::CodexConfig;
 use crate::eyes::queue::{QueueError, Reader};
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
+use crate::output;
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\
@@ -103,7 +104,7 @@ enum EyesError {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     if args.print_contract {
-        let printed = anstream::stdout().write_all(contract::instructions().as_bytes());
+        let printed = output::stdout().write_all(contract::instructions().as_bytes());
         return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     match wrap(args) {

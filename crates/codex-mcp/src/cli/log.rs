@@ -1,9 +1,11 @@
 //! The log on stderr. stdout belongs to the protocol.
 
-use std::io::{self, IsTerminal, stderr};
+use std::io;
 use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
+
+use crate::output::{self, Colours};
 
 /// Chooses what is logged, in `tracing-subscriber`'s filter syntax.
 const VARIABLE: &str = "CODEX_MCP_LOG";
@@ -44,10 +46,15 @@ pub(super) fn exit(served: &io::Result<()>) -> ExitCode {
 fn start_with(usual: &'static str) {
     let asked = EnvFilter::try_from_env(VARIABLE);
     let wrong = std::env::var_os(VARIABLE).and(asked.as_ref().err().map(ToString::to_string));
+    let has_styles = output::stderr_is_terminal();
+    let styles = match has_styles {
+        true => Colours::On,
+        false => Colours::Off,
+    };
     tracing_subscriber::fmt()
         .with_env_filter(asked.unwrap_or_else(|_| EnvFilter::new(usual)))
-        .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
+        .with_writer(move || output::log(styles))
+        .with_ansi(has_styles)
         .init();
     if let Some(error) = wrong {
         tracing::warn!("{VARIABLE} is not a filter such as {usual}, and is ignored: {error}");

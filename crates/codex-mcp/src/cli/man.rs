@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap_mangen::Man;
 
 use super::stored::{self, Failure};
+use crate::output;
 
 /// How it is read.
 const READING: &str = "\
@@ -41,6 +42,6 @@ fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     // A verb alone is no program that has a version.
     Man::new(page).source(PROGRAM).render(&mut text)?;
-    anstream::stdout().lock().write_all(&text)?;
+    output::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,6 @@ mod jobs_of;
 mod log;
 mod man;
 mod office;
-mod out;
 mod own_servers;
 mod prompt;
 mod run;
@@ -38,6 +37,7 @@ mod worker;
 use std::env;
 use std::process::ExitCode;
 
+use crate::output;
 use clap::{Command, CommandFactory, Parser, Subcommand};
 
 pub use alias::as_verb;
@@ -172,11 +172,17 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// The command line with all verbs, also those for our own use.
+#[must_use]
+pub fn command_tree() -> Command {
+    Cli::command()
+}
+
 /// Prints what is wrong with the command line, or the help that was asked for. Of
 /// `jobs` and `run`, 1 and 2 tell how a job or a run has ended.
 fn not_parsed(error: &clap::Error) -> ExitCode {
     // If it can't be written, the exit code has to tell.
-    let _ = error.print();
+    let _ = output::command_line(error);
     let verb = env::args_os().nth(1).unwrap_or_default();
     let tells_an_end = verb == "jobs" || verb == "run";
     match (error.use_stderr(), tells_an_end) {

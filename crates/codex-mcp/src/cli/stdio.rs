@@ -14,6 +14,7 @@ use nix::sys::stat::{SFlag, fstat};
 
 use super::log;
 use crate::mcp::{Stdio, StdioMode};
+use crate::output;
 
 /// Chooses what to do. A value that isn't known counts as `auto`.
 const VARIABLE: &str = "CODEX_MCP_STDIO_MODE";
@@ -73,7 +74,7 @@ impl Logging {
             // There is no protocol any more that it could disturb. If this can't be
             // written either, the exit code tells.
             Self::Impossible => {
-                let _ = writeln!(io::stderr(), "error: {error}");
+                let _ = writeln!(output::stderr(), "error: {error}");
             }
         }
     }
@@ -170,15 +171,15 @@ impl Preflight {
 impl Streams {
     fn look() -> Self {
         Self {
-            stdin: end(&io::stdin()),
-            stdout: end(&io::stdout()),
+            stdin: end(io::stdin().is_terminal()),
+            stdout: end(output::stdout_is_terminal()),
             stderr: where_stderr_leads(),
         }
     }
 }
 
-fn end(stream: &impl IsTerminal) -> End {
-    match stream.is_terminal() {
+fn end(is_terminal: bool) -> End {
+    match is_terminal {
         true => End::Terminal,
         false => End::Else,
     }
@@ -187,6 +188,7 @@ fn end(stream: &impl IsTerminal) -> End {
 /// Two descriptors of one pipe, socket or file have its device and number. So have
 /// all those of a terminal or of /dev/null, which are devices of characters: what
 /// is written there mixes with nothing that a program reads.
+#[expect(clippy::disallowed_methods, reason = "nothing is written to them")]
 fn where_stderr_leads() -> Stderr {
     let (Ok(stdout), Ok(stderr)) = (fstat(io::stdout().as_fd()), fstat(io::stderr().as_fd()))
     else {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::config::{self, Flags, Warning};
+use crate::output;
 use crate::team::registry::{Mode, RegistryError};
 use crate::team::{ClaimError, FileError};
 
@@ -76,15 +77,5 @@ pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
 
 pub(super) fn complain(kind: &str, what: &str) {
     // If stderr is gone too, the exit code has to tell.
-    let _ = writeln!(anstream::stderr(), "{kind}: {}", harmless(what));
-}
-
-/// A text that does nothing to a terminal. Newlines and tabs stay.
-pub(super) fn harmless(text: &str) -> String {
-    let harmless = |character: char| match character {
-        '\n' | '\t' => character,
-        control if control.is_control() => char::REPLACEMENT_CHARACTER,
-        other => other,
-    };
-    text.chars().map(harmless).collect()
+    let _ = writeln!(output::stderr(), "{kind}: {what}");
 }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use codex_mcp_core::team::ThreadName;
 
-use super::stored::{self, Failure, Kept, harmless};
+use super::stored::{self, Failure, Kept};
+use crate::output;
 use crate::team::{registry, summary};
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ fn print(thread: &ThreadName) -> Result<ExitCode, Failure> {
     let Some(text) = summary::find(&kept.atm_home, thread)? else {
         return Err(Failure::Missing(missing(&kept, thread)?));
     };
-    writeln!(anstream::stdout().lock(), "{}", harmless(text.trim_end()))?;
+    writeln!(output::stdout(), "{}", text.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use codex_mcp_core::text::visible_line;
 
-use super::stored::harmless;
+use crate::output::Output;
 
 const HEADING: Style = Style::new().bold();
 
@@ -37,7 +38,7 @@ impl Cell {
 pub(super) fn write<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [Cell; COLUMNS]>,
-    out: &mut impl Write,
+    out: &mut Output<impl Write>,
 ) -> io::Result<()> {
     let headings = headings.map(|heading| Cell::coloured(heading, HEADING));
     let lines: Vec<[Cell; COLUMNS]> = [headings].into_iter().chain(rows).collect();
@@ -49,13 +50,16 @@ pub(super) fn write<const COLUMNS: usize>(
     lines.iter().try_for_each(|cells| line(cells, &widths, out))
 }
 
-fn line(cells: &[Cell], widths: &[usize], out: &mut impl Write) -> io::Result<()> {
+fn line(cells: &[Cell], widths: &[usize], out: &mut Output<impl Write>) -> io::Result<()> {
     // What follows the last cell that says something is left out.
     let last = cells.iter().rposition(|cell| !cell.text.is_empty());
     for (column, (Cell { text, style }, width)) in cells.iter().zip(widths).enumerate() {
         match last {
-            Some(last) if column < last => write!(out, "{style}{text:width$}{style:#}  ")?,
-            Some(last) if column == last => write!(out, "{style}{text}{style:#}")?,
+            Some(last) if column < last => {
+                out.styled(*style, format_args!("{text:width$}"))?;
+                write!(out, "  ")?;
+            }
+            Some(last) if column == last => out.styled(*style, text)?,
             _ => {}
         }
     }
@@ -64,7 +68,8 @@ fn line(cells: &[Cell], widths: &[usize], out: &mut impl Write) -> io::Result<()
 
 /// One line that does nothing to a terminal, of at most so many characters.
 pub(super) fn shortened(text: &str, longest: usize) -> String {
-    let line = harmless(text).replace(['\n', '\t'], " ");
+    let line = text.replace(['\n', '\t'], " ");
+    let line = visible_line(&line).into_owned();
     match line.char_indices().nth(longest) {
         None => line,
         Some(_) => {

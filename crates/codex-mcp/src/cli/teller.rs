@@ -2,19 +2,13 @@
 //! that is drawn again and again.
 
 use std::env;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 
-use super::stored::harmless;
 use super::table::shortened;
+use crate::output;
 
 /// The longest line that is drawn, in characters; a narrower terminal shows less.
 const LONGEST: usize = 200;
-
-/// What clears the line, and what has a terminal cut a line that is too long for it
-/// rather than go on in the next: DECAWM. Nothing else has to be known of it.
-const CLEAR: &str = "\r\u{1b}[K";
-const CUT: &str = "\u{1b}[?7l";
-const WRAP: &str = "\u{1b}[?7h";
 
 /// Where it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +30,7 @@ impl Teller {
     /// On our stderr.
     pub(super) fn on_stderr() -> Self {
         let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        let screen = match io::stderr().is_terminal() && !is_dumb {
+        let screen = match output::stderr_is_terminal() && !is_dumb {
             true => Screen::Terminal,
             false => Screen::Plain,
         };
@@ -54,16 +48,14 @@ impl Teller {
     /// Tells something that stays. If stderr is gone, the exit code has to tell.
     pub(super) fn say(&mut self, what: &str) {
         self.clear();
-        let _ = writeln!(anstream::stderr(), "{}", harmless(what));
+        let _ = writeln!(output::stderr(), "{what}");
     }
 
     /// Draws the line, if it is another than before.
     pub(super) fn draw(&mut self, line: &str) {
         let line = shortened(line, LONGEST);
         if self.screen == Screen::Terminal && self.drawn.as_ref() != Some(&line) {
-            let mut stderr = io::stderr().lock();
-            let _ = write!(stderr, "{CLEAR}{CUT}{line}{WRAP}");
-            let _ = stderr.flush();
+            let _ = output::stderr().draw_line(&line);
             self.drawn = Some(line);
         }
     }
@@ -71,7 +63,7 @@ impl Teller {
     /// Takes the line away.
     pub(super) fn clear(&mut self) {
         if self.drawn.take().is_some() {
-            let _ = write!(io::stderr().lock(), "{CLEAR}");
+            let _ = output::stderr().clear_line();
         }
     }
 }

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use codex_mcp_core::text::visible_line;
 use serde_json::json;
 
-use super::stored::{complain, harmless};
+use super::stored::complain;
+use crate::output;
 use crate::trust::{TrustError, TrustedDirectories, resolved_top};
 
 /// What trust is, for somebody who meets the question for the first time.
@@ -113,17 +115,16 @@ fn revoke(list: &Path, directory: &Path) -> Result<(), Failure> {
 
 fn print(list: &TrustedDirectories, json: bool) -> Result<(), Failure> {
     let paths: Vec<&Path> = list.iter().collect();
-    let mut out = anstream::stdout().lock();
     if json {
-        writeln!(out, "{:#}", json!({ "directories": paths }))?;
-        return Ok(());
+        return Ok(output::json(&json!({ "directories": paths }))?);
     }
+    let mut out = output::stdout();
     for path in paths {
-        writeln!(out, "{}", harmless(&path.to_string_lossy()))?;
+        writeln!(out, "{}", visible_line(&path.to_string_lossy()))?;
     }
     Ok(())
 }
 
 fn say(line: &str) -> Result<(), Failure> {
-    Ok(writeln!(anstream::stdout(), "{}", harmless(line))?)
+    Ok(writeln!(output::stdout(), "{}", visible_line(line))?)
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use codex_mcp_core::text::visible_line;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -69,17 +70,14 @@ fn all(config: &Config) -> Vec<Shown> {
 }
 
 /// One JSON object: `{key: {value, source}}`, null for what isn't set.
-///
-/// # Errors
-///
-/// When it can't be written.
-pub fn as_json(config: &Config, out: &mut impl Write) -> io::Result<()> {
+#[must_use]
+pub fn as_json(config: &Config) -> Value {
     let entry = |Shown { key, value, source }| {
         let setting = json!({ "value": value, "source": source });
         (key.to_owned(), setting)
     };
     let object: Map<String, Value> = all(config).into_iter().map(entry).collect();
-    writeln!(out, "{:#}", Value::Object(object))
+    Value::Object(object)
 }
 
 /// A table.
@@ -93,10 +91,11 @@ pub fn as_text(config: &Config, out: &mut impl Write) -> io::Result<()> {
         .map(|Shown { key, value, source }| {
             let value = match value {
                 Value::Null => "-".to_owned(),
-                Value::String(text) => text,
-                other => other.to_string(),
+                Value::String(text) => visible_line(&text).into_owned(),
+                other => visible_line(&other.to_string()).into_owned(),
             };
-            (key, value, source.to_string())
+            let source = visible_line(&source.to_string()).into_owned();
+            (key, value, source)
         })
         .collect();
     let width = |length: fn(&(&str, String, String)) -> usize| {

@@ -284,9 +284,7 @@ fn it_is_shown_with_its_sources() {
             .all(|column| column == source.clone().next().flatten()),
         "{text}"
     );
-    let mut json = Vec::new();
-    as_json(&config, &mut json).unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let json = as_json(&config);
     assert_eq!(json["team"]["value"], "t");
     assert_eq!(json["team"]["source"], "$ATM_TEAM");
     assert_eq!(json["request_timeout_secs"]["value"], 300);

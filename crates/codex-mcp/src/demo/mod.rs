@@ -47,6 +47,7 @@ use scripted_model::ScriptedModel;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::binary::Source;
+use crate::output::Output;
 use cast::Cast;
 use server::Server;
 use show::Show;
@@ -89,7 +90,7 @@ struct Played {
 /// [`DemoError`]. Nothing is left running then either.
 pub async fn run<W: Write>(
     options: Options,
-    out: W,
+    out: Output<W>,
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
     let Options {

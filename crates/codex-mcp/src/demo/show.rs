@@ -1,7 +1,4 @@
 //! What the reader gets to see.
-//!
-//! Colours are written as escape sequences; the stream that `Show` is given
-//! takes them out where they are not wanted.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::message::summary;
 use super::wire::{Direction, Passed};
+use crate::output::Output;
 
 /// Columns, the width that every terminal has.
 const WIDTH: usize = 80;
@@ -24,18 +22,19 @@ const BAD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Prints the demo, step by step.
 pub(super) struct Show<W> {
-    out: W,
+    out: Output<W>,
     step: u32,
 }
 
 impl<W: Write> Show<W> {
-    pub(super) fn new(out: W) -> Self {
+    pub(super) fn new(out: Output<W>) -> Self {
         Self { out, step: 0 }
     }
 
     /// The first line, and what this is.
     pub(super) fn title(&mut self, title: &str, about: &str) -> io::Result<()> {
-        writeln!(self.out, "{STRONG}{title}{STRONG:#}")?;
+        self.out.styled(STRONG, title)?;
+        writeln!(self.out)?;
         self.paragraph("", about, Style::new())
     }
 
@@ -43,7 +42,10 @@ impl<W: Write> Show<W> {
     pub(super) fn step(&mut self, title: &str) -> io::Result<()> {
         self.step += 1;
         let step = self.step;
-        writeln!(self.out, "\n{HEADING}{step}. {title}{HEADING:#}")
+        writeln!(self.out)?;
+        let heading = format_args!("{step}. {title}");
+        self.out.styled(HEADING, heading)?;
+        writeln!(self.out)
     }
 
     /// Says what is to be seen next.
@@ -63,14 +65,17 @@ impl<W: Write> Show<W> {
             Direction::Received => (RECEIVED, "←"),
         };
         let summary = summary(&passed.message);
-        write!(self.out, "   {style}{arrow} {}{style:#}", summary.title)?;
+        write!(self.out, "   ")?;
+        let title = format_args!("{arrow} {}", summary.title);
+        self.out.styled(style, title)?;
         if let Some(about) = summary.about {
             let indent = 3 + 2 + summary.title.chars().count() + 2;
             let lines = wrap(&about, WIDTH.saturating_sub(indent));
             write!(self.out, "  {}", lines.join(&hanging(indent)))?;
         }
         if let Some(id) = summary.id {
-            write!(self.out, "  {QUIET}id {id}{QUIET:#}")?;
+            write!(self.out, "  ")?;
+            self.out.styled(QUIET, format_args!("id {id}"))?;
         }
         writeln!(self.out)?;
         let widest = summary
@@ -89,10 +94,11 @@ impl<W: Write> Show<W> {
     pub(super) fn prompt(&mut self, command: &str) -> io::Result<()> {
         for (index, line) in command.lines().enumerate() {
             let mark = if index == 0 { "$" } else { " " };
-            writeln!(
-                self.out,
-                "   {QUIET}{mark}{QUIET:#} {STRONG}{line}{STRONG:#}"
-            )?;
+            write!(self.out, "   ")?;
+            self.out.styled(QUIET, mark)?;
+            write!(self.out, " ")?;
+            self.out.styled(STRONG, line)?;
+            writeln!(self.out)?;
         }
         Ok(())
     }
@@ -111,15 +117,18 @@ impl<W: Write> Show<W> {
         if line.is_empty() {
             return writeln!(self.out);
         }
-        let style = told_style(line);
-        writeln!(self.out, "   {style}{line}{style:#}")
+        write!(self.out, "   ")?;
+        self.out.styled(told_style(line), line)?;
+        writeln!(self.out)
     }
 
     /// How it ended.
     pub(super) fn done(&mut self, took: Duration, rest: &str) -> io::Result<()> {
         let seconds = took.as_secs_f64();
         let done = format!("Done in {seconds:.1} s.");
-        writeln!(self.out, "\n{GOOD}{done}{GOOD:#} {rest}")
+        writeln!(self.out)?;
+        self.out.styled(GOOD, done)?;
+        writeln!(self.out, " {rest}")
     }
 
     /// What the reader can do now: a sentence and a command to copy, which is
@@ -127,12 +136,16 @@ impl<W: Write> Show<W> {
     pub(super) fn next(&mut self, text: &str, command: &str) -> io::Result<()> {
         writeln!(self.out)?;
         self.paragraph("", text, Style::new())?;
-        writeln!(self.out, "\n   {STRONG}{command}{STRONG:#}")
+        write!(self.out, "\n   ")?;
+        self.out.styled(STRONG, command)?;
+        writeln!(self.out)
     }
 
     fn paragraph(&mut self, indent: &str, text: &str, style: Style) -> io::Result<()> {
         for line in wrap(text, WIDTH.saturating_sub(indent.len())) {
-            writeln!(self.out, "{indent}{style}{line}{style:#}")?;
+            write!(self.out, "{indent}")?;
+            self.out.styled(style, line)?;
+            writeln!(self.out)?;
         }
         Ok(())
     }
@@ -148,11 +161,10 @@ impl<W: Write> Show<W> {
         let place = indent + name_width + 2;
         let lines = wrap(value, WIDTH.saturating_sub(place));
         let value = lines.join(&hanging(place));
-        writeln!(
-            self.out,
-            "{:indent$}{style}{name:name_width$}{style:#}  {value}",
-            ""
-        )
+        write!(self.out, "{:indent$}", "")?;
+        let name = format_args!("{name:name_width$}");
+        self.out.styled(style, name)?;
+        writeln!(self.out, "  {value}")
     }
 }
 
@@ -197,12 +209,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::output::Colours;
 
     fn shown(print: impl FnOnce(&mut Show<Vec<u8>>) -> io::Result<()>) -> String {
-        let mut show = Show::new(Vec::new());
+        let mut show = Show::new(Output::new(Vec::new(), Colours::Off));
         print(&mut show).unwrap();
-        let text = String::from_utf8(show.out).unwrap();
-        anstream::adapter::strip_str(&text).to_string()
+        String::from_utf8(show.out.into_inner()).unwrap()
     }
 
     #[test]

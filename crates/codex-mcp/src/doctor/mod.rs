@@ -2,7 +2,7 @@
 //!
 //! Three steps that know little of each other: [`gather`] looks at the machine
 //! and puts down plain [`Facts`], [`judge`] makes a [`Report`] of them
-//! without looking at anything, and [`as_text`] and [`as_json`] write it.
+//! without looking at anything, and [`as_text`] writes it; as JSON it is its own serialization.
 //!
 //! # The JSON
 //!
@@ -55,5 +55,5 @@ mod report;
 pub use facts::Facts;
 pub use gather::gather;
 pub use judge::judge;
-pub use render::{as_json, as_text};
+pub use render::as_text;
 pub use report::{Check, Finding, Report, Status};

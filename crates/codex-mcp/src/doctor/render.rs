@@ -5,23 +5,14 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::report::{Check, Finding, Report, Status};
-
-/// Writes the report as one JSON object, see [the module](super).
-///
-/// # Errors
-///
-/// Those of `out`.
-pub fn as_json(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, report)?;
-    writeln!(out)
-}
+use crate::output::Output;
 
 /// Writes the report for people, in colours.
 ///
 /// # Errors
 ///
 /// Those of `out`.
-pub fn as_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub fn as_text(report: &Report, out: &mut Output<impl Write>) -> io::Result<()> {
     for finding in &report.findings {
         write_finding(finding, out)?;
     }
@@ -35,16 +26,14 @@ const STATUS_WIDTH: usize = Status::Problem.name().len() + 2;
 /// The width of the longest name and its distance to the message.
 const NAME_WIDTH: usize = Check::AppServer.name().len() + 2;
 
-fn write_finding(finding: &Finding, out: &mut impl Write) -> io::Result<()> {
+fn write_finding(finding: &Finding, out: &mut Output<impl Write>) -> io::Result<()> {
     let style = style(finding.status);
     let status = finding.status.name();
     let name = finding.check.name();
     let gap = STATUS_WIDTH.saturating_sub(status.len());
-    writeln!(
-        out,
-        "{style}{status}{style:#}{:gap$}{name:NAME_WIDTH$}{}",
-        "", finding.message
-    )?;
+    out.styled(style, status)?;
+    let message = &finding.message;
+    writeln!(out, "{:gap$}{name:NAME_WIDTH$}{message}", "")?;
     if let Some(hint) = &finding.hint {
         let indent = STATUS_WIDTH + NAME_WIDTH;
         writeln!(out, "{:indent$}To do: {hint}", "")?;
@@ -71,9 +60,8 @@ fn verdict(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anstream::StripStream;
-
     use super::*;
+    use crate::output::Colours;
 
     fn report() -> Report {
         Report {
@@ -87,24 +75,22 @@ mod tests {
 
     #[test]
     fn text_is_aligned_with_and_without_colours() {
-        let mut coloured = Vec::new();
+        let mut coloured = Output::new(Vec::new(), Colours::On);
         as_text(&report(), &mut coloured).unwrap();
         assert!(
-            String::from_utf8(coloured)
+            String::from_utf8(coloured.into_inner())
                 .unwrap()
                 .contains("\u{1b}[1m\u{1b}[31mproblem")
         );
 
-        let mut plain = StripStream::new(Vec::new());
+        let mut plain = Output::new(Vec::new(), Colours::Off);
         as_text(&report(), &mut plain).unwrap();
         insta::assert_snapshot!(String::from_utf8(plain.into_inner()).unwrap());
     }
 
     #[test]
     fn json_is_as_documented() {
-        let mut json = Vec::new();
-        as_json(&report(), &mut json).unwrap();
-        let json = String::from_utf8(json).unwrap();
+        let json = serde_json::to_string_pretty(&report()).unwrap() + "\n";
         insta::assert_snapshot!(json.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     }
 }

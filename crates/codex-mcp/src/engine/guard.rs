@@ -41,6 +41,7 @@ use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
 use super::descendants::descendants;
 use super::exit::Exit;
+use crate::output;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
@@ -79,7 +80,11 @@ pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) 
         Err(error) => {
             // Our stderr is the program's: there is nobody else to tell, and
             // the exit code tells too.
-            let _ = writeln!(io::stderr(), "cannot start {}: {error}", program.display());
+            let _ = writeln!(
+                output::stderr(),
+                "cannot start {}: {error}",
+                program.display()
+            );
             ExitCode::from(if error.kind() == io::ErrorKind::NotFound {
                 127
             } else {

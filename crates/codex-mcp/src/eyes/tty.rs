@@ -8,7 +8,7 @@
 )]
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Read, Write, stdin, stdout};
+use std::io::{self, IsTerminal, Read, Write, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,6 +23,8 @@ use rustix::termios::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::output;
 
 /// An end of a terminal, on which nothing waits.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Tty {
     ///
     /// When they are something else, or it can't be opened.
     pub fn of_user() -> io::Result<Self> {
-        match (stdin().is_terminal(), stdout().is_terminal()) {
+        match (stdin().is_terminal(), output::stdout_is_terminal()) {
             (true, true) => {}
             (false, _) => return Err(io::Error::other("stdin is no terminal")),
             (true, false) => return Err(io::Error::other("stdout is no terminal")),

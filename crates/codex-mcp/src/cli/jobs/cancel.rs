@@ -10,6 +10,7 @@ use super::failure::{COULD_NOT, Failure, worst};
 use super::find;
 use crate::cli::stored::complain;
 use crate::jobs::service::{Cancelled, Jobs};
+use crate::output;
 
 const CODES: &str = "\
 Exit codes: 0 it is cancelled, or will be as soon as Codex has ended; 1 it had ended in another
@@ -51,7 +52,7 @@ fn tell(id: &JobId, cancelled: Cancelled) -> Result<u8, Failure> {
             Ok(1)
         }
         false => {
-            writeln!(anstream::stdout().lock(), "{id}: {message}")?;
+            writeln!(output::stdout(), "{id}: {message}")?;
             Ok(0)
         }
     }

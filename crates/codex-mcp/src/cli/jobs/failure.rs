@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use codex_mcp_core::job::{JobPrefix, JobState};
 
 use crate::cli::prompt::NoPrompt;
-use crate::cli::stored::{complain, harmless};
+use crate::cli::stored::complain;
 use crate::config::ConfigError;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
@@ -55,7 +55,7 @@ pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            complain("error", &harmless(&error.to_string()));
+            complain("error", &error.to_string());
             ExitCode::from(COULD_NOT)
         }
     }

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{find, state};
-use crate::cli::out;
 use crate::cli::table::{self, Cell, shortened};
 use crate::cli::times::{ago, took};
 use crate::jobs::order::resolved;
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Filter, JobSummary, Listed};
+use crate::output::{self, Output};
 
 /// The most that is shown of a task's name, a folder and an error, in characters.
 const NAME: usize = 40;
@@ -63,7 +63,7 @@ impl Args {
         };
         let listed = jobs.list(&filter, self.limit).await?;
         match self.json {
-            true => out::pretty(&as_json(&listed))?,
+            true => output::json(&as_json(&listed))?,
             false => print(&listed, &filter)?,
         }
         Ok(ExitCode::SUCCESS)
@@ -77,7 +77,7 @@ pub(super) fn as_json(listed: &Listed) -> Value {
 }
 
 fn print(listed: &Listed, filter: &Filter) -> Result<(), Failure> {
-    let mut out = anstream::stdout().lock();
+    let mut out = output::stdout();
     match (listed.total, *filter == Filter::default()) {
         (0, true) => writeln!(
             out,
@@ -97,7 +97,10 @@ fn print(listed: &Listed, filter: &Filter) -> Result<(), Failure> {
 }
 
 /// Writes jobs as a table, in colours.
-pub(super) fn write_table(jobs: &[JobSummary], out: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn write_table(
+    jobs: &[JobSummary],
+    out: &mut Output<impl Write>,
+) -> Result<(), Failure> {
     let now = SystemTime::now();
     let home = env::var_os("HOME").map(PathBuf::from);
     let rows = jobs.iter().map(|job| cells(job, now, home.as_deref()));
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(folder("/home/me", home), "~");
         assert_eq!(folder("/home/me/x", home), "~/x");
         assert_eq!(folder("/home/men", home), "/home/men");
-        assert_eq!(folder("/a\nb\u{1b}", None), "/a b\u{fffd}");
+        assert_eq!(folder("/a\nb\u{1b}", None), "/a b\\u{1b}");
         let long = format!("/{}/end", "ß".repeat(50));
         let shown = folder(&long, home);
         assert_eq!(shown.chars().count(), FOLDER);

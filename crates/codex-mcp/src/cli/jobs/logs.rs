@@ -12,12 +12,12 @@ use super::find::{self, short};
 use super::wait::{Form, ended_in_words};
 use super::watching::{Watching, unless_interrupted};
 use super::words;
-use crate::cli::out;
 use crate::cli::stored::complain;
 use crate::cli::teller::Teller;
 use crate::cli::times::took;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::{JobSummary, StoredEvent};
+use crate::output;
 
 /// How many events are read at once: each may be long.
 const PAGE: u32 = 50;
@@ -136,13 +136,13 @@ impl Reading<'_> {
     fn show(&mut self, job: &JobSummary, event: &StoredEvent) -> Result<(), Failure> {
         self.shown += 1;
         if self.form == Form::Json {
-            return Ok(out::line(&typed(event))?);
+            return Ok(output::json_line(&typed(event))?);
         }
         let Some(words) = words::line(event) else {
             return Ok(());
         };
         let since = job.started_at.unwrap_or(job.created_at);
-        let mut out = anstream::stdout().lock();
+        let mut out = output::stdout();
         writeln!(out, "{:>7}  {words}", after(since, event.at))?;
         // Where it is piped, what there is has to be seen at once too.
         out.flush()?;

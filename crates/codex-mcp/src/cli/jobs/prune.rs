@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::list;
-use crate::cli::out;
 use crate::cli::times::duration;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::Listed;
+use crate::output;
 
 /// How many of them are named.
 const NAMED: u32 = 20;
@@ -46,14 +46,14 @@ impl Args {
             if let Some(members) = told.as_object_mut() {
                 members.insert("removed".to_owned(), removed.into());
             }
-            out::pretty(&told)?;
+            output::json(&told)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// Says what is removed, before it is.
     fn announce(&self, old: &Listed) -> Result<(), Failure> {
-        let mut out = anstream::stdout().lock();
+        let mut out = output::stdout();
         if old.total == 0 {
             writeln!(out, "There is nothing to remove.")?;
             return Ok(());

@@ -1,6 +1,6 @@
 //! `codex-mcp jobs show`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -13,14 +13,14 @@ use super::failure::Failure;
 use super::find::{self, short};
 use super::watching::nobody_works;
 use super::{show_run, state, words};
-use crate::cli::out;
-use crate::cli::stored::{complain, harmless};
+use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::{ago, took};
 use crate::jobs::report::{CommandReport, Report, Step};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::Job;
+use crate::output::{self, Output};
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;
@@ -57,11 +57,11 @@ impl Args {
             complain("warning", &nobody_works(&why.to_string()));
         }
         if self.json {
-            out::pretty(&shown::record(&job))?;
+            output::json(&shown::record(&job))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut page = Page {
-            out: anstream::stdout().lock(),
+            out: output::stdout(),
             full: self.full,
         };
         page.job(&job)?;
@@ -72,7 +72,7 @@ impl Args {
 
 /// What is written for people.
 struct Page<W> {
-    out: W,
+    out: Output<W>,
     full: bool,
 }
 
@@ -109,12 +109,9 @@ impl<W: Write> Page<W> {
             (Wanted::No, JobState::Running) => ", cancellation requested",
             _ => "",
         };
-        let state = summary.state;
-        let name = "State";
-        writeln!(
-            self.out,
-            "{HEADING}{name:<9}{HEADING:#} {style}{state}{style:#}{asked}"
-        )?;
+        self.name("State")?;
+        self.out.styled(style, summary.state)?;
+        writeln!(self.out, "{asked}")?;
         self.line("Task", &summary.task_name)?;
         self.line("Folder", &summary.cwd)?;
         self.maybe("Session", summary.session_id.as_deref())?;
@@ -259,8 +256,14 @@ impl<W: Write> Page<W> {
 
     fn line(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         let value = shortened(value, usize::MAX);
-        writeln!(self.out, "{HEADING}{name:<9}{HEADING:#} {value}")?;
+        self.name(name)?;
+        writeln!(self.out, "{value}")?;
         Ok(())
+    }
+
+    fn name(&mut self, name: &str) -> io::Result<()> {
+        self.out.styled(HEADING, format_args!("{name:<9}"))?;
+        write!(self.out, " ")
     }
 
     fn lines(&mut self, name: &str, lines: &[String]) -> Result<(), Failure> {
@@ -276,8 +279,10 @@ impl<W: Write> Page<W> {
     }
 
     fn styled(&mut self, style: Style, name: &str, text: &str) -> Result<(), Failure> {
-        writeln!(self.out, "\n{style}{name}{style:#}")?;
-        for line in harmless(text.trim_end()).lines() {
+        writeln!(self.out)?;
+        self.out.styled(style, name)?;
+        writeln!(self.out)?;
+        for line in text.trim_end().lines() {
             writeln!(self.out, "  {line}")?;
         }
         Ok(())

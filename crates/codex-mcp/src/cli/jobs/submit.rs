@@ -1,7 +1,7 @@
 //! `codex-mcp jobs submit`.
 
 use std::env;
-use std::io::{self, IsTerminal};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use super::failure::Failure;
 use super::find::short;
 use super::wait::{self, Form};
 use super::watching::nobody_works;
-use crate::cli::out;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
@@ -26,6 +25,7 @@ use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::store::LONGEST_TEXT;
+use crate::output;
 use crate::untrusted_file::{self, Links};
 
 /// The longest schema, in bytes.
@@ -252,20 +252,22 @@ impl Handing {
             let message = warning.unwrap_or_else(|| {
                 format!("`codex-mcp jobs wait {job}` waits for it and prints what comes of it")
             });
-            return Ok(out::pretty(&json!({
+            return Ok(output::json(&json!({
                 "status": "queued",
                 "job_id": job,
                 "session_id": session,
                 "message": message,
             }))?);
         }
-        out::text(job.as_str())?;
-        if io::stdout().is_terminal() {
+        let mut out = output::stdout();
+        writeln!(out, "{job}")?;
+        if output::stdout_is_terminal() {
             let id = short(job);
-            out::text(&format!(
+            writeln!(
+                out,
                 "`codex-mcp jobs wait {id}` waits for it, `codex-mcp jobs logs -f {id}` shows \
                  what Codex does"
-            ))?;
+            )?;
         }
         Ok(())
     }
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(beginning("\n  Fix it.\nNow."), Some("Fix it.".to_owned()));
         assert_eq!(beginning(" \n"), None);
         let name = beginning(&format!("a\u{1b}\u{9b}\tb{}", "ß".repeat(NAME))).unwrap();
-        assert!(name.starts_with("a\u{fffd}\u{fffd} bß"), "{name}");
+        assert!(name.starts_with("a\\u{1b}\\u{9b} bß"), "{name}");
         assert_eq!(name.chars().count(), NAME);
     }
 

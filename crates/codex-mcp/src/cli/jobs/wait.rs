@@ -1,5 +1,6 @@
 //! `codex-mcp jobs wait`.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,13 +11,13 @@ use super::failure::{COULD_NOT, Failure, INTERRUPTED, code_of, worst};
 use super::find::{self, short};
 use super::watching::{Watching, unless_interrupted};
 use super::words;
-use crate::cli::out;
 use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::{duration, took};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, JobSummary};
+use crate::output;
 
 /// How many events are read at once, and how many of the past to find the last that
 /// Codex did.
@@ -271,20 +272,21 @@ pub(super) fn ended_in_words(job: &JobSummary) -> String {
 
 fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
     if form == Form::Json {
-        return Ok(out::line(&shown::record(job).to_string())?);
+        return Ok(output::json_line(&shown::record(job).to_string())?);
     }
     if job.summary.state != JobState::Completed {
         return Ok(());
     }
     if of > 1 {
-        out::text(&format!("--- {} {}", job.summary.id, job.summary.task_name))?;
+        let Job { summary, .. } = job;
+        writeln!(output::stdout(), "--- {} {}", summary.id, summary.task_name)?;
     }
     let response = job
         .result
         .as_ref()
         .and_then(|report| report.get("response"));
     match response.and_then(|response| response.as_str()) {
-        Some(message) => Ok(out::text(message)?),
+        Some(message) => Ok(output::answer(message)?),
         None => Ok(()),
     }
 }

@@ -223,7 +223,7 @@ mod tests {
             (
                 "completed",
                 json!({"type": "agent_message", "text": "a\n\u{1b}[2J\u{9b}b"}),
-                "a \u{fffd}[2J\u{fffd}b",
+                "a \\u{1b}[2J\\u{9b}b",
             ),
         ] {
             assert_eq!(item(state, &given).as_deref(), Some(expected), "{given}");
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(cut.as_deref(), Some("[there was more than is kept]"));
         assert_eq!(
             told("odd\u{1b}", &json!(7)).as_deref(),
-            Some("[odd\u{fffd}]")
+            Some("[odd\\u{1b}]")
         );
     }
 }

@@ -19,6 +19,7 @@ use crate::config::Flags;
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::resolved;
 use crate::jobs::store::Location;
+use crate::output;
 use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
 
 /// What can be asked for, and how it is used.
@@ -200,7 +201,7 @@ impl Args {
 }
 
 fn usual_approval() -> Approve {
-    match io::stdin().is_terminal() && io::stderr().is_terminal() {
+    match io::stdin().is_terminal() && output::stderr_is_terminal() {
         true => Approve::Ask,
         false => Approve::Never,
     }

@@ -19,11 +19,12 @@ use super::ending::{self, Ending};
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
-use super::{log, out, own_servers, runtime};
+use super::{log, own_servers, runtime};
 use crate::config::{self, Config, Warning};
 use crate::engine::{Engine, Launch, Options};
 use crate::mcp::Defaults;
 use crate::off_runtime;
+use crate::output;
 use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             if args.json() {
                 // If it can't be written, the exit code has to tell.
-                let _ = out::pretty(&could_not_run(&error));
+                let _ = output::json(&could_not_run(&error));
             }
             complain("error", &error.to_string());
             ExitCode::from(COULD_NOT)
@@ -122,7 +123,7 @@ async fn perform(
     let (done, told) = worked?;
     let result = RunResult { done, kept, told };
     let shown = match args.json() {
-        true => out::pretty(&json!(result)),
+        true => output::json(&json!(result)),
         false => result.present(),
     };
     match shown {

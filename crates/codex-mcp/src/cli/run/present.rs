@@ -6,7 +6,8 @@ use std::path::Path;
 use codex_mcp_core::run::outcome::Reason;
 use serde::Serialize;
 
-use crate::cli::stored::{complain, harmless};
+use crate::cli::stored::complain;
+use crate::output;
 use crate::run::Done;
 use crate::run::notify::Told;
 use crate::run::words;
@@ -43,9 +44,18 @@ fn left(path: Option<&Path>, branch: &str) -> Vec<String> {
 impl Result {
     /// Shows it to a person.
     pub(super) fn present(&self) -> io::Result<()> {
-        let mut out = anstream::stdout().lock();
+        let mut out = output::stdout();
         for line in self.lines() {
-            writeln!(out, "{}", harmless(&line))?;
+            writeln!(out, "{line}")?;
+        }
+        let response = self.done.response.trim();
+        if !response.is_empty() {
+            writeln!(out)?;
+            output::answer(response)?;
+            writeln!(out)?;
+        }
+        for line in self.hints() {
+            writeln!(out, "{line}")?;
         }
         for told in &self.told {
             match &told.came {
@@ -80,18 +90,7 @@ impl Result {
         for missing in &outcome.missing {
             lines.push(format!("  {:<12} {missing}", "missing"));
         }
-        lines.extend(self.said());
-        lines.extend(self.hints());
         lines
-    }
-
-    /// What Codex said last.
-    fn said(&self) -> Vec<String> {
-        let response = self.done.response.trim();
-        match response.is_empty() {
-            true => Vec::new(),
-            false => vec![String::new(), response.to_owned(), String::new()],
-        }
     }
 
     /// What can be done next.

@@ -13,6 +13,7 @@ use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status};
 
 use super::stored::{self, Failure, Kept, complain};
 use super::times::duration;
+use crate::output;
 use crate::team::Claim;
 use crate::team::registry::{self, Registry, RegistryError};
 use crate::team::summary::Summaries;
@@ -179,12 +180,10 @@ fn is_old(entry: &Entry, before: Option<SystemTime>) -> bool {
 }
 
 fn print(args: &Args, entries: &[Entry], now: SystemTime) -> Result<(), Failure> {
-    let mut out = anstream::stdout().lock();
     if args.json {
-        let json = serde_json::to_string_pretty(entries).map_err(std::io::Error::from)?;
-        writeln!(out, "{json}")?;
-        return Ok(());
+        return Ok(output::json(&entries)?);
     }
+    let mut out = output::stdout();
     match (entries.len(), args.prune, args.dry_run) {
         (0, true, _) => writeln!(out, "There is nothing to remove.")?,
         (0, false, _) => writeln!(out, "{}", nothing(args))?,

@@ -8,6 +8,7 @@ use codex_mcp_core::team::registry::{Entry, Status};
 
 use crate::cli::table::{self, Cell};
 use crate::cli::times::ago;
+use crate::output::Output;
 
 /// The most that is shown of a text that somebody has made up, in characters.
 const LONGEST: usize = 32;
@@ -18,7 +19,11 @@ const HEADINGS: [&str; COLUMNS] = [
 const COLUMNS: usize = 8;
 
 /// Writes a table, in colours.
-pub(super) fn write(entries: &[Entry], now: SystemTime, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(
+    entries: &[Entry],
+    now: SystemTime,
+    out: &mut Output<impl Write>,
+) -> io::Result<()> {
     let rows = entries.iter().map(|entry| cells(entry, now));
     table::write(HEADINGS, rows, out)
 }
@@ -54,10 +59,10 @@ fn style(status: &Status) -> Style {
 mod tests {
     use std::time::Duration;
 
-    use anstream::StripStream;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::output::Colours;
 
     fn entry(more: &Value) -> Entry {
         let mut json = json!({
@@ -77,7 +82,7 @@ mod tests {
             entry(&json!({"tag": "ß".repeat(100)})),
         ];
         let now = entries[0].last_active + Duration::from_secs(7300);
-        let mut plain = StripStream::new(Vec::new());
+        let mut plain = Output::new(Vec::new(), Colours::Off);
         write(&entries, now, &mut plain).unwrap();
         let text = String::from_utf8(plain.into_inner()).unwrap();
         let tag = format!("{}…", "ß".repeat(LONGEST - 1));
@@ -86,13 +91,13 @@ mod tests {
             format!(
                 "THREAD     IDENTITY  STATUS  ACTIVE  TURNS  REPO  BRANCH  TAG\n\
                  t          codex     active  2h ago  12     r     main\n\
-                 long-name  codex     frozen  2h ago  0                    x�[31m y\n\
+                 long-name  codex     frozen  2h ago  0                    x\\u{{1b}}[31m y\n\
                  t          codex     ended   2h ago  0                    {tag}\n"
             )
         );
-        let mut coloured = Vec::new();
+        let mut coloured = Output::new(Vec::new(), Colours::On);
         write(&entries, now, &mut coloured).unwrap();
-        let text = String::from_utf8(coloured).unwrap();
+        let text = String::from_utf8(coloured.into_inner()).unwrap();
         assert!(text.contains("\u{1b}[32mactive\u{1b}[0m  2h"), "{text}");
     }
 }

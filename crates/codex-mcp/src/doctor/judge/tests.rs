@@ -11,6 +11,7 @@ use super::*;
 use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, Source};
 use crate::engine::run::Finished;
+use crate::output::{Colours, Output};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -90,7 +91,7 @@ fn assert_finding(facts: &Facts, check: Check, status: Status, words: &str) {
 }
 
 fn text(facts: &Facts) -> String {
-    let mut out = anstream::StripStream::new(Vec::new());
+    let mut out = Output::new(Vec::new(), Colours::Off);
     as_text(&judge(facts), &mut out).unwrap();
     String::from_utf8(out.into_inner()).unwrap()
 }

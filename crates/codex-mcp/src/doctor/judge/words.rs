@@ -1,6 +1,7 @@
 //! Other programs' words, made fit to be repeated.
 
 use anstream::adapter::strip_str;
+use codex_mcp_core::text::visible_line;
 
 use super::super::facts::Asked;
 use crate::engine::binary::{CodexBinary, Source};
@@ -9,12 +10,12 @@ use crate::engine::run::Finished;
 /// How much of what a program said is repeated, in bytes.
 const LONGEST: usize = 400;
 
-/// A text without colours, line breaks and other control characters, and not
-/// too long.
+/// A text without colours and line breaks, with other hidden characters shown, and
+/// not too long.
 pub(super) fn one_line(text: &str) -> String {
     let plain = strip_str(text).to_string();
-    let mut line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.retain(|c| !c.is_control());
+    let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = visible_line(&line).into_owned();
     if line.len() > LONGEST {
         line.truncate(line.floor_char_boundary(LONGEST));
         line.push('…');

@@ -203,7 +203,7 @@ mod tests {
             (here.tool_name.as_str(), here.run_on.as_ref()),
             (TOOL, None)
         );
-        assert_eq!(here.task_name, "Do it.");
+        assert_eq!(here.task_name, "Do\\u{7} it.");
         assert_eq!(here.timeout_ms, 1_500_000);
         assert_eq!(here.sandbox.as_deref(), Some("workspace-write"));
         let kept = Kept::of(&here).unwrap().unwrap();

@@ -17,6 +17,7 @@ use super::place::Place;
 use crate::engine::spawn::{Detached, spawn_detached};
 use crate::jobs::files;
 use crate::jobs::store::Location;
+use crate::output;
 
 /// How long a worker may take to say that it is there: PostgreSQL may be far away.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +40,7 @@ pub const TAKEN: &str = "taken";
 ///
 /// When stdout can't be written to.
 pub fn announce(word: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = output::stdout();
     let line = word.lines().next().unwrap_or_default();
     let told = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     match told {

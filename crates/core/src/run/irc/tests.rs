@@ -125,7 +125,7 @@ fn nothing_in_the_line_becomes_another_line() {
     speaker.hear(WELCOME.as_bytes()).unwrap();
     assert_eq!(
         speaker.hear(JOINED.as_bytes()).unwrap(),
-        "PRIVMSG #runs :DONE QUIT ACTION 04 x é :: $(y)\r\nPING :said\r\n"
+        "PRIVMSG #runs :DONE QUIT \\u{1}ACTION\\u{3}04 x\\u{202e}\\u{0} é :: $(y)\r\nPING :said\r\n"
     );
 }
 

@@ -1,0 +1,334 @@
+//! Standard output and standard error, as all verbs write to them.
+//!
+//! What a verb prints may come from a repository, a model or another program. [`Output`]
+//! shows the hidden characters of all that is written to it (see [`visible`]), so that
+//! only two kinds of escape sequences reach a terminal: the styles given to
+//! [`Output::styled`], and the drawing of [`Output::draw_line`]. `clippy.toml` bans the
+//! streams themselves. [`answer`] alone passes text on as it is, and only to a pipe.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Stderr, Stdout, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::Style;
+use codex_mcp_core::text::{escape_json, visible};
+use serde::Serialize;
+
+/// Clears the line. DECAWM off and on has the terminal cut a line that is too long for it.
+const CLEAR_LINE: &str = "\r\u{1b}[K";
+const WRAP_OFF: &str = "\u{1b}[?7l";
+const WRAP_ON: &str = "\u{1b}[?7h";
+
+/// Whether styles are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colours {
+    /// They are.
+    On,
+    /// They are left out.
+    Off,
+}
+
+/// A stream for texts: shows hidden characters, writes our own styles.
+#[derive(Debug)]
+pub struct Output<W> {
+    inner: W,
+    colours: Colours,
+    /// The beginning of a character whose end has not been written yet.
+    partial: Vec<u8>,
+}
+
+impl<W: Write> Output<W> {
+    /// Writes to `inner`.
+    pub fn new(inner: W, colours: Colours) -> Self {
+        Self {
+            inner,
+            colours,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Writes a text in a style.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream.
+    pub fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {
+        match self.colours {
+            Colours::Off => write!(self, "{text}"),
+            Colours::On => {
+                write!(self.inner, "{style}")?;
+                write!(self, "{text}")?;
+                write!(self.inner, "{style:#}")
+            }
+        }
+    }
+
+    /// Draws a line over the one where the cursor is, and stays in it. For terminals.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream.
+    pub fn draw_line(&mut self, line: &str) -> io::Result<()> {
+        write!(self.inner, "{CLEAR_LINE}{WRAP_OFF}")?;
+        write!(self, "{line}")?;
+        write!(self.inner, "{WRAP_ON}")?;
+        self.inner.flush()
+    }
+
+    /// Clears the line where the cursor is. For terminals.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream.
+    pub fn clear_line(&mut self) -> io::Result<()> {
+        write!(self.inner, "{CLEAR_LINE}")?;
+        self.inner.flush()
+    }
+
+    /// Writes a text that another part of this program has styled.
+    fn write_with_styles(&mut self, text: &str) -> io::Result<()> {
+        let text = with_styles(text, self.colours);
+        self.inner.write_all(text.as_bytes())?;
+        self.inner.flush()
+    }
+
+    /// What was written to.
+    pub fn into_inner(self) -> W {
+        self.inner
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.partial.extend_from_slice(bytes);
+        let written = std::mem::take(&mut self.partial);
+        for chunk in written.utf8_chunks() {
+            self.inner.write_all(visible(chunk.valid()).as_bytes())?;
+            match chunk.invalid() {
+                [] => {}
+                begun if written.ends_with(begun) && is_begun(begun) => {
+                    self.partial = begun.to_owned();
+                }
+                _ => write!(self.inner, "{}", char::REPLACEMENT_CHARACTER)?,
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Whether more bytes could make these a character.
+fn is_begun(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where it is guarded")]
+fn raw_stdout() -> Stdout {
+    io::stdout()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where it is guarded")]
+fn raw_stderr() -> Stderr {
+    io::stderr()
+}
+
+fn colours(choice: ColorChoice) -> Colours {
+    match choice {
+        ColorChoice::Never => Colours::Off,
+        _ => Colours::On,
+    }
+}
+
+/// Standard output, for texts.
+#[must_use]
+pub fn stdout() -> Output<Stdout> {
+    let raw = raw_stdout();
+    let colours = colours(AutoStream::choice(&raw));
+    Output::new(raw, colours)
+}
+
+/// Standard error, for texts.
+#[must_use]
+pub fn stderr() -> Output<Stderr> {
+    let raw = raw_stderr();
+    let colours = colours(AutoStream::choice(&raw));
+    Output::new(raw, colours)
+}
+
+/// Whether standard output is a terminal.
+#[must_use]
+pub fn stdout_is_terminal() -> bool {
+    raw_stdout().is_terminal()
+}
+
+/// Whether standard error is a terminal.
+#[must_use]
+pub fn stderr_is_terminal() -> bool {
+    raw_stderr().is_terminal()
+}
+
+/// Prints the model's answer: byte for byte to a pipe, with its hidden characters shown
+/// on a terminal.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub fn answer(text: &str) -> io::Result<()> {
+    let raw = raw_stdout();
+    match raw.is_terminal() {
+        true => writeln!(stdout(), "{}", text.trim_end()),
+        false => writeln!(raw.lock(), "{text}"),
+    }
+}
+
+/// Prints a value as JSON over several lines.
+///
+/// # Errors
+///
+/// Those of the stream, and of the value's serialization.
+pub fn json(value: &impl Serialize) -> io::Result<()> {
+    json_line(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints JSON that is serialized already.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub fn json_line(json: &str) -> io::Result<()> {
+    writeln!(raw_stdout().lock(), "{}", escape_json(json))
+}
+
+/// Prints what clap says of the command line, or the help, in clap's styles.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub fn command_line(error: &clap::Error) -> io::Result<()> {
+    let text = error.render();
+    match error.use_stderr() {
+        true => stderr().write_with_styles(&text.ansi().to_string()),
+        false => stdout().write_with_styles(&text.ansi().to_string()),
+    }
+}
+
+/// The log's stream: keeps the styles of the log's own format. `tracing-subscriber`
+/// (0.3.20 and later) has escaped those in what is logged before they get here.
+#[derive(Debug)]
+pub struct LogOutput {
+    inner: Stderr,
+    styles: Colours,
+}
+
+/// Standard error, for a log whose format has styles or has none.
+#[must_use]
+pub fn log(styles: Colours) -> LogOutput {
+    LogOutput {
+        inner: raw_stderr(),
+        styles,
+    }
+}
+
+impl Write for LogOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The log writes each event at once.
+        let text = String::from_utf8_lossy(bytes);
+        let text = match self.styles {
+            Colours::On => with_styles(&text, Colours::On).into(),
+            Colours::Off => visible(&text),
+        };
+        self.inner.write_all(text.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// A text with its styles (SGR sequences) kept or left out, and other hidden characters
+/// shown.
+fn with_styles(text: &str, colours: Colours) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        out.push_str(&visible(before));
+        match style_length(after) {
+            Some(length) => {
+                let (style, following) = after.split_at(length);
+                if colours == Colours::On {
+                    out.push('\u{1b}');
+                    out.push_str(style);
+                }
+                rest = following;
+            }
+            None => {
+                out.push_str(&visible("\u{1b}"));
+                rest = after;
+            }
+        }
+    }
+    out.push_str(&visible(rest));
+    out
+}
+
+/// The length of what follows ESC in `[0;31m` and the like.
+fn style_length(after: &str) -> Option<usize> {
+    let parameters = after.strip_prefix('[')?;
+    let end = parameters.find(|one: char| !matches!(one, '0'..='9' | ';' | ':'))?;
+    parameters
+        .get(end..)?
+        .starts_with('m')
+        .then_some(1 + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(colours: Colours, write: impl Fn(&mut Output<Vec<u8>>) -> io::Result<()>) -> String {
+        let mut out = Output::new(Vec::new(), colours);
+        write(&mut out).unwrap();
+        String::from_utf8(out.into_inner()).unwrap()
+    }
+
+    #[test]
+    fn output_keeps_own_styles_only() {
+        let print = |out: &mut Output<Vec<u8>>| {
+            out.styled(Style::new().bold(), "a\u{1b}[31mb")?;
+            writeln!(out, "\u{1b}]52;c;eA==\u{7}\tä\u{9b}m")
+        };
+        let shown = "a\\u{1b}[31mb";
+        let rest = "\\u{1b}]52;c;eA==\\u{7}\tä\\u{9b}m\n";
+        assert_eq!(
+            written(Colours::On, print),
+            format!("\u{1b}[1m{shown}\u{1b}[0m{rest}")
+        );
+        assert_eq!(written(Colours::Off, print), format!("{shown}{rest}"));
+    }
+
+    #[test]
+    fn output_takes_characters_in_pieces() {
+        let text = "ä漢👍\u{9b}x";
+        let pieces = written(Colours::Off, |out| {
+            text.bytes().try_for_each(|byte| out.write_all(&[byte]))
+        });
+        assert_eq!(pieces, "ä漢👍\\u{9b}x");
+        let broken = written(Colours::Off, |out| out.write_all(b"a\xffb\xe6\xbc|"));
+        assert_eq!(broken, "a\u{fffd}b\u{fffd}|");
+    }
+
+    #[test]
+    fn styled_text_keeps_sgr_sequences_only() {
+        let text = "\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;t\u{7}\u{1b}[3\u{1b}";
+        let rest = " \\u{1b}[2J\\u{1b}]0;t\\u{7}\\u{1b}[3\\u{1b}";
+        assert_eq!(
+            with_styles(text, Colours::On),
+            format!("\u{1b}[1;31mred\u{1b}[0m{rest}")
+        );
+        assert_eq!(with_styles(text, Colours::Off), format!("red{rest}"));
+    }
+}
