@@ -7,6 +7,7 @@
 //! - [`session`]: our live handle on a Codex thread, from prompt to outcome.
 //! - [`action`]: what Codex asks, how it may be answered, and the answer as
 //!   Codex wants it.
+//! - [`approval_text`]: what Codex asks, as the person reads it who answers.
 //! - [`job`]: a prompt that outlives who handed it over.
 //! - [`events`]: what a session tells those who look in from time to time.
 //! - [`exec`]: what comes of one run of `codex exec`.
@@ -14,7 +15,7 @@
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
-//! - [`text`]: text within bounds.
+//! - [`text`]: text within bounds, and text of others made visible.
 //! - [`toml`]: values as Codex's command line takes them.
 #![cfg_attr(
     test,
@@ -27,6 +28,7 @@
 )]
 
 pub mod action;
+pub mod approval_text;
 pub mod clock;
 mod describe;
 pub mod events;

@@ -34,7 +34,6 @@ pub use defaults::Defaults;
 pub(crate) use defaults::joined;
 pub use deliveries::Deliveries;
 pub use front::{Decider, Front, Patience};
-pub(crate) use question::in_words;
 pub use request_image::{Answer, Eyes, serve_eyes};
 pub use resources::{Stdio, StdioMode};
 pub use team_tools::serve_team_tools;

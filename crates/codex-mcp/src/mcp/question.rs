@@ -5,6 +5,7 @@
 //! standard's `{"action":"accept"}` and Codex's `{"decision":"approved"}`.
 
 use codex_mcp_core::action::Decision;
+use codex_mcp_core::approval_text;
 use codex_mcp_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     Question, ThreadId, TurnId, UserInputRequest,
@@ -78,7 +79,7 @@ impl Elicitation {
             extra.extend(particulars);
         }
         Self {
-            message: in_words(&open.ask),
+            message: approval_text::question(&open.ask),
             requested_schema,
             extra,
         }
@@ -93,77 +94,15 @@ impl Elicitation {
     }
 }
 
-/// The question in words, for people.
-pub(crate) fn in_words(ask: &Ask) -> String {
-    let (question, reason) = match ask {
-        Ask::Command(asked) => {
-            let command = asked.command.as_deref().unwrap_or("a command");
-            (wants_to_run(command, asked.cwd.as_deref()), &asked.reason)
-        }
-        Ask::LegacyCommand(asked) => {
-            let command = asked.command.join(" ");
-            (wants_to_run(&command, asked.cwd.as_deref()), &asked.reason)
-        }
-        Ask::FileChange(asked) => {
-            let paths = asked.changes.iter().map(|change| change.path.as_str());
-            (wants_to_change(paths, &asked.grant_root), &asked.reason)
-        }
-        Ask::LegacyPatch(asked) => {
-            let paths = asked.file_changes.keys().map(String::as_str);
-            (wants_to_change(paths, &asked.grant_root), &asked.reason)
-        }
-        Ask::Permissions(asked) => (
-            format!("Codex wants more permissions: {}.", asked.permissions),
-            &asked.reason,
-        ),
-        Ask::McpElicitation(asked) if asked.message.is_empty() => (
-            format!("The MCP server {} asks something.", asked.server_name),
-            &None,
-        ),
-        Ask::McpElicitation(asked) => (asked.message.clone(), &None),
-        Ask::UserInput(asked) => {
-            let questions: Vec<&str> = asked
-                .questions
-                .iter()
-                .map(|question| question.question.as_str())
-                .collect();
-            (questions.join("\n"), &None)
-        }
-    };
-    match reason {
-        Some(reason) => format!("{question} Its reason: {reason}"),
-        None => question,
-    }
-}
-
-fn wants_to_run(command: &str, cwd: Option<&str>) -> String {
-    match cwd {
-        Some(cwd) => format!("Codex wants to run `{command}` in {cwd}."),
-        None => format!("Codex wants to run `{command}`."),
-    }
-}
-
-fn wants_to_change<'a>(paths: impl Iterator<Item = &'a str>, root: &Option<String>) -> String {
-    let paths: Vec<&str> = paths.collect();
-    let files = match paths.as_slice() {
-        [] => "files".to_owned(),
-        paths => paths.join(", "),
-    };
-    match root {
-        Some(root) => {
-            format!("Codex wants to change {files}, and whatever else is below {root} from now on.")
-        }
-        None => format!("Codex wants to change {files}."),
-    }
-}
-
 /// The question for a client that can't show one: what it is about, in words too.
 pub(super) fn as_action(open: &Open) -> Value {
     let mut action = open.shown.clone();
     if let Some(action) = action.as_object_mut() {
-        // It says the same in Codex's own words.
+        // They say the same.
         action.remove("params");
-        action.insert("message".to_owned(), in_words(&open.ask).into());
+        action.remove("question");
+        let message = approval_text::question(&open.ask);
+        action.insert("message".to_owned(), message.into());
     }
     action
 }
@@ -395,7 +334,7 @@ mod tests {
         assert_eq!(
             Elicitation::new(&origin, &open).into_params(),
             json!({
-                "message": "Codex wants to run `/bin/bash -lc 'touch a b'` in /repo.",
+                "message": "Codex wants to run a command.\nCommand: /bin/bash -lc 'touch a b'\nDirectory: /repo",
                 "requestedSchema": {"type": "object", "properties": {}},
                 "threadId": "0199a213-81c0-7800-8aa1-bbab2a035a53",
                 "codex_elicitation": "exec-approval",

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use codex_mcp_core::approval_text;
 use codex_mcp_core::session::{Ending, Outcome};
 use codex_mcp_protocol::codex::ThreadId;
 use rmcp::RoleServer;
@@ -296,7 +297,7 @@ impl<'a> TurnWait<'a> {
     fn waiting_approval(&mut self, open: &[Open]) -> CallToolResponse {
         let questions: Vec<String> = open
             .iter()
-            .map(|question| question::in_words(&question.ask))
+            .map(|question| approval_text::question(&question.ask))
             .collect();
         let content = format!(
             "Codex waits for an answer:\n{}\n\
@@ -304,7 +305,7 @@ impl<'a> TurnWait<'a> {
              respond_user_input, sessionId {}, and the requestId of each of `actions`) within {} s, \
              or it is declined; either way the turn goes on. Codex asks less under another \
              approval-policy or sandbox.",
-            questions.join("\n"),
+            questions.join("\n\n"),
             self.turn.session,
             self.front.patience.approval.as_secs(),
         );

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::future::pending;
 
 use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::approval_text;
 use codex_mcp_core::exec::FailureClass;
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
 use codex_mcp_core::session::{Outcome, Steps};
+use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::Ask;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -18,7 +20,6 @@ use super::failing;
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Open, TurnRef, View};
 use crate::engine::{Engine, EngineError};
-use crate::mcp::in_words;
 
 /// What has come of a turn.
 #[derive(Debug)]
@@ -32,6 +33,9 @@ pub(super) struct Came {
     /// Why it failed.
     pub(super) failure: Option<String>,
 }
+
+/// The longest line about a declined question, in bytes.
+const DENIED: usize = 400;
 
 impl Came {
     /// One that had no time to begin.
@@ -211,7 +215,8 @@ impl<'a, W: Watcher> Turn<'a, W> {
         match ask {
             Ask::Command(_) | Ask::LegacyCommand(_) | Ask::FileChange(_) | Ask::LegacyPatch(_) => {}
             Ask::Permissions(_) | Ask::McpElicitation(_) | Ask::UserInput(_) => {
-                self.denied.push(in_words(ask));
+                self.denied
+                    .push(one_line(&approval_text::question(ask), DENIED));
             }
         }
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::turn::{Ending, Facts, Outcome};
 use super::{Cancelled, Session, State};
 use crate::action::{Action, ActionKind, Decision};
+use crate::approval_text;
 use crate::clock::timestamp;
 use crate::events::ResponseMode;
 use crate::json::{merged, without_nulls};
@@ -235,6 +236,7 @@ impl Action {
             "type": if user_input { "user_input" } else { "approval" },
             "requestId": self.id,
             "kind": ActionKind::from(&self.ask),
+            "question": approval_text::question(&self.ask),
             "params": self.params,
             "itemId": self.item_id(),
             "createdAt": timestamp(self.created),

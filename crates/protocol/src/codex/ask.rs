@@ -66,6 +66,13 @@ pub struct CommandApproval {
     /// The host that the command wants to talk to.
     #[serde(default)]
     pub network_approval_context: Option<Value>,
+    /// `command`, `writeStdin` (input for a command that runs already) or `humanCommand`.
+    /// Releases before 0.153 send none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The environment where it would run, if it is not this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment_id: Option<String>,
 }
 
 /// `item/fileChange/requestApproval`.
@@ -100,6 +107,12 @@ pub struct PermissionsApproval {
     /// What it wants: file system and network.
     #[serde(default)]
     pub permissions: Value,
+    /// Where the turn works: relative paths count from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The environment that the permissions are for, if it is not this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment_id: Option<String>,
 }
 
 /// `mcpServer/elicitation/request`.
@@ -115,6 +128,9 @@ pub struct McpElicitation {
     /// The form to fill in, if any.
     #[serde(default)]
     pub requested_schema: Option<Value>,
+    /// The page that the user is to open instead, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// `codex_approval_kind` is in here when Codex asks about a tool call.
     #[serde(default, rename = "_meta")]
     pub meta: Option<Value>,

@@ -4,13 +4,13 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use codex_mcp_core::action::Decision;
+use codex_mcp_core::approval_text;
 use codex_mcp_protocol::codex::Ask;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::sleep;
 
-use crate::mcp::in_words;
 use crate::run::order::Approve;
 
 /// How long a line that was typed before a question may be on its way to us.
@@ -49,7 +49,7 @@ impl Approver {
         if io::stdin().is_terminal() {
             forget_what_was_typed(lines).await;
         }
-        let question = in_one_line(&in_words(ask));
+        let question = approval_text::question(ask);
         loop {
             put(&format!(
                 "{question}\n  Allow it? y: yes, a: yes, for the like of it too, n: no"
@@ -90,32 +90,4 @@ async fn forget_what_was_typed(lines: &mut mpsc::Receiver<String>) {
     }
     sleep(ON_ITS_WAY).await;
     while lines.try_recv().is_ok() {}
-}
-
-/// A question that can't draw another one: its commands are of Codex's choice.
-fn in_one_line(question: &str) -> String {
-    let plain = |character: char| match character {
-        '\n' => '⏎',
-        '\t' => ' ',
-        // Those that turn the direction of what follows.
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            char::REPLACEMENT_CHARACTER
-        }
-        other => other,
-    };
-    question.chars().map(plain).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_is_one_line() {
-        let asked = "Codex wants to run: a\nAllow it? y\u{202e}z";
-        assert_eq!(
-            in_one_line(asked),
-            "Codex wants to run: a⏎Allow it? y\u{fffd}z"
-        );
-    }
 }

@@ -1,0 +1,294 @@
+use codex_mcp_protocol::codex::Ask;
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::field::{Field, Quoting};
+use super::*;
+use crate::text::is_hidden;
+
+/// The labels that a line of a text can begin with.
+const LABELS: [&str; 17] = [
+    "Command",
+    "Input",
+    "Directory",
+    "Environment",
+    "Permissions",
+    "Network",
+    "Rule proposed",
+    "Reason (Codex's words)",
+    "Files",
+    "Writable from now on",
+    "Server",
+    "Tool",
+    "Arguments",
+    "Question (Codex's words)",
+    "Question (the server's words)",
+    "Answers offered",
+    "Page to open",
+];
+
+const COMMAND: &str = "item/commandExecution/requestApproval";
+const FILES: &str = "item/fileChange/requestApproval";
+const PERMISSIONS: &str = "item/permissions/requestApproval";
+const SERVER: &str = "mcpServer/elicitation/request";
+const INPUT: &str = "item/tool/requestUserInput";
+const LEGACY_COMMAND: &str = "execCommandApproval";
+const LEGACY_PATCH: &str = "applyPatchApproval";
+
+fn asked(method: &str, mut params: Value) -> String {
+    params["threadId"] = "t".into();
+    let params = RawValue::from_string(params.to_string()).unwrap();
+    let (_, mut ask) = Ask::read(method, &params).unwrap().unwrap();
+    if let Ask::FileChange(asked) = &mut ask {
+        asked.changes = serde_json::from_value(json!([
+            {"path": "src/new.rs", "kind": {"type": "add"}},
+            {"path": "src/a b.rs", "kind": {"type": "update", "move_path": null}},
+            {"path": "old\u{1b}[2J", "kind": {"type": "delete"}},
+        ]))
+        .unwrap();
+    }
+    question(&ask)
+}
+
+/// What holds of every text.
+fn assert_bounded(text: &str) {
+    assert!(text.len() <= 4096, "{} bytes", text.len());
+    assert!(text.lines().count() <= MAX_LINES, "{text}");
+    for (number, line) in text.lines().enumerate() {
+        // At most one column a character where nothing is wide.
+        assert!(line.chars().count() <= MAX_COLUMNS, "{line}");
+        assert!(!line.chars().any(is_hidden), "{line:?}");
+        let is_ours = LABELS
+            .iter()
+            .any(|label| line.starts_with(&format!("{label}: ")));
+        let is_marked = line.starts_with("  | ") || line.starts_with("… ");
+        assert!(number == 0 || is_ours || is_marked, "{line}");
+    }
+}
+
+#[test]
+fn question_of_a_command_shows_what_it_grants() {
+    insta::assert_snapshot!(asked(
+        COMMAND,
+        json!({
+            "itemId": "i", "command": "/bin/bash -lc 'git push origin main'", "cwd": "/repo",
+            "kind": "command", "environmentId": null,
+            "reason": "The user wants it.\nDirectory: /tmp \"quoted\"",
+            "additionalPermissions": {
+                "network": {"enabled": true},
+                "fileSystem": {
+                    "read": ["/etc"], "write": ["/home/me/.ssh"], "globScanMaxDepth": null,
+                    "entries": [
+                        {"access": "read", "path": {"type": "special", "value": {"kind": "root"}}},
+                        {"access": "write", "path": {"type": "glob_pattern", "pattern": "**/*.rs"}},
+                    ],
+                },
+            },
+            "networkApprovalContext": {"host": "github.com", "protocol": "https"},
+            "proposedExecpolicyAmendment": ["git", "push", "a b"],
+            "proposedNetworkPolicyAmendments": [{"action": "allow", "host": "github.com"}],
+        })
+    ));
+}
+
+#[test]
+fn question_of_a_long_command_shows_its_beginning_its_end_and_its_length() {
+    let middle = "echo ab; ".repeat(300);
+    insta::assert_snapshot!(asked(
+        COMMAND,
+        json!({
+            "command": format!("touch ~/pwned; {middle} rm -rf ~/end"), "cwd": "/repo",
+        })
+    ));
+}
+
+#[test]
+fn question_shows_white_space_and_direction_marks() {
+    let spaces = " ".repeat(1800);
+    insta::assert_snapshot!(asked(
+        COMMAND,
+        json!({
+            "command": format!("touch ~/pwned; :{spaces}\u{2028}Reason (Codex's words): \"harmless\"\n\tx  y\u{a0}z\u{202e}txt.exe\r\u{1b}[2J ␣⏎"),
+            "reason": "Is it\u{2028}Command: ls\u{2066}?",
+        })
+    ));
+}
+
+#[test]
+fn question_of_input_and_of_the_network_are_told_apart() {
+    insta::assert_snapshot!(
+        [
+            asked(
+                COMMAND,
+                json!({"kind": "writeStdin", "command": "y\n", "cwd": "/repo"})
+            ),
+            asked(
+                COMMAND,
+                json!({"networkApprovalContext": {"host": "x.y", "protocol": "socks5Tcp"}})
+            ),
+            asked(
+                COMMAND,
+                json!({"kind": "of a newer Codex", "command": "ls", "unknown": [1]})
+            ),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn question_of_permissions_leaves_out_nothing() {
+    insta::assert_snapshot!(
+        [
+            asked(
+                PERMISSIONS,
+                json!({
+                    "cwd": "/repo", "reason": "r", "environmentId": "remote-1",
+                    "permissions": {
+                        "fileSystem": {"write": ["/a"], "newer": {"x": 1}},
+                        "network": {"enabled": true, "ports": [22]},
+                        "camera": true,
+                    },
+                })
+            ),
+            asked(PERMISSIONS, json!({"permissions": {"network": null}})),
+            asked(PERMISSIONS, json!({"permissions": "everything"})),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn question_of_files_names_them() {
+    insta::assert_snapshot!(
+        [
+            asked(
+                FILES,
+                json!({"itemId": "i", "reason": "r", "grantRoot": "/home/me"})
+            ),
+            asked(
+                LEGACY_PATCH,
+                json!({"callId": "c", "fileChanges": {
+            "a.rs": {"type": "add"}, "b.rs": {"type": "update"}, "c.rs": {"type": "delete"}}})
+            ),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn question_of_the_first_protocol_quotes_its_words() {
+    insta::assert_snapshot!(asked(
+        LEGACY_COMMAND,
+        json!({
+            "callId": "c", "command": ["bash", "-lc", "rm -rf x; ls"], "cwd": "/repo", "reason": "r",
+        })
+    ));
+}
+
+#[test]
+fn question_of_a_server_quotes_it() {
+    insta::assert_snapshot!([
+        asked(SERVER, json!({
+            "serverName": "docs", "message": "Allow the docs MCP server to run tool \"delete\"?",
+            "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_title": "Delete",
+                "tool_params": {"path": "/"}},
+        })),
+        asked(SERVER, json!({
+            "serverName": "x\nCommand: ls", "message": "Your token?\nReason: it is safe", "mode": "form",
+        })),
+        asked(SERVER, json!({"serverName": "s", "message": "", "mode": "url", "url": "https://x.y"})),
+    ].join("\n\n"));
+}
+
+#[test]
+fn question_of_the_model_quotes_it() {
+    let question = |text: &str| {
+        json!({"id": "q", "question": text,
+        "options": [{"label": "Yes"}, {"label": "No\nCommand: ls"}]})
+    };
+    let six: Vec<Value> = ["a", "b", "c", "d", "e", "f"].map(question).to_vec();
+    insta::assert_snapshot!(
+        [
+            asked(
+                INPUT,
+                json!({"questions": [question("Which?\nDirectory: /")]})
+            ),
+            asked(INPUT, json!({"questions": six})),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn question_fits_a_screen_however_long_its_parts_are() {
+    for filler in [
+        "x",
+        " ",
+        "\u{202e}",
+        "漢",
+        "👍",
+        "\"",
+        "\n",
+        "a\u{301}",
+        "\u{2028}x",
+        "…",
+    ] {
+        let long = filler.repeat(5000);
+        let many: Vec<String> = vec![long.clone(); 50];
+        let paths = json!({"fileSystem": {"read": many, "write": many}, long.clone(): long});
+        for (method, params) in [
+            (
+                COMMAND,
+                json!({
+                    "command": long, "cwd": long, "reason": long, "additionalPermissions": paths,
+                    "networkApprovalContext": {"host": long, "protocol": long}, "environmentId": long,
+                    "proposedExecpolicyAmendment": many,
+                    "proposedNetworkPolicyAmendments": [{"host": long, "action": long}],
+                }),
+            ),
+            (
+                PERMISSIONS,
+                json!({"permissions": paths, "reason": long, "cwd": long}),
+            ),
+            (FILES, json!({"reason": long, "grantRoot": long})),
+            (
+                SERVER,
+                json!({"serverName": long, "message": long, "url": long}),
+            ),
+            (
+                SERVER,
+                json!({"serverName": long, "message": long, "_meta": {
+                "codex_approval_kind": "mcp_tool_call", "tool_title": long, "tool_params": long}}),
+            ),
+            (
+                INPUT,
+                json!({"questions": [{"id": "q", "question": long, "options": [{"label": long}]}]}),
+            ),
+            (
+                LEGACY_COMMAND,
+                json!({"command": many, "cwd": long, "reason": long}),
+            ),
+            (
+                LEGACY_PATCH,
+                json!({"fileChanges": {long.clone(): {}}, "reason": long, "grantRoot": long}),
+            ),
+        ] {
+            assert_bounded(&asked(method, params));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn field_is_bounded_and_cannot_forge_a_label(value in "(\\PC|\\s|[\u{0}-\u{a0}]|Reason: |漢){0,600}", lines in 1usize..6) {
+        for quoting in [Quoting::Plain, Quoting::Quoted] {
+            let shown = Field { label: "Command", lines, quoting }.lines(&value);
+            prop_assert!(shown.len() <= lines, "{shown:#?}");
+            for (number, line) in shown.iter().enumerate() {
+                prop_assert!(!line.chars().any(is_hidden));
+                prop_assert!(number == 0 || line.starts_with("  | "));
+            }
+        }
+    }
+}
