@@ -3,5 +3,7 @@
 mod bounds;
 mod environment;
 mod hostile_files;
+mod questions;
 mod repository;
 mod settings;
+mod terminal;

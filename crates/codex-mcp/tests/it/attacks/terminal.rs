@@ -1,0 +1,481 @@
+//! M3: escape sequences of a repository, a model or a database that reach the terminal.
+//!
+//! Each verb is run over a world in which all that others write is full of them: on a
+//! terminal and piped, as text and as JSON.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use codex_mcp::jobs::store::{
+    Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
+};
+use codex_mcp::jobs::worker::place::{Held, Place};
+use codex_mcp::team::registry::{Mode, Registry};
+use codex_mcp::team::summary::Summaries;
+use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::job::Ending;
+use codex_mcp_core::team::registry::{Change, Entry};
+use codex_mcp_core::text::is_hidden;
+use scripted_model::{Reply, Script, ScriptedModel, Shell};
+use serde_json::{Value, json};
+use testkit::Home;
+
+use crate::terminal::Terminal;
+
+/// Clears the screen, sets the title, writes to the clipboard, hides text, rings, and
+/// turns the direction of what follows; also with C1 controls.
+const HOSTILE: &str = "evil\u{1b}[2J\u{1b}]0;t\u{7}\u{1b}]52;c;eA==\u{1b}\\\u{1b}[8m\u{9b}31m\
+                       \u{9d}0;t\u{9c}\u{8}\u{7f}\u{202e}\u{2066}\u{200b}\u{2028}end";
+
+/// What a name in git may have of it: no control characters of ASCII.
+const HOSTILE_REF: &str = "evil\u{9b}31m\u{9d}0;t\u{9c}\u{202e}\u{200b}end";
+
+const SESSION: &str = "01a200a4-af16-7971-bdb2-fa12438e61e4";
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Verbs whose output is no text of ours for a person.
+const NO_TEXT: [(&str, &str); 4] = [
+    (
+        "serve",
+        "stdout is the MCP protocol; the log is looked at with `worker`",
+    ),
+    ("eyes-mcp", "stdout is the MCP protocol"),
+    ("team-tools", "stdout is the MCP protocol"),
+    (
+        "guard",
+        "passes a program's streams on; whoever started it prints them",
+    ),
+];
+
+/// A home in which all that others write is hostile.
+struct World {
+    home: Home,
+    model: ScriptedModel,
+    /// The job that has ended, and one that failed.
+    jobs: Vec<String>,
+    _worker: Held,
+}
+
+impl World {
+    async fn new() -> Self {
+        let command = format!("printf x > \"$(printf '%b' '{}')\"", octal(HOSTILE));
+        let script = Script::new().otherwise([
+            Reply::shell(Shell::escalated(format!("true {HOSTILE}"), HOSTILE)),
+            Reply::shell(command),
+            Reply::say(HOSTILE),
+        ]);
+        let model = ScriptedModel::start(script).await.unwrap();
+        let quoted = toml_quoted(HOSTILE);
+        let home = Home::new(&format!(
+            "{}\nfeatures.plugins = false\nservice_tier = {quoted}\n",
+            model.codex_config()
+        ));
+        settings(&home);
+        repository(&home);
+        threads(&home);
+        let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
+        let place = Place::of(&location, &home.state_home().join("codex-mcp"));
+        let worker = place.take().await.unwrap().unwrap();
+        let jobs = jobs(&home, &location).await;
+        Self {
+            home,
+            model,
+            jobs,
+            _worker: worker,
+        }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let codex = testkit::codex::native_binary(testkit::codex::newest());
+        command
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env("CODEX_MCP_CODEX_BIN", codex)
+            .env("CODEX_MCP_LOG", "debug")
+            .current_dir(self.home.work())
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+/// Each byte as printf's `%b` reads it.
+fn octal(text: &str) -> String {
+    text.bytes().map(|byte| format!("\\0{byte:03o}")).collect()
+}
+
+/// A string of TOML: ASCII's controls are escaped there, others may stand as they are.
+fn toml_quoted(text: &str) -> String {
+    let escaped = |one: char| match one {
+        '\\' | '"' => format!("\\{one}"),
+        one if one.is_ascii_control() => format!("\\u{:04x}", u32::from(one)),
+        one => one.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
+}
+
+fn settings(home: &Home) {
+    let quoted = toml_quoted(HOSTILE);
+    let file = format!(
+        "[plugins.codex-mcp]\nmodel = {quoted}\n{quoted} = 1\n[{quoted}]\nx = 1\n\
+         [plugins.codex-mcp.roles.r]\nmodel = {quoted}\n{quoted} = {quoted}\n"
+    );
+    fs::write(home.work().join(".atm.toml"), &file).unwrap();
+    let user = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&user).unwrap();
+    let file = format!("[plugins.codex-mcp]\n{quoted} = 1\n");
+    fs::write(user.join("config.toml"), file).unwrap();
+}
+
+fn repository(home: &Home) {
+    let work = home.work();
+    let file = HOSTILE.replace('/', "");
+    fs::write(work.join(&file), "x").unwrap();
+    let git = |args: &[&str]| {
+        let git = Command::new("git")
+            .args(["-c", "user.name=evil\u{9b}31m", "-c", "user.email=e@x"])
+            .args(args)
+            .env_clear()
+            .envs(home.env())
+            .current_dir(&work)
+            .output()
+            .unwrap();
+        assert!(git.status.success(), "{git:?}");
+    };
+    git(&["checkout", "-q", "-b", HOSTILE_REF]);
+    git(&["add", &file]);
+    git(&["commit", "-q", "-m", HOSTILE]);
+}
+
+fn threads(home: &Home) {
+    let at = timestamp(SystemTime::now() - Duration::from_secs(10 * 24 * 3600));
+    let identity = "codex".parse().unwrap();
+    let entry: Entry = serde_json::from_value(json!({
+        "thread_id": SESSION, "identity": "codex", "status": HOSTILE, "repo_name": HOSTILE,
+        "branch": HOSTILE, "repo_path": HOSTILE, "tag": HOSTILE,
+        "started_at": at, "last_active": at, "turns": 3,
+    }))
+    .unwrap();
+    let mut registry = Registry::open(&home.atm_home(), &identity, Mode::Document).unwrap();
+    let entry = Box::new(entry);
+    registry.apply(&Change::Begin { entry }).unwrap();
+    let summaries = Summaries::of(&home.atm_home(), &identity);
+    summaries.write(&SESSION.parse().unwrap(), HOSTILE).unwrap();
+}
+
+/// One job that is completed, one that has failed, one that waits.
+async fn jobs(home: &Home, location: &Location) -> Vec<String> {
+    let store = JobStore::open(location).await.unwrap();
+    let request = || Request {
+        task_name: HOSTILE.to_owned(),
+        agent_source: Some(HOSTILE.to_owned()),
+        ..Request::new(HOSTILE, home.work().to_str().unwrap())
+    };
+    let mut ids = Vec::new();
+    for ending in [Ending::Completed, Ending::Failed] {
+        let job = NewJob::new(request());
+        ids.push(store.submit(&job).await.unwrap().to_string());
+        let claimed = store.claim(&new_worker_id(), HOSTILE, LONG).await.unwrap();
+        let claim = claimed.unwrap().claim;
+        let item = |kind: &str, item: Value| json!({"type": kind, "item": item});
+        let command = json!({"id": "1", "type": "command_execution", "command": HOSTILE,
+            "aggregated_output": HOSTILE, "exit_code": 1, "status": "failed"});
+        let message = json!({"id": "2", "type": "agent_message", "text": HOSTILE});
+        let events = [
+            item("item.completed", command),
+            item("item.completed", message),
+        ];
+        let event = |event: &Value| NewEvent {
+            kind: HOSTILE.to_owned(),
+            data: event.to_string(),
+        };
+        let events: Vec<NewEvent> = events.iter().map(event).collect();
+        store.append(&claim, &events).await.unwrap();
+        let report = json!({
+            "response": HOSTILE, "usage": {}, "evidence": {"commands": 1},
+            "commands": [{"command": HOSTILE, "exit_code": 3, "status": "failed", "output": HOSTILE}],
+            "changed_files": [{"path": HOSTILE, "kind": "added", "seen_by": "git"}],
+            "warnings": [HOSTILE], "stderr": HOSTILE, "stdout": HOSTILE,
+        });
+        let how = Finished {
+            ending,
+            error: (ending == Ending::Failed).then(|| HOSTILE.to_owned()),
+            session_id: Some(SESSION.to_owned()),
+            exchange_id: None,
+            result: Some(report),
+        };
+        assert_eq!(store.finish(&claim, &how).await.unwrap(), Written::Done);
+    }
+    ids.push(
+        store
+            .submit(&NewJob::new(request()))
+            .await
+            .unwrap()
+            .to_string(),
+    );
+    ids
+}
+
+/// A verb with arguments, and whether its output has something hostile in it.
+struct Case<'a> {
+    verb: &'static str,
+    args: Vec<&'a str>,
+    shows: Shows,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// Something of [`HOSTILE`], made visible.
+    Hostile,
+    /// Nothing of others.
+    Own,
+    /// The model's answer: byte for byte in a pipe.
+    Answer,
+}
+
+fn case<'a>(verb: &'static str, args: &[&'a str], shows: Shows) -> Case<'a> {
+    Case {
+        verb,
+        args: args.to_vec(),
+        shows,
+    }
+}
+
+fn cases(jobs: &[String]) -> Vec<Case<'_>> {
+    use Shows::{Answer, Hostile, Own};
+    let [done, failed, queued] = [&*jobs[0], &*jobs[1], &*jobs[2]];
+    let run = [
+        "--sandbox",
+        "workspace-write",
+        "--max-turns",
+        "1",
+        "--approve",
+        "never",
+    ];
+    let run =
+        |more: &[&'static str]| [&["x", "--until", "files=README.md"], &run[..], more].concat();
+    vec![
+        case("config", &[], Hostile),
+        case("config", &["--json"], Hostile),
+        case("doctor", &[], Own),
+        case("doctor", &["--json"], Own),
+        case("doctor", &["--codex-bin", HOSTILE_ARGUMENT], Hostile),
+        case("threads", &[], Hostile),
+        case("threads", &["--json"], Hostile),
+        case("summary", &[SESSION], Hostile),
+        case("demo", &["--codex-bin", HOSTILE_ARGUMENT], Hostile),
+        case("run", &run(&[]), Hostile),
+        case("run", &run(&["--json"]), Hostile),
+        case("jobs list", &[], Hostile),
+        case("jobs list", &["--json"], Hostile),
+        case("jobs show", &[done], Hostile),
+        case("jobs show", &[failed, "--full"], Hostile),
+        case("jobs show", &[failed, "--json"], Hostile),
+        case("jobs logs", &[done], Hostile),
+        case("jobs logs", &[done, "--json"], Hostile),
+        case("jobs wait", &[done], Answer),
+        case("jobs wait", &[done, "--json"], Hostile),
+        case("jobs wait", &[failed], Hostile),
+        case("jobs cancel", &[done], Own),
+        case("jobs cancel", &[queued], Own),
+        case("jobs retry", &[failed], Own),
+        case("jobs resume", &[done, HOSTILE_ARGUMENT], Own),
+        case(
+            "jobs submit",
+            &["--name", HOSTILE_ARGUMENT, HOSTILE_ARGUMENT],
+            Own,
+        ),
+        case(
+            "jobs submit",
+            &["--json", "--cwd", HOSTILE_ARGUMENT, "x"],
+            Hostile,
+        ),
+        case("jobs prune", &["--older-than", "0s", "--dry-run"], Own),
+        case(
+            "worker",
+            &["--idle", "1s", "--store", "evil\u{1b}[2J\u{9b}end/jobs.db"],
+            Hostile,
+        ),
+        case("eyes", &["--print-contract"], Own),
+        case("completions", &["bash"], Own),
+        case("man", &[HOSTILE_ARGUMENT], Hostile),
+    ]
+}
+
+/// What a script might hand on as an argument.
+const HOSTILE_ARGUMENT: &str = "/evil\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{202e}end";
+
+/// The verbs, those of verbs too, as `jobs list`.
+fn leaves(command: &clap::Command, before: &str) -> Vec<String> {
+    let verbs: Vec<&clap::Command> = command
+        .get_subcommands()
+        .filter(|verb| verb.get_name() != "help")
+        .collect();
+    match verbs.is_empty() {
+        true => vec![before.to_owned()],
+        false => verbs
+            .iter()
+            .flat_map(|verb| leaves(verb, format!("{before} {}", verb.get_name()).trim()))
+            .collect(),
+    }
+}
+
+/// What a terminal would act on, if anything, but what is our own.
+fn hidden(text: &str) -> Option<String> {
+    // A terminal's own line ends, our styles, and the drawing of one line.
+    let mut rest = text.replace("\r\n", "\n");
+    for own in ["\r\u{1b}[K", "\u{1b}[?7l", "\u{1b}[?7h"] {
+        rest = rest.replace(own, "");
+    }
+    for style in ["0", "1", "2", "3", "31", "32", "33", "34", "35", "36"] {
+        rest = rest.replace(&format!("\u{1b}[{style}m"), "");
+    }
+    let allowed = |one| matches!(one, '\n' | '\t');
+    let (at, character) = rest
+        .char_indices()
+        .find(|(_, one)| is_hidden(*one) && !allowed(*one))?;
+    let from = rest.floor_char_boundary(at.saturating_sub(200));
+    let to = rest.ceil_char_boundary((at + 100).min(rest.len()));
+    Some(format!("{character:?} in {:?}", &rest[from..to]))
+}
+
+/// Whether a control character is there, made visible.
+fn shows_hostile(text: &str) -> bool {
+    ["\\u{9b}", "\\u009b", "\\u{1b}", "\\u001b", "\\x1b"]
+        .iter()
+        .any(|shown| text.contains(shown))
+}
+
+/// What is wrong with what a verb has printed into pipes.
+fn piped_fault(case: &Case<'_>, output: &Output) -> Option<String> {
+    let stdout = str::from_utf8(&output.stdout).unwrap();
+    let stderr = str::from_utf8(&output.stderr).unwrap();
+    let is_json = case.args.contains(&"--json");
+    let as_answered = format!("{HOSTILE}\n");
+    let ours = match (case.shows, case.verb, is_json) {
+        (Shows::Answer, ..) if stdout == as_answered => "",
+        (Shows::Answer, ..) => return Some(format!("no answer: {stdout:?} {stderr}")),
+        // The answer stands among the lines of the report.
+        (_, "run", false) => &stdout.replacen(&as_answered, "", 1),
+        _ => stdout,
+    };
+    if stderr.contains("panicked") || stderr.contains('\u{1b}') || ours.contains('\u{1b}') {
+        return Some(format!("{stdout:?} {stderr:?}"));
+    }
+    let json = match case.verb {
+        "jobs logs" => stdout.lines().collect(),
+        _ => vec![stdout],
+    };
+    let unread = |text: &&str| serde_json::from_str::<Value>(text).is_err();
+    if let (true, Some(text)) = (is_json && !stdout.is_empty(), json.into_iter().find(unread)) {
+        return Some(format!("no JSON: {text}"));
+    }
+    if case.shows == Shows::Hostile && !shows_hostile(&format!("{stdout}{stderr}")) {
+        return Some(format!("nothing hostile: {stdout} {stderr}"));
+    }
+    hidden(ours).or_else(|| hidden(stderr))
+}
+
+#[tokio::test]
+async fn no_verb_prints_escape_sequences_of_others() {
+    let world = World::new().await;
+    let cases = cases(&world.jobs);
+    let covered: BTreeSet<String> = cases
+        .iter()
+        .map(|case| case.verb.to_owned())
+        .chain(NO_TEXT.map(|(verb, _)| verb.to_owned()))
+        .collect();
+    let verbs = leaves(&codex_mcp::cli::command_tree(), "");
+    let verbs: BTreeSet<String> = verbs.into_iter().collect();
+    assert_eq!(covered, verbs, "each is covered, or listed with a reason");
+
+    let mut faults = Vec::new();
+    for case in &cases {
+        let verb: Vec<&str> = case.verb.split(' ').collect();
+        let args = [&verb[..], &case.args[..]].concat();
+        // Not std's: the model answers on this thread meanwhile.
+        let mut piped = tokio::process::Command::from(world.command(&args));
+        let output = piped.output().await.unwrap();
+        if let Some(fault) = piped_fault(case, &output) {
+            faults.push(format!("{args:?} piped: {fault}"));
+        }
+        let (seen, _) = Terminal::runs(world.command(&args)).ends().await;
+        if let Some(fault) = hidden(&seen) {
+            faults.push(format!("{args:?} on a terminal: {fault}"));
+        }
+        if case.shows != Shows::Own && !shows_hostile(&seen) {
+            faults.push(format!("{args:?} on a terminal: nothing hostile: {seen}"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+    assert!(!world.model.requests().is_empty());
+}
+
+/// The control: all of it is there, and does reach a terminal through other programs.
+#[tokio::test]
+async fn escape_sequences_are_in_what_the_verbs_read() {
+    let world = World::new().await;
+    let home = &world.home;
+    let shown = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env_clear()
+            .envs(home.env())
+            .current_dir(home.work())
+            .stdin(Stdio::null());
+        Terminal::runs(command).ends()
+    };
+    let (settings, _) = shown("cat", &[".atm.toml"]).await;
+    assert!(
+        settings.contains('\u{9b}') && settings.contains('\u{202e}'),
+        "{settings:?}"
+    );
+    let (commit, _) = shown("git", &["--no-pager", "log", "-1", "--format=%B %D"]).await;
+    assert!(
+        commit.contains("\u{1b}]0;t\u{7}") && commit.contains('\u{9d}'),
+        "{commit:?}"
+    );
+    let (names, _) = shown("find", &[".", "-maxdepth", "1", "-printf", "%p\\n"]).await;
+    let names_raw: Vec<_> = fs::read_dir(home.work())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names_raw.iter().any(|name| name.contains('\u{1b}')),
+        "{names} {names_raw:?}"
+    );
+    let summary = home.atm_home().join(".config/atm/codex-sessions/codex");
+    assert!(
+        any_file_has(&summary, HOSTILE.as_bytes()),
+        "{}",
+        summary.display()
+    );
+    let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
+    let store = JobStore::open(&location).await.unwrap();
+    let job = store
+        .get(&world.jobs[1].parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(job.request.prompt, HOSTILE);
+    assert_eq!(job.summary.error.as_deref(), Some(HOSTILE));
+}
+
+fn any_file_has(folder: &std::path::Path, bytes: &[u8]) -> bool {
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => any_file_has(&path, bytes),
+            false => {
+                let content = fs::read(&path).unwrap_or_default();
+                content.windows(bytes.len()).any(|part| part == bytes)
+            }
+        }
+    })
+}
