@@ -41,13 +41,15 @@ async fn question_shows_the_beginning_of_a_long_command_on_a_terminal() {
     tmux.prompt().await;
     let screen = tmux.screen().await;
     assert!(!screen.contains(HARM), "{screen}");
+    tmux.enters("clear").await;
+    tmux.prompt().await;
 
     let program = env!("CARGO_BIN_EXE_codex-mcp");
     let codex = testkit::codex::native_binary(testkit::codex::newest());
     fs::write(
         home.work().join("go"),
         format!(
-            "clear; CODEX_MCP_CODEX_BIN='{}' exec '{program}' run x \
+            "CODEX_MCP_CODEX_BIN='{}' exec '{program}' run x \
              --sandbox workspace-write --max-turns 1 --until files=x.txt\n",
             codex.display()
         ),
