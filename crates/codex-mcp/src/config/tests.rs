@@ -348,8 +348,8 @@ fn jobs_are_kept_where_the_user_says() {
     let jobs = world.load(Flags::default()).unwrap().jobs;
     assert_eq!(jobs.idle.value, Duration::from_secs(5));
     assert_eq!(jobs.concurrency.value.get(), 4);
-    world = world.variable("CODEX_MCP_STORE", "postgres://me:sesame@db/jobs");
-    let server = "postgres://me@db/jobs ($CODEX_MCP_STORE)";
+    world = world.variable("CODEX_MCP_STORE", "postgres://me:sesame@localhost/jobs");
+    let server = "postgres://me@localhost/jobs ($CODEX_MCP_STORE)";
     assert_eq!(shown(&world, Flags::default()), server);
     let flags = Flags {
         store: Some("near.db".parse().unwrap()),
@@ -364,7 +364,7 @@ fn jobs_are_kept_where_the_user_says() {
 
 #[test]
 fn a_repository_does_not_say_where_jobs_are_kept() {
-    let text = "[plugins.codex-mcp]\nstore = \"postgres://evil/jobs\"\nworker_concurrency = 9\n";
+    let text = "[plugins.codex-mcp]\nstore = \"postgres://localhost/jobs\"\nworker_concurrency = 9\n";
     let config = World::new()
         .repository(text)
         .load(Flags::default())

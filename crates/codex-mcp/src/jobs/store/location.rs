@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -52,6 +53,17 @@ pub enum BadLocation {
         /// What was asked for.
         mode: &'static str,
     },
+    /// The connection would leave this machine in plain text.
+    #[error(
+        "{url} is not on this machine, and would be reached in plain text: anybody on the way \
+         could read the jobs and change them. Reach the server through a tunnel (ssh -L \
+         5432:localhost:5432 HOST, then postgres://USER@localhost/DATABASE); if the network is \
+         trusted, write sslmode=disable into the URL"
+    )]
+    PlainText {
+        /// Where.
+        url: String,
+    },
 }
 
 impl FromStr for Location {
@@ -83,6 +95,9 @@ impl FromStr for PostgresUrl {
         if let Some(mode) = insists_on_tls(&options) {
             return Err(BadLocation::Tls { url: shown, mode });
         }
+        if !stays_on_this_machine(&options) && !accepts_plain_text(text) {
+            return Err(BadLocation::PlainText { url: shown });
+        }
         Ok(Self {
             text: text.to_owned(),
             shown,
@@ -99,6 +114,31 @@ fn insists_on_tls(options: &PgConnectOptions) -> Option<&'static str> {
         PgSslMode::VerifyCa => Some("verify-ca"),
         PgSslMode::VerifyFull => Some("verify-full"),
     }
+}
+
+/// Whether the connection is a Unix socket or a loopback address. Names are not
+/// resolved: of them, only `localhost` counts.
+fn stays_on_this_machine(options: &PgConnectOptions) -> bool {
+    let host = options.get_host();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    options.get_socket().is_some()
+        || host.starts_with('/')
+        || host.eq_ignore_ascii_case("localhost")
+        || address
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Whether the URL itself says `sslmode=disable`. A variable does not count: it may be
+/// meant for another server.
+fn accepts_plain_text(url: &str) -> bool {
+    let url = url.split('#').next().unwrap_or_default();
+    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+    let mut modes = parameters.split('&').filter_map(|parameter| {
+        let (name, mode) = parameter.split_once('=')?;
+        matches!(name, "sslmode" | "ssl-mode").then_some(mode)
+    });
+    modes.next_back() == Some("disable")
 }
 
 impl PostgresUrl {
@@ -187,7 +227,7 @@ mod tests {
             ("/a b/jobs.db", "/a b/jobs.db"),
             ("sqlite:///var/jobs.db", "/var/jobs.db"),
             ("./a://b", "./a://b"),
-            ("postgres://host/jobs", "postgres://host/jobs"),
+            ("postgres://localhost/jobs", "postgres://localhost/jobs"),
             (
                 "postgresql://me@[::1]:5433/jobs",
                 "postgresql://me@[::1]:5433/jobs",
@@ -211,15 +251,49 @@ mod tests {
             let url = format!("postgres://me:sesame@host/jobs?sslmode={mode}");
             url.parse::<Location>()
         };
-        for mode in ["disable", "allow", "prefer"] {
-            assert_eq!(with(mode).unwrap().to_string(), "postgres://me@host/jobs");
-        }
+        assert_eq!(
+            with("disable").unwrap().to_string(),
+            "postgres://me@host/jobs"
+        );
         for mode in ["require", "verify-ca", "verify-full"] {
             let said = with(mode).unwrap_err().to_string();
             let begin =
                 format!("postgres://me@host/jobs is to be reached with TLS (sslmode={mode}");
             assert!(said.starts_with(&begin), "{said}");
             assert!(said.contains("tunnel"), "{said}");
+        }
+    }
+
+    #[test]
+    fn plain_text_connection_leaves_the_machine_only_where_written_out() {
+        for url in [
+            "postgres://host/jobs",
+            "postgres://me:sesame@db.example.org/jobs?sslmode=prefer",
+            "postgres://me@192.0.2.7/jobs",
+            "postgres://me@[2001:db8::7]/jobs",
+            "postgres://me@localhost.example.org/jobs",
+            "postgres://me@localhost/jobs?host=db",
+            "postgres://me@localhost/jobs?hostaddr=192.0.2.7",
+            "postgres://me@db/jobs?sslmode=disable&sslmode=prefer",
+            "postgres://me@db/jobs?application_name=sslmode%3Ddisable",
+            "postgres://me@db/jobs#?sslmode=disable",
+        ] {
+            let said = url.parse::<Location>().unwrap_err().to_string();
+            assert!(said.contains("plain text"), "{url}: {said}");
+            assert!(said.contains("ssh -L") && said.contains("sslmode=disable"));
+            assert!(!said.contains("sesame"), "{said}");
+        }
+        for url in [
+            "postgres://me@localhost/jobs",
+            "postgres://me@LOCALHOST:5433/jobs",
+            "postgres://me@127.0.0.1/jobs",
+            "postgres://me@127.8.9.1/jobs",
+            "postgres://me@[::1]/jobs",
+            "postgres://me@db/jobs?host=/var/run/postgresql",
+            "postgres://me@db/jobs?sslmode=disable",
+            "postgres://me@192.0.2.7/jobs?application_name=a&sslmode=disable",
+        ] {
+            assert!(url.parse::<Location>().is_ok(), "{url}");
         }
     }
 

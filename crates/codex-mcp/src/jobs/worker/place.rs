@@ -140,13 +140,22 @@ mod tests {
         let state = Path::new("/state");
         let of = |text: &str| Place::of(&text.parse().unwrap(), state).lock;
         assert_eq!(of("/a/jobs.db"), Path::new("/a/jobs.db.worker"));
-        let server = of("postgres://me:sesame@db/jobs");
+        let server = of("postgres://me:sesame@db/jobs?sslmode=disable");
         assert!(server.starts_with(state));
-        assert_ne!(server, of("postgres://me@db/jobs2"));
+        assert_ne!(server, of("postgres://me@db/jobs2?sslmode=disable"));
         // The password is not part of the place, all that chooses the tables is.
-        assert_eq!(server, of("postgres://me@db/jobs"));
-        assert_ne!(server, of("postgres://me@db/jobs?dbname=other"));
-        assert_ne!(server, of("postgres://me@db/jobs?host=elsewhere"));
-        assert_ne!(server, of("postgres://me@db/jobs?options=-csearch_path=x"));
+        assert_eq!(server, of("postgres://me@db/jobs?sslmode=disable"));
+        assert_ne!(
+            server,
+            of("postgres://me@db/jobs?sslmode=disable&dbname=other")
+        );
+        assert_ne!(
+            server,
+            of("postgres://me@db/jobs?sslmode=disable&host=elsewhere")
+        );
+        assert_ne!(
+            server,
+            of("postgres://me@db/jobs?sslmode=disable&options=-csearch_path=x")
+        );
     }
 }

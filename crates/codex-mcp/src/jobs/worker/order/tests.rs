@@ -86,7 +86,7 @@ fn the_codex_of_a_job_is_run_on_its_machine_and_ours_elsewhere() {
     let place = Place::new();
     let file = place.options();
     let server = Options {
-        location: "postgres://host/jobs".parse().unwrap(),
+        location: "postgres://localhost/jobs".parse().unwrap(),
         ..place.options()
     };
     let mut asked = place.asked();
