@@ -7,11 +7,12 @@
 //! - [`run`]: jobs that are runs: turns until what was asked for is there.
 //! - [`report`]: what is kept of what came of one, [`shown`]: jobs as programs are told
 //!   of them.
-//! - [`host`]: what this machine is called.
+//! - [`host`]: what this machine is called, [`host_key`]: how it knows its own jobs.
 
 pub mod exec;
 mod files;
 pub mod host;
+pub mod host_key;
 pub mod order;
 pub mod report;
 pub mod run;

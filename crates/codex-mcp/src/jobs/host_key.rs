@@ -1,0 +1,259 @@
+//! The key by which this host knows the jobs that it has submitted.
+//!
+//! 32 random bytes in a file for this user alone. Who has read them can have programs
+//! run here through a shared store.
+
+use std::fs::DirBuilder;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use rustix::process::geteuid;
+use sha2::Sha256;
+
+use crate::untrusted_file::{self, Links, ReadError};
+
+/// The file, in the directory of this host's state.
+const FILE: &str = "host.key";
+
+/// The length of a key, in bytes.
+const LENGTH: usize = 32;
+
+/// What is signed to get the key's public name.
+const NAME: &[u8] = b"codex-mcp: name of a host key";
+
+/// How much of that signature is the name, in bytes.
+const NAME_LENGTH: usize = 8;
+
+/// The key of this host.
+pub struct HostKey {
+    mac: Hmac<Sha256>,
+    id: String,
+}
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// It cannot be read.
+    #[error("the key of this host: {0}")]
+    Read(#[from] ReadError),
+    /// It cannot be created.
+    #[error("cannot create the key of this host, {}: {error}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// Other users may have read or written it.
+    #[error(
+        "other users can read the key of this host, {} (mode {mode:03o}): with it, they can have \
+         this host run programs. Remove the file: the next start creates a new key, and jobs \
+         that still wait are to be submitted again", path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Another user has put it there.
+    #[error(
+        "the key of this host, {}, belongs to the user {uid}. Remove the file: the next start \
+         creates a new key", path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
+    /// It is no key.
+    #[error(
+        "{} does not hold the {LENGTH} bytes of a key. Remove the file: the next start creates a \
+         new key, and jobs that still wait are to be submitted again", path.display()
+    )]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl HostKey {
+    /// The key in the directory `state`, created if there is none. Processes that
+    /// create it at the same time get the same key.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`].
+    pub fn load_or_create(state: &Path) -> Result<Self, KeyError> {
+        let path = state.join(FILE);
+        match Self::load(&path) {
+            Err(KeyError::Read(error)) if error.is_not_found() => {
+                create(state, &path).map_err(|error| KeyError::Create {
+                    path: path.clone(),
+                    error,
+                })?;
+                Self::load(&path)
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn load(path: &Path) -> Result<Self, KeyError> {
+        let read = |error| ReadError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let file = untrusted_file::open(path, Links::Refused)?;
+        let about = file.metadata().map_err(read)?;
+        if about.uid() != geteuid().as_raw() {
+            return Err(KeyError::Foreign {
+                path: path.to_owned(),
+                uid: about.uid(),
+            });
+        }
+        if about.mode() & 0o077 != 0 {
+            return Err(KeyError::Exposed {
+                path: path.to_owned(),
+                mode: about.mode() & 0o777,
+            });
+        }
+        let mut bytes = Vec::with_capacity(LENGTH + 1);
+        let most = u64::try_from(LENGTH + 1).unwrap_or(u64::MAX);
+        file.take(most).read_to_end(&mut bytes).map_err(read)?;
+        Self::of(&bytes).ok_or_else(|| KeyError::Malformed {
+            path: path.to_owned(),
+        })
+    }
+
+    fn of(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != LENGTH {
+            return None;
+        }
+        let mac = Hmac::<Sha256>::new_from_slice(bytes).ok()?;
+        let name = mac.clone().chain_update(NAME).finalize().into_bytes();
+        let name = name.iter().take(NAME_LENGTH);
+        let id = name.map(|byte| format!("{byte:02x}")).collect();
+        Some(Self { mac, id })
+    }
+
+    /// Its public name: 16 hexadecimal digits, which tell nothing of the key.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The signature of a message.
+    #[must_use]
+    pub fn sign(&self, message: &[u8]) -> String {
+        let tag = self.mac.clone().chain_update(message).finalize();
+        URL_SAFE_NO_PAD.encode(tag.into_bytes())
+    }
+
+    /// Whether this key has made the signature of this message.
+    #[must_use]
+    pub fn has_signed(&self, message: &[u8], signature: &str) -> bool {
+        let Ok(tag) = URL_SAFE_NO_PAD.decode(signature) else {
+            return false;
+        };
+        let mac = self.mac.clone().chain_update(message);
+        mac.verify_slice(&tag).is_ok()
+    }
+}
+
+/// Puts a new key there, whole, unless another process is faster.
+fn create(state: &Path, path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state)?;
+    let mut bytes = [0; LENGTH];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    // It has the mode 0600 from the beginning.
+    let mut file = tempfile::NamedTempFile::new_in(state)?;
+    file.write_all(&bytes)?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Err(refused) if refused.error.kind() != io::ErrorKind::AlreadyExists => Err(refused.error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn key_is_created_once_and_for_this_user_alone() {
+        const THREADS: usize = 16;
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("a/state");
+        let barrier = Barrier::new(THREADS);
+        let ids: Vec<String> = std::thread::scope(|scope| {
+            let load = || {
+                barrier.wait();
+                HostKey::load_or_create(&state).unwrap().id().to_owned()
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(load)).collect();
+            let ids = threads.into_iter().map(|thread| thread.join().unwrap());
+            ids.collect()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        let about = fs::metadata(state.join(FILE)).unwrap();
+        assert_eq!((about.mode() & 0o777, about.len()), (0o600, 32));
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+        let other = HostKey::load_or_create(directory.path()).unwrap();
+        assert_ne!(other.id(), ids[0]);
+    }
+
+    #[test]
+    fn signature_belongs_to_one_message_and_one_key() {
+        let keys = [1, 2].map(|byte| HostKey::of(&[byte; LENGTH]).unwrap());
+        let signature = keys[0].sign(b"a message");
+        assert!(keys[0].has_signed(b"a message", &signature));
+        assert!(!keys[0].has_signed(b"another", &signature));
+        assert!(!keys[1].has_signed(b"a message", &signature));
+        for forged in ["", "AAAA", &signature[..42], "not base64!"] {
+            assert!(!keys[0].has_signed(b"a message", forged), "{forged}");
+        }
+    }
+
+    #[test]
+    fn key_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        HostKey::load_or_create(directory.path()).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let error = HostKey::load_or_create(directory.path()).err().unwrap();
+            assert!(matches!(error, KeyError::Exposed { .. }), "{error}");
+            let said = error.to_string();
+            assert!(said.contains(&format!("mode {mode:03o}")), "{said}");
+            assert!(said.contains("Remove the file"), "{said}");
+        }
+    }
+
+    #[test]
+    fn file_that_is_no_key_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        for length in [0, LENGTH - 1, LENGTH + 1] {
+            fs::write(&path, vec![7; length]).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            let error = HostKey::load_or_create(directory.path()).err().unwrap();
+            assert!(matches!(error, KeyError::Malformed { .. }), "{error}");
+        }
+        fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+        symlink(directory.path().join("elsewhere"), &path).unwrap();
+        let error = HostKey::load_or_create(directory.path()).err().unwrap();
+        assert!(matches!(error, KeyError::Read(_)), "{error}");
+    }
+}
