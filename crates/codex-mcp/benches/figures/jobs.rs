@@ -7,15 +7,17 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use codex_mcp::jobs::store::{
-    Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
+    Access, Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
 };
 use codex_mcp_core::job::{Ending, JobId, JobState};
 use futures::future::join_all;
 use sqlx::{Connection, PgConnection, SqliteConnection};
+use tempfile::TempDir;
 use testkit::postgres::{Durability, Postgres};
 
 use crate::stats::Summary;
@@ -247,7 +249,7 @@ fn filled(place: &Place, jobs: usize) {
     });
     let columns = "state, tool_name, task_name, agent_instance, created_at, retry, timeout_ms, \
                    tool_timeout_ms, expose_stream, fire_and_forget, continue_latest, cwd, images, \
-                   prompt";
+                   prompt, owner, signer, signature, ended_signature";
     let copies = jobs - 1;
     let numbers = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {copies})"
@@ -286,5 +288,8 @@ fn is_postgres(place: &Place) -> bool {
 }
 
 async fn open(place: &Place) -> JobStore {
-    JobStore::open(&place.parse().unwrap()).await.unwrap()
+    static STATE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
+    JobStore::open(&place.parse().unwrap(), &Access::of(STATE.path()))
+        .await
+        .unwrap()
 }

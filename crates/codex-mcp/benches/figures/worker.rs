@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use codex_mcp::engine::binary::{Source, find};
 use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::jobs::exec::{self, KeepStream};
-use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request};
+use codex_mcp::jobs::store::{Access, Job, JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -207,7 +207,10 @@ impl Stage {
     }
 
     async fn open(&self) -> JobStore {
-        JobStore::open(&self.place.parse().unwrap()).await.unwrap()
+        let access = Access::of(self.home.state_home().join("codex-mcp"));
+        JobStore::open(&self.place.parse().unwrap(), &access)
+            .await
+            .unwrap()
     }
 
     async fn submit(&self, store: &JobStore) -> JobId {

@@ -31,7 +31,7 @@ pub(super) fn jobs_of(
         bounds: config.bounds(),
         reach: Reach::of(store),
     };
-    let jobs = Jobs::new(store.clone(), starter, submitter);
+    let jobs = Jobs::new(store.clone(), config.jobs.access(), starter, submitter);
     match Audit::open(&config.atm_home, member) {
         Ok(audit) => jobs.with_audit(audit),
         Err(error) => {

@@ -25,8 +25,10 @@ A worker is started by itself where jobs are submitted, and leaves when there ha
 none for a while: by hand you need one on other machines that share a PostgreSQL, or to
 watch it work. Any number of workers may share a store; each job is run by one of them.
 
-A job is run with the Codex and the CODEX_HOME of who has submitted it, if that was on this
-machine, and otherwise with those of this worker. All other variables, such as API keys,
+A job is run with the Codex and the CODEX_HOME of who has submitted it, if that was this user
+on this machine, which its signature shows. Jobs of others are left alone, unless
+`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml: then they are run with the Codex
+and the CODEX_HOME of this worker, and those that name programs fail. All other variables, such as API keys,
 are this worker's. When this worker ends (Ctrl-C, SIGTERM),
 it takes no more jobs, and lets those finish that it runs; a second signal ends them at once.
 When it is killed, all that it has started ends with it.";
@@ -198,6 +200,7 @@ fn options(args: &Args, config: &Config) -> Options {
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),
         grace: args.grace.unwrap_or(GRACE),
+        others: config.jobs.others.value,
         timing: args.timing(),
     }
 }

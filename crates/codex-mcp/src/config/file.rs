@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::jobs::Place;
 use super::{ConfigError, Warning};
+use crate::jobs::store::OthersJobs;
 use crate::untrusted_file::{self, Links};
 
 /// Our table.
@@ -66,6 +67,7 @@ pub(super) struct Section {
     pub(super) max_sandbox: Option<SandboxMode>,
     pub(super) allow_commands: Option<bool>,
     pub(super) allow_dirs: Option<Vec<PathBuf>>,
+    pub(super) jobs_of_others: Option<OthersJobs>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 
@@ -82,7 +84,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-const SECTION_KEYS: [&str; 17] = [
+const SECTION_KEYS: [&str; 18] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -99,6 +101,7 @@ const SECTION_KEYS: [&str; 17] = [
     "max_sandbox",
     "allow_commands",
     "allow_dirs",
+    "jobs_of_others",
     "roles",
 ];
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::file::{File, Scope};
 use super::{ConfigError, Key, Places, Setting, Source, Warning, in_section};
-use crate::jobs::store::Location;
+use crate::jobs::store::{Access, Location, OthersJobs};
 use crate::jobs::worker::{CONCURRENCY, IDLE};
 
 /// The longest that can be set: 30 days.
@@ -33,8 +33,21 @@ pub struct JobSettings {
     pub concurrency: Setting<NonZeroU32>,
     /// How long a worker that was started on demand stays without work.
     pub idle: Setting<Duration>,
+    /// What this host does with the jobs of others.
+    pub others: Setting<OthersJobs>,
     /// The folder of what is kept of this machine: `$XDG_STATE_HOME/codex-mcp`.
     pub state: PathBuf,
+}
+
+impl JobSettings {
+    /// As whom the store is opened.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        Access {
+            others: self.others.value,
+            ..Access::of(&self.state)
+        }
+    }
 }
 
 /// The location of a store in a file or a variable.
@@ -71,6 +84,8 @@ impl Places<'_> {
             store,
             concurrency: concurrency(files)?,
             idle: idle(files)?,
+            others: of_user(files, |file| file.section.jobs_of_others)
+                .unwrap_or(Setting::new(OthersJobs::default(), Source::Default)),
             state,
         })
     }
@@ -147,6 +162,7 @@ fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
             ("store", section.store.is_some()),
             ("worker_concurrency", section.worker_concurrency.is_some()),
             ("worker_idle_secs", section.worker_idle_secs.is_some()),
+            ("jobs_of_others", section.jobs_of_others.is_some()),
         ];
         for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
             warnings.push(Warning {

@@ -184,6 +184,7 @@ fn narrowed_section(
         max_sandbox,
         allow_commands,
         allow_dirs,
+        jobs_of_others,
         roles,
     } = section;
     let role = match role {
@@ -209,6 +210,7 @@ fn narrowed_section(
         ("max_sandbox", max_sandbox.is_some()),
         ("allow_commands", allow_commands.is_some()),
         ("allow_dirs", allow_dirs.is_some()),
+        ("jobs_of_others", jobs_of_others.is_some()),
         ("roles", !roles.is_empty()),
     ];
     left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));

@@ -66,6 +66,7 @@ fn all(config: &Config) -> Vec<Shown> {
         shown("max_sandbox", config.bounds.max_sandbox.as_ref()),
         shown("allow_commands", Some(&config.bounds.allow_commands)),
         shown("allow_dirs", config.bounds.allow_dirs.as_ref()),
+        shown("jobs_of_others", Some(&jobs.others)),
     ]
 }
 

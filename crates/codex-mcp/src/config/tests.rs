@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::jobs::store::OthersJobs;
 use crate::trust::TrustedDirectories;
 
 /// A home, a repository in it, and variables.
@@ -364,18 +365,23 @@ fn jobs_are_kept_where_the_user_says() {
 
 #[test]
 fn a_repository_does_not_say_where_jobs_are_kept() {
-    let text = "[plugins.codex-mcp]\nstore = \"postgres://localhost/jobs\"\nworker_concurrency = 9\n";
+    let text = "[plugins.codex-mcp]\nstore = \"postgres://localhost/jobs\"\nworker_concurrency = 9\n\
+                jobs_of_others = \"run\"\n";
     let config = World::new()
         .repository(text)
         .load(Flags::default())
         .unwrap();
     assert_eq!(config.jobs.store.source, Source::Default);
     assert_eq!(config.jobs.concurrency.source, Source::Default);
+    assert_eq!(config.jobs.others.value, OthersJobs::Leave);
     let told = config
         .warnings
         .iter()
         .map(|warning| warning.message.split(' ').next().unwrap());
-    assert_eq!(told.collect::<Vec<_>>(), ["store", "worker_concurrency"]);
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        ["store", "worker_concurrency", "jobs_of_others"]
+    );
 }
 
 #[test]

@@ -13,7 +13,8 @@ use uuid::Uuid;
 use super::order::{BadOrder, Order, Past, Submitter, Thread};
 use super::run::order::RunOrder;
 use super::store::{
-    Filter, Job, JobStore, Listed, Location, NewJob, Request, StoreError, StoredEvent,
+    Access, Filter, Job, JobStore, JobSummary, Listed, Location, NewJob, OthersJobs, Request,
+    StoreError, StoredEvent, Whose,
 };
 use super::worker::start::{StartError, Starter};
 use crate::off_runtime;
@@ -76,6 +77,7 @@ pub struct Looked {
 /// The jobs of a store. The store is opened when it is needed first.
 pub struct Jobs {
     location: Location,
+    access: Access,
     store: OnceCell<JobStore>,
     starter: Starter,
     submitter: Submitter,
@@ -83,11 +85,12 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Those of the store at `location`, whose worker `starter` starts.
+    /// Those of the store at `location`, opened so, whose worker `starter` starts.
     #[must_use]
-    pub fn new(location: Location, starter: Starter, submitter: Submitter) -> Self {
+    pub fn new(location: Location, access: Access, starter: Starter, submitter: Submitter) -> Self {
         Self {
             location,
+            access,
             store: OnceCell::new(),
             starter,
             submitter,
@@ -110,7 +113,7 @@ impl Jobs {
     ///
     /// [`StoreError`].
     pub async fn store(&self) -> Result<&JobStore, StoreError> {
-        let open = || JobStore::open(&self.location);
+        let open = || JobStore::open(&self.location, &self.access);
         self.store.get_or_try_init(open).await
     }
 
@@ -247,6 +250,12 @@ impl Jobs {
         self.starter.ensure().await.err()
     }
 
+    /// Whether this host runs such jobs, or submits them again.
+    #[must_use]
+    pub fn may_run(&self, whose: Whose) -> bool {
+        whose == Whose::Ours || self.access.others == OthersJobs::Run
+    }
+
     /// The newest jobs that fit a filter, at most so many, and how many fit in all.
     ///
     /// # Errors
@@ -254,7 +263,8 @@ impl Jobs {
     /// [`StoreError`].
     pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Listed, StoreError> {
         let listed = self.store().await?.list(filter, limit).await?;
-        if listed.jobs.iter().any(|job| !job.state.has_ended())
+        let waits = |job: &JobSummary| !job.state.has_ended() && self.may_run(job.owner.whose);
+        if listed.jobs.iter().any(waits)
             && let Some(why) = self.look_after().await
         {
             tracing::warn!("jobs wait: {why}");
@@ -272,7 +282,9 @@ impl Jobs {
         self.note(id, Event::CallCancel, Outcome::Begun, None)?;
         let answer = store.request_cancel(id).await;
         let outcome = match answer {
-            Ok(Some(CancelAnswer::Refused(_)) | None) => Outcome::Refused,
+            Ok(Some(CancelAnswer::Refused(_)) | None) | Err(StoreError::OfOthers { .. }) => {
+                Outcome::Refused
+            }
             Ok(Some(_)) => Outcome::Done,
             Err(_) => Outcome::Failed,
         };

@@ -8,7 +8,7 @@ use codex_mcp_core::job::Wanted;
 use serde_json::{Value, json};
 
 use super::run::result;
-use super::store::{Job, JobSummary};
+use super::store::{Job, JobSummary, PromptText, Whose};
 
 /// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
 /// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
@@ -53,6 +53,10 @@ pub fn record(job: &Job) -> Value {
         "worker": job.worker,
         "worker_host": job.worker_host,
         "cancel_requested": summary.wanted == Wanted::No,
+        "owner": summary.owner.name,
+        "owner_role": summary.owner.role,
+        "is_ours": summary.owner.whose == Whose::Ours,
+        "prompt_masked": job.prompt == PromptText::Masked,
     });
     if let (Some(result), Some(members)) = (result::of(job), record.as_object_mut()) {
         members.insert("result".to_owned(), result);
@@ -77,6 +81,8 @@ pub fn summary(job: &JobSummary) -> Value {
         "duration_ms": millis(job.duration()),
         "session_id": job.session_id,
         "error": job.error,
+        "owner": job.owner.name,
+        "is_ours": job.owner.whose == Whose::Ours,
     })
 }
 
@@ -95,7 +101,7 @@ mod tests {
     use codex_mcp_core::job::{JobId, JobState};
 
     use super::*;
-    use crate::jobs::store::Request;
+    use crate::jobs::store::{Origin, Owner, Request};
 
     fn job() -> Job {
         let request = Request::new("Do it.", "/repo");
@@ -112,8 +118,15 @@ mod tests {
                 session_id: None,
                 error: None,
                 wanted: Wanted::Yes,
+                owner: Owner {
+                    name: Some("me@here".to_owned()),
+                    role: None,
+                    whose: Whose::Ours,
+                },
             },
             request,
+            origin: Origin::ThisHost,
+            prompt: PromptText::Whole,
             attempts: 0,
             worker: None,
             worker_host: None,
@@ -133,7 +146,8 @@ mod tests {
             "model_override": null, "cwd": "/repo", "timeout_ms": 60000, "tool_timeout_ms": 300_000,
             "expose_stream": false, "resume_session_id": null, "continue_latest": false,
             "fire_and_forget": false, "attempts": 0, "retry": 0, "worker": null,
-            "worker_host": null, "cancel_requested": false,
+            "worker_host": null, "cancel_requested": false, "owner": "me@here",
+            "owner_role": null, "is_ours": true, "prompt_masked": false,
         });
         assert_eq!(record(&job()), expected);
     }
@@ -159,7 +173,7 @@ mod tests {
             "job_id": told["job_id"], "status": "completed", "tool_name": "call_codex",
             "task_name": "call_codex", "cwd": "/repo", "created_at": "1970-01-01T00:00:00.000Z",
             "completed_at": "1970-01-01T00:00:02.500Z", "duration_ms": 1500,
-            "session_id": null, "error": null,
+            "session_id": null, "error": null, "owner": "me@here", "is_ours": true,
         });
         assert_eq!(summary(&job.summary), expected);
     }

@@ -16,7 +16,7 @@ use crate::cli::times::{ago, took};
 use crate::jobs::order::resolved;
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
-use crate::jobs::store::{Filter, JobSummary, Listed};
+use crate::jobs::store::{Filter, JobSummary, Listed, Owner, Whose};
 use crate::output::{self, Output};
 
 /// The most that is shown of a task's name, a folder and an error, in characters.
@@ -24,8 +24,16 @@ const NAME: usize = 40;
 const FOLDER: usize = 40;
 const ERROR: usize = 80;
 
+/// And of an owner.
+const OWNER: usize = 40;
+
 const HEADINGS: [&str; COLUMNS] = ["JOB", "STATE", "AGE", "TOOK", "TASK", "FOLDER", "ERROR"];
 const COLUMNS: usize = 7;
+
+/// The same with whose they are, where there are jobs of others among them.
+const HEADINGS_OF_ALL: [&str; COLUMNS + 1] = [
+    "JOB", "STATE", "AGE", "TOOK", "OWNER", "TASK", "FOLDER", "ERROR",
+];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -104,8 +112,29 @@ pub(super) fn write_table(
     let now = SystemTime::now();
     let home = env::var_os("HOME").map(PathBuf::from);
     let rows = jobs.iter().map(|job| cells(job, now, home.as_deref()));
-    table::write(HEADINGS, rows, out)?;
+    match jobs.iter().all(|job| job.owner.whose == Whose::Ours) {
+        true => table::write(HEADINGS, rows, out)?,
+        false => {
+            let owners = jobs
+                .iter()
+                .map(|job| Cell::foreign(&owner(&job.owner), OWNER));
+            let rows = rows.zip(owners).map(|(cells, owner)| {
+                let [id, state, age, took, task, folder, error] = cells;
+                [id, state, age, took, owner, task, folder, error]
+            });
+            table::write(HEADINGS_OF_ALL, rows, out)?;
+        }
+    }
     Ok(())
+}
+
+/// Whose a job is: as they say, and the role by which a server knows them.
+pub(super) fn owner(owner: &Owner) -> String {
+    let name = owner.name.as_deref().unwrap_or("unknown");
+    match &owner.role {
+        Some(role) if owner.whose == Whose::Others => format!("{name} (role {role})"),
+        _ => name.to_owned(),
+    }
 }
 
 fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUMNS] {

@@ -1,5 +1,6 @@
 //! `codex-mcp jobs resume`, and `retry`: a job like another.
 
+use std::path::{Component, Path};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::find::{self, short};
+use super::list::owner;
 use super::submit::Handing;
 use crate::cli::prompt;
 use crate::cli::values::word;
@@ -19,7 +21,7 @@ use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::{Kept, RunOrder};
 use crate::jobs::service::Jobs;
-use crate::jobs::store::{Job, LONGEST_TEXT, Request};
+use crate::jobs::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
 
 const SAME: &str = "\
 Folder, model, sandbox, effort, profile and times are those of that job; pictures and a schema
@@ -54,7 +56,9 @@ pub(super) struct RetryArgs {
 
 impl Args {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
-        let job = find::job(&super::jobs(&config), &self.job).await?;
+        let jobs = super::jobs(&config);
+        let job = find::job(&jobs, &self.job).await?;
+        may_be_resumed(&jobs, &job)?;
         let session = session(&job)?;
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
         let order = Order {
@@ -62,7 +66,16 @@ impl Args {
             past: Past::Session(session),
             images: Vec::new(),
             output_schema: None,
-            ..order(&job)?
+            ..order(&job, &config)?
+        };
+        let order = match job.origin {
+            Origin::ThisHost => order,
+            // Others don't say how far it may reach now.
+            Origin::Unproven => Order {
+                sandbox: None,
+                profile: None,
+                ..order
+            },
         };
         let jobs = jobs_like(&job, config);
         self.handing.hand_over(&jobs, order).await
@@ -71,8 +84,13 @@ impl Args {
 
 impl RetryArgs {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
-        let job = find::job(&super::jobs(&config), &self.job).await?;
+        let jobs = super::jobs(&config);
+        let job = find::job(&jobs, &self.job).await?;
+        if job.origin == Origin::Unproven {
+            return Err(not_ours(&job, "tried again"));
+        }
         has_ended(&job, "tried again")?;
+        is_whole(&job)?;
         if let Some(kept) = Kept::of(&job.request) {
             let kept = kept.map_err(|error| unreadable("run", &error))?;
             let jobs = jobs_like(&job, config);
@@ -86,10 +104,43 @@ impl RetryArgs {
         }
         let order = Order {
             task_name: Some(job.request.task_name.clone()),
-            ..order(&job)?
+            ..order(&job, &config)?
         };
         let jobs = jobs_like(&job, config);
         self.handing.hand_over(&jobs, order).await
+    }
+}
+
+/// What another has written into a shared store is not gone on with unless this host
+/// runs the jobs of others.
+fn may_be_resumed(jobs: &Jobs, job: &Job) -> Result<(), Failure> {
+    let is_ours = job.origin == Origin::ThisHost;
+    let others_may = job.summary.owner.whose == Whose::Others && jobs.may_run(Whose::Others);
+    match is_ours || others_may {
+        true => Ok(()),
+        false => Err(not_ours(job, "resumed")),
+    }
+}
+
+fn not_ours(job: &Job, to_be: &str) -> Failure {
+    let id = short(&job.summary.id);
+    let owner = owner(&job.summary.owner);
+    Failure::Cannot(format!(
+        "job {id} of {owner} can't be {to_be}: this host has not submitted it, or not as it is \
+         there now (it is not signed with this host's key); submit what is wanted with `codex-mcp \
+         jobs submit`"
+    ))
+}
+
+/// What was masked can't be asked for again.
+fn is_whole(job: &Job) -> Result<(), Failure> {
+    let id = short(&job.summary.id);
+    match job.prompt {
+        PromptText::Whole => Ok(()),
+        PromptText::Masked => Err(Failure::Cannot(format!(
+            "job {id} can't be tried again: credentials in its prompt were masked when it ended; \
+             submit it anew with `codex-mcp jobs submit`"
+        ))),
     }
 }
 
@@ -120,7 +171,8 @@ fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
 
 /// A session is where its CODEX_HOME is.
 fn jobs_like(job: &Job, mut config: Config) -> Jobs {
-    let is_ours = job.request.host.as_ref() == Some(&host::name());
+    let is_here = job.request.host.as_ref() == Some(&host::name());
+    let is_ours = is_here && job.origin == Origin::ThisHost;
     if let Some(codex_home) = &job.request.codex_home
         && is_ours
     {
@@ -130,7 +182,7 @@ fn jobs_like(job: &Job, mut config: Config) -> Jobs {
 }
 
 /// What was asked for.
-fn order(job: &Job) -> Result<Order, Failure> {
+fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
     let Request {
         prompt,
         cwd,
@@ -168,14 +220,19 @@ fn order(job: &Job) -> Result<Order, Failure> {
         tool_timeout: Duration::from_millis((*tool_timeout_ms).into()),
         expose_stream: *expose_stream,
         retry: *retry,
-        ..Order::new(prompt, worktree(job).unwrap_or(cwd))
+        ..Order::new(prompt, worktree(job, config).unwrap_or(cwd))
     })
 }
 
-/// The worktree that a run has left.
-fn worktree(job: &Job) -> Option<&str> {
+/// The worktree that a run has left. No signature covers a result: the path counts only
+/// where this host has its worktrees.
+fn worktree<'a>(job: &'a Job, config: &Config) -> Option<&'a str> {
     let path = job.result.as_ref()?.pointer("/run/worktree/path")?;
-    path.as_str()
+    let path = path.as_str()?;
+    let below = Path::new(path).strip_prefix(config.jobs.state.join("worktrees"));
+    let mut components = below.ok()?.components();
+    let is_plain = components.all(|component| matches!(component, Component::Normal(_)));
+    is_plain.then_some(path)
 }
 
 /// A newer program may know words that we don't.

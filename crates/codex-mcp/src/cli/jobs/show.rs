@@ -11,6 +11,7 @@ use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 
 use super::failure::Failure;
 use super::find::{self, short};
+use super::list::owner;
 use super::watching::nobody_works;
 use super::{show_run, state, words};
 use crate::cli::stored::complain;
@@ -19,7 +20,7 @@ use crate::cli::times::{ago, took};
 use crate::jobs::report::{CommandReport, Report, Step};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
-use crate::jobs::store::Job;
+use crate::jobs::store::{Job, PromptText, Whose};
 use crate::output::{self, Output};
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
@@ -117,7 +118,11 @@ impl<W: Write> Page<W> {
         self.maybe("Session", summary.session_id.as_deref())?;
         let by = [&job.request.agent_source, &job.request.submitted_by];
         let by: Vec<&str> = by.into_iter().flatten().map(String::as_str).collect();
-        self.maybe("From", Some(by.join(", for ").as_str()))
+        self.maybe("From", Some(by.join(", for ").as_str()))?;
+        match summary.owner.whose {
+            Whose::Ours => Ok(()),
+            Whose::Others => self.line("Owner", &owner(&summary.owner)),
+        }
     }
 
     fn times(&mut self, job: &Job) -> Result<(), Failure> {
@@ -315,7 +320,12 @@ fn next(job: &Job) -> String {
         Some(_) => "the run",
         None => "it",
     };
-    let retry = format!("`codex-mcp jobs retry {id}` submits {what} once more.");
+    let retry = match job.prompt {
+        PromptText::Whole => format!("`codex-mcp jobs retry {id}` submits {what} once more."),
+        PromptText::Masked => "Credentials in its prompt were masked when it ended: to try it \
+            again, submit it anew."
+            .to_owned(),
+    };
     match (job.summary.state, &job.summary.session_id) {
         (JobState::Queued, _) => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use codex_mcp_core::team::TeamName;
+use codex_mcp_core::team::secrets::mask;
 use codex_mcp_core::text::one_line;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -154,8 +155,9 @@ impl Submitter {
     }
 }
 
-/// How a task begins, as a name.
+/// How a task begins, as a name: without credentials, as it stays when the job ends.
 fn beginning(task: &str) -> String {
+    let task = mask(task);
     let first = task.lines().map(|line| one_line(line, NAME));
     let mut first = first.filter(|line| !line.is_empty());
     first.next().unwrap_or_else(|| TOOL.to_owned())

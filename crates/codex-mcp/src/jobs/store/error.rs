@@ -2,9 +2,11 @@
 
 use std::io;
 
+use codex_mcp_core::job::JobId;
 use sqlx::error::DatabaseError;
 
 use super::Location;
+use crate::jobs::host_key::KeyError;
 
 /// Why a store can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,20 @@ pub enum StoreError {
         /// The most that is kept, in bytes.
         most: usize,
     },
+    /// A job is another's, and this host leaves those alone.
+    #[error(
+        "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
+         or set jobs_of_others = \"manage\" in ~/.config/atm/config.toml"
+    )]
+    OfOthers {
+        /// The job.
+        job: JobId,
+        /// Whose it is.
+        owner: String,
+    },
+    /// This host cannot sign its jobs, nor tell which are its own.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The database has found something wrong.
     #[error("the job store {store} has failed: {error}")]
     Database {
@@ -120,6 +136,8 @@ pub(super) enum Fault {
         length: usize,
         most: usize,
     },
+    #[error("job {0} belongs to others")]
+    OfOthers(JobId, Option<String>),
     /// What was written is not what is written there.
     #[error("{column} of a row can't be read: {error}")]
     Unreadable { column: &'static str, error: String },
@@ -158,6 +176,10 @@ impl Fault {
         let kind = self.kind();
         match self {
             Self::TooLong { what, length, most } => StoreError::TooLong { what, length, most },
+            Self::OfOthers(job, owner) => StoreError::OfOthers {
+                job,
+                owner: owner.unwrap_or_else(|| "somebody unknown".to_owned()),
+            },
             Self::Newer { found, known } => StoreError::Newer {
                 store,
                 found,

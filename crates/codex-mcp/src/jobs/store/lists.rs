@@ -8,12 +8,16 @@
 
 use codex_mcp_core::job::JobState;
 
+use super::access::Identity;
 use super::error::Fault;
 use super::sql::{Connection, Value};
 use super::{Filter, JobStore, JobSummary, Listed, StoreError};
 
 /// Jobs that wait or run, in the counts: see the schema.
 const OPEN: &str = "open";
+
+/// The condition that holds for every job.
+const EVERY: &str = "TRUE";
 
 impl JobStore {
     /// The newest jobs that fit a filter, at most so many, and how many fit in all.
@@ -22,21 +26,28 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Listed, StoreError> {
-        let list = async |connection: &mut Connection| list(connection, filter, limit).await;
+        let list = async |connection: &mut Connection| {
+            list(connection, &self.identity, filter, limit).await
+        };
         reading!(self, list)
     }
 }
 
-async fn list(connection: &mut Connection, filter: &Filter, limit: u32) -> Result<Listed, Fault> {
+async fn list(
+    connection: &mut Connection,
+    identity: &Identity,
+    filter: &Filter,
+    limit: u32,
+) -> Result<Listed, Fault> {
     let (sql, values) = filter.total();
     let row = connection.row(&sql, values).await?;
     let total = row.map(|row| row.number("total")).transpose()?.flatten();
-    let (sql, values) = filter.newest("{summary}", limit);
+    let (sql, values) = filter.newest("{summary}", EVERY, limit);
     let rows = connection.rows(&sql, values).await?;
     Ok(Listed {
         jobs: rows
             .iter()
-            .map(JobSummary::read)
+            .map(|row| JobSummary::read(row, identity))
             .collect::<Result<_, _>>()?,
         total: total.and_then(|total| total.try_into().ok()).unwrap_or(0),
     })
@@ -77,12 +88,15 @@ impl Filter {
         )
     }
 
-    /// What asks for columns of the newest jobs that fit, at most so many, newest
-    /// first.
-    pub(super) fn newest(&self, columns: &str, limit: u32) -> (String, Vec<Value>) {
-        let (conditions, mut values) = self.conditions();
+    /// What asks for columns of the newest jobs that fit, and for which `also` holds, at
+    /// most so many, newest first.
+    pub(super) fn newest(&self, columns: &str, also: &str, limit: u32) -> (String, Vec<Value>) {
+        let (mut conditions, mut values) = self.conditions();
         values.push(limit.into());
         let limit = format!("ORDER BY seq DESC LIMIT ${}", values.len());
+        if also != EVERY {
+            conditions.push(also.to_owned());
+        }
         if *self == Self::default() {
             return (format!("SELECT {columns} FROM codex_jobs {limit}"), values);
         }

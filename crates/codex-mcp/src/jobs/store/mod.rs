@@ -13,6 +13,9 @@
 //!   last moments may be lost in a file of SQLite, and the job is then, once its
 //!   lease has ended, failed or runs again. PostgreSQL may lose the last events of a
 //!   job, and of all else what its `synchronous_commit` says.
+//! - Each job is signed with the key of the host that has submitted it
+//!   ([`Job::origin`]). What may be done with jobs of others is said by [`Access`].
+//! - When a job ends, credentials in its prompt are masked.
 //! - PostgreSQL keeps no NUL character; both databases get U+FFFD in its place.
 //!
 //! sqlx has a thread for each connection to SQLite; on none of them is a process
@@ -80,6 +83,7 @@ macro_rules! writing {
     }};
 }
 
+mod access;
 mod error;
 mod events;
 mod lists;
@@ -90,6 +94,7 @@ mod queue;
 mod reading;
 mod record;
 mod schema;
+mod signature;
 mod sql;
 mod watch;
 mod workers;
@@ -99,16 +104,19 @@ use std::{fmt, io};
 
 use tokio::time::timeout;
 
+use access::Identity;
 use error::Fault;
 use pool::{Pool, Purpose};
 use sql::{Connection, Dialect};
 
+pub use access::{Access, OthersJobs};
 pub use error::StoreError;
 pub use events::{Appended, MOST_EVENTS};
 pub use location::{BadLocation, Location, PostgresUrl};
 pub use record::{
     Claim, Claimed, Demand, Filter, Finished, Job, JobSummary, LONGEST_TEXT, Listed, NewEvent,
-    NewJob, NewWorker, Reaped, Renewed, Request, StoredEvent, Worker, Written, new_worker_id,
+    NewJob, NewWorker, Origin, Owner, PromptText, Reaped, Renewed, Request, StoredEvent, Whose,
+    Worker, Written, new_worker_id,
 };
 pub use watch::Watch;
 
@@ -130,6 +138,7 @@ const WRITERS: usize = 4;
 /// A store of jobs. It may be used by many at once.
 pub struct JobStore {
     location: Location,
+    identity: Identity,
     lanes: Lanes,
     watch: watch::Watcher,
 }
@@ -150,10 +159,11 @@ impl JobStore {
     /// # Errors
     ///
     /// [`StoreError`], if it is none, can't be reached, or a newer program has made
-    /// it.
-    pub async fn open(location: &Location) -> Result<Self, StoreError> {
+    /// it, or if this host has no key.
+    pub async fn open(location: &Location, access: &Access) -> Result<Self, StoreError> {
         let prepared = schema::prepare(location).await;
         prepared.map_err(|fault| fault.at(location))?;
+        let identity = Identity::new(location, access)?;
         let writers = match location {
             Location::Sqlite(_) => 1,
             Location::Postgres(_) => WRITERS,
@@ -166,6 +176,7 @@ impl JobStore {
         };
         Ok(Self {
             location: location.clone(),
+            identity,
             lanes,
             watch: watch::Watcher::new(location),
         })

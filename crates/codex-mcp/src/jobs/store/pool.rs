@@ -142,6 +142,8 @@ fn sqlite(path: &Path, purpose: Purpose) -> SqliteConnectOptions {
         .filename(path)
         .busy_timeout(PATIENCE)
         .synchronous(synchronous)
+        // What is masked or pruned is not to be left in free pages.
+        .pragma("secure_delete", "ON")
         .thread_name(|number| format!("jobs-{number}"))
         .disable_statement_logging()
 }

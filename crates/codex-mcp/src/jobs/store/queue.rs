@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use codex_mcp_core::job::{Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, WorkerId};
 
+use super::access::{self, OthersJobs};
 use super::error::Fault;
 use super::pool::Purpose;
-use super::record::{self, count, optional, parsed, wanted};
+use super::record::{self, SIGNED, count, optional, parsed, wanted};
+use super::signature::Masked;
 use super::sql::{Connection, Value};
 use super::{
     Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
@@ -17,9 +19,8 @@ use super::{
 /// one transaction: others wait meanwhile.
 const BATCH: u32 = 200;
 
-/// Which jobs are removed that ended longer ago than the first parameter says.
-pub(super) const OLD: &str =
-    "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {now} - $1";
+/// What is set of any job that ends: what let it be run is of no use any more.
+const ENDED: &str = "signature = NULL";
 
 /// What only who has a claim may change: see [`fence`].
 const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
@@ -54,6 +55,15 @@ fn written(rows: u64) -> Written {
 }
 
 impl JobStore {
+    /// Which jobs are removed that ended longer ago than the first parameter says.
+    pub(super) fn old(&self) -> String {
+        let may = self.identity.may(OthersJobs::Manage);
+        format!(
+            "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {{now}} - $1 \
+             AND {may}"
+        )
+    }
+
     /// Submits a job. The same job may be submitted again: there is one of it.
     ///
     /// # Errors
@@ -61,11 +71,14 @@ impl JobStore {
     /// [`StoreError`].
     pub async fn submit(&self, job: &NewJob) -> Result<JobId, StoreError> {
         let submit = async |connection: &mut Connection| {
+            let request = job.request.values()?;
+            let signed = self.identity.sign(job, &request);
             let mut values = vec![job.id.as_str().into()];
-            values.extend(job.request.values()?);
+            values.extend(request);
+            values.extend(signed);
             let parameters: Vec<String> = (1..=values.len()).map(|n| format!("${n}")).collect();
             let sql = format!(
-                "INSERT INTO codex_jobs (state, created_at, id, {{request}}) \
+                "INSERT INTO codex_jobs (state, created_at, id, {{request}}, {SIGNED}) \
                  VALUES ('queued', {{now}}, {}) ON CONFLICT (id) DO NOTHING",
                 parameters.join(", ")
             );
@@ -76,7 +89,8 @@ impl JobStore {
     }
 
     /// Gives the oldest job that waits, and that a worker on this machine may run, to
-    /// a worker, for as long as the lease says.
+    /// a worker, for as long as the lease says. Jobs of others only if this host runs
+    /// them.
     ///
     /// # Errors
     ///
@@ -87,15 +101,18 @@ impl JobStore {
         host: &str,
         lease: Duration,
     ) -> Result<Option<Claimed>, StoreError> {
-        let sql = "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
-                   attempts = attempts + 1, started_at = {now}, lease_until = {now} + $3 \
-                   WHERE seq = (SELECT seq FROM codex_jobs WHERE state = 'queued' \
-                   AND (run_on IS NULL OR run_on = $2) ORDER BY seq LIMIT 1 {free}) \
-                   RETURNING {job}";
+        let may = self.identity.may(OthersJobs::Run);
+        let sql = format!(
+            "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
+             attempts = attempts + 1, started_at = {{now}}, lease_until = {{now}} + $3 \
+             WHERE seq = (SELECT seq FROM codex_jobs WHERE state = 'queued' \
+             AND (run_on IS NULL OR run_on = $2) AND {may} ORDER BY seq LIMIT 1 {{free}}) \
+             RETURNING {{job}}"
+        );
         let claim = async |connection: &mut Connection| {
             let values = vec![worker.as_str().into(), host.into(), millis(lease)];
-            let row = connection.row(sql, values).await?;
-            row.map(|row| Job::read(&row)).transpose()
+            let row = connection.row(&sql, values).await?;
+            row.map(|row| Job::read(&row, &self.identity)).transpose()
         };
         let job = writing!(self, claim)?;
         Ok(job.map(|job| Claimed {
@@ -151,8 +168,8 @@ impl JobStore {
     pub async fn finish(&self, claim: &Claim, how: &Finished) -> Result<Written, StoreError> {
         let sql = format!(
             "UPDATE codex_jobs SET completed_at = {{now}}, lease_until = NULL, state = $4, \
-             error = $5, session_id = COALESCE($6, session_id), exchange_id = $7, result = $8 \
-             WHERE {FENCE}"
+             error = $5, session_id = COALESCE($6, session_id), exchange_id = $7, result = $8, \
+             {ENDED} WHERE {FENCE}"
         );
         let finish = async |connection: &mut Connection| {
             let result = how.result.as_ref().map(serde_json::Value::to_string);
@@ -165,7 +182,7 @@ impl JobStore {
                 (&how.exchange_id).into(),
                 result.into(),
             ];
-            Ok(written(connection.run(&sql, fence(claim, rest)).await?))
+            Ok(written(end(connection, &sql, fence(claim, rest)).await?))
         };
         writing!(self, finish, Purpose::Write, Tell::Watchers)
     }
@@ -193,24 +210,27 @@ impl JobStore {
         writing!(self, give_up, Purpose::Write, Tell::Watchers)
     }
 
-    /// Takes jobs, at most 200, from workers whose leases have ended.
+    /// Takes jobs, at most 200, from workers whose leases have ended. Jobs of others
+    /// only if this host runs them.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn reap(&self) -> Result<Vec<Reaped>, StoreError> {
-        let found = "SELECT 1 AS found FROM codex_jobs \
-                     WHERE state = 'running' AND lease_until < {now} LIMIT 1";
-        let is_any = async |connection: &mut Connection| connection.row(found, Vec::new()).await;
+        let may = self.identity.may(OthersJobs::Run);
+        let lost = format!("state = 'running' AND lease_until < {{now}} AND {may}");
+        let found = format!("SELECT 1 AS found FROM codex_jobs WHERE {lost} LIMIT 1");
+        let is_any = async |connection: &mut Connection| connection.row(&found, Vec::new()).await;
         if reading!(self, is_any)?.is_none() {
             return Ok(Vec::new());
         }
-        let sql = "SELECT id, worker, attempts, retry, cancel_requested FROM codex_jobs \
-                   WHERE state = 'running' AND lease_until < {now} \
-                   ORDER BY lease_until LIMIT $1 {free}";
+        let sql = format!(
+            "SELECT id, worker, attempts, retry, cancel_requested FROM codex_jobs \
+             WHERE {lost} ORDER BY lease_until LIMIT $1 {{free}}"
+        );
         let reap = async |connection: &mut Connection| {
             let mut reaped = Vec::new();
-            for row in connection.rows(sql, vec![BATCH.into()]).await? {
+            for row in connection.rows(&sql, vec![BATCH.into()]).await? {
                 let lost = Lost::read(&row)?;
                 lost.write(connection, WORKER_LOST).await?;
                 reaped.push(Reaped {
@@ -228,24 +248,37 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError`].
+    /// [`StoreError`], also if it is another's, and this host leaves those alone.
     pub async fn request_cancel(&self, job: &JobId) -> Result<Option<CancelAnswer>, StoreError> {
+        let may = self.identity.may(OthersJobs::Manage);
+        let sql = format!(
+            "SELECT state, owner, CAST(CASE WHEN {may} THEN 1 ELSE 0 END AS BIGINT) AS may \
+             FROM codex_jobs WHERE id = $1 {{locked}}"
+        );
         let cancel = async |connection: &mut Connection| {
-            let sql = "SELECT state FROM codex_jobs WHERE id = $1 {locked}";
-            let Some(row) = connection.row(sql, vec![job.as_str().into()]).await? else {
+            let Some(row) = connection.row(&sql, vec![job.as_str().into()]).await? else {
                 return Ok(None);
             };
-            let answer = CancelAnswer::of(parsed(&row, "state")?);
-            let change = match answer {
+            if count(&row, "may")? == 0 {
+                let owner = access::name(&row)?;
+                return Err(Fault::OfOthers(job.clone(), owner));
+            }
+            let answer = CancelAnswer::of(record::state(&row)?);
+            let values = vec![job.as_str().into()];
+            match answer {
                 CancelAnswer::Cancelled => {
-                    "UPDATE codex_jobs SET state = 'cancelled', completed_at = {now} WHERE id = $1"
+                    let sql = format!(
+                        "UPDATE codex_jobs SET state = 'cancelled', completed_at = {{now}}, \
+                         {ENDED} WHERE id = $1"
+                    );
+                    end(connection, &sql, values).await?;
                 }
-                CancelAnswer::Asked => "UPDATE codex_jobs SET cancel_requested = 1 WHERE id = $1",
-                CancelAnswer::AlreadyCancelled | CancelAnswer::Refused(_) => {
-                    return Ok(Some(answer));
+                CancelAnswer::Asked => {
+                    let sql = "UPDATE codex_jobs SET cancel_requested = 1 WHERE id = $1";
+                    connection.run(sql, values).await?;
                 }
-            };
-            connection.run(change, vec![job.as_str().into()]).await?;
+                CancelAnswer::AlreadyCancelled | CancelAnswer::Refused(_) => {}
+            }
             Ok(Some(answer))
         };
         writing!(self, cancel, Purpose::WriteThrough, Tell::Watchers)
@@ -269,16 +302,17 @@ impl JobStore {
     }
 
     /// Removes jobs that ended longer ago than this, with their events; returns how
-    /// many.
+    /// many. Jobs of others only if this host manages them.
     ///
     /// # Errors
     ///
     /// [`StoreError`]; some may have been removed then.
     pub async fn prune(&self, older_than: Duration) -> Result<u64, StoreError> {
         let mut removed = 0;
+        let old = self.old();
         loop {
             let prune = async |connection: &mut Connection| {
-                prune_some(connection, millis(older_than)).await
+                prune_some(connection, &old, millis(older_than)).await
             };
             let some = writing!(self, prune)?;
             removed += some;
@@ -289,8 +323,35 @@ impl JobStore {
     }
 }
 
-async fn prune_some(connection: &mut Connection, older_than: Value) -> Result<u64, Fault> {
-    let sql = format!("SELECT seq FROM codex_jobs WHERE {OLD} ORDER BY seq LIMIT $2 {{free}}");
+/// Ends jobs by a statement, with [`ENDED`] among what it sets, and masks credentials in
+/// their prompts; returns how many.
+async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
+    let sql = format!("{sql} RETURNING seq, prompt, run");
+    let rows = connection.rows(&sql, values).await?;
+    for row in &rows {
+        mask(connection, row).await?;
+    }
+    Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+}
+
+/// Masks credentials in a job that has ended.
+pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> Result<(), Fault> {
+    let (prompt, run) = (record::text(row, "prompt")?, row.text("run")?);
+    if let Some(masked) = Masked::of(&prompt, run.as_deref()) {
+        let sql = "UPDATE codex_jobs SET prompt = $2, run = $3, masked = 1 WHERE seq = $1";
+        let job = Value::Integer(row.number("seq")?);
+        let values = vec![job, (&masked.prompt).into(), masked.run.into()];
+        connection.run(sql, values).await?;
+    }
+    Ok(())
+}
+
+async fn prune_some(
+    connection: &mut Connection,
+    old: &str,
+    older_than: Value,
+) -> Result<u64, Fault> {
+    let sql = format!("SELECT seq FROM codex_jobs WHERE {old} ORDER BY seq LIMIT $2 {{free}}");
     let rows = connection
         .rows(&sql, vec![older_than, BATCH.into()])
         .await?;
@@ -334,11 +395,13 @@ impl Lost {
                 connection.run(sql, vec![job]).await?;
             }
             state => {
-                let sql = "UPDATE codex_jobs SET state = $2, error = $3, completed_at = {now}, \
-                           lease_until = NULL WHERE id = $1";
+                let sql = format!(
+                    "UPDATE codex_jobs SET state = $2, error = $3, completed_at = {{now}}, \
+                     lease_until = NULL, {ENDED} WHERE id = $1"
+                );
                 let error = (state == JobState::Failed).then(|| why.to_owned());
                 let values = vec![job, state.as_str().into(), error.into()];
-                connection.run(sql, values).await?;
+                end(connection, &sql, values).await?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use codex_mcp_core::job::{JobId, JobPrefix};
 
+use super::access::OthersJobs;
 use super::error::Fault;
 use super::queue;
 use super::sql::{Connection, Value};
@@ -60,7 +61,7 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn prunable(&self, older_than: Duration, most: u32) -> Result<Listed, StoreError> {
-        let old = queue::OLD;
+        let old = self.old();
         let sql =
             format!("SELECT {{summary}} FROM codex_jobs WHERE {old} ORDER BY seq DESC LIMIT $2");
         let values = vec![queue::millis(older_than), most.into()];
@@ -87,7 +88,7 @@ impl JobStore {
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, values.clone()).await?;
             rows.iter()
-                .map(JobSummary::read)
+                .map(|row| JobSummary::read(row, &self.identity))
                 .collect::<Result<_, Fault>>()
         };
         reading!(self, look)
@@ -95,7 +96,8 @@ impl JobStore {
 
     /// The job that was submitted last for a folder, however it stands: it may wait
     /// still, and one that has failed early, or that nobody wanted any more, has no
-    /// session. Whoever goes on with it has to look for that.
+    /// session. Whoever goes on with it has to look for that. Jobs of others only if
+    /// this host runs them.
     ///
     /// # Errors
     ///
@@ -105,20 +107,25 @@ impl JobStore {
             cwd: Some(cwd.to_owned()),
             ..Filter::default()
         };
-        let (sql, values) = filter.newest("{job}", 1);
+        let may = self.identity.may(OthersJobs::Run);
+        let (sql, values) = filter.newest("{job}", &may, 1);
         self.job(&sql, values).await
     }
 
-    /// The machine that has a session, if a job has had it: that of the last one.
+    /// The machine that has a session, if a job has had it: that of the last one. Jobs
+    /// of others tell it only if this host runs them.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn host_of_session(&self, session: &str) -> Result<Option<String>, StoreError> {
-        let sql = "SELECT worker_host FROM codex_jobs WHERE session_id = $1 \
-                   AND worker_host IS NOT NULL ORDER BY seq DESC LIMIT 1";
+        let may = self.identity.may(OthersJobs::Run);
+        let sql = format!(
+            "SELECT worker_host FROM codex_jobs WHERE session_id = $1 \
+             AND worker_host IS NOT NULL AND {may} ORDER BY seq DESC LIMIT 1"
+        );
         let look = async |connection: &mut Connection| {
-            let row = connection.row(sql, vec![session.into()]).await?;
+            let row = connection.row(&sql, vec![session.into()]).await?;
             row.map(|row| row.text("worker_host"))
                 .transpose()
                 .map(Option::flatten)
@@ -129,7 +136,7 @@ impl JobStore {
     async fn job(&self, sql: &str, values: Vec<Value>) -> Result<Option<Job>, StoreError> {
         let look = async |connection: &mut Connection| {
             let row = connection.row(sql, values.clone()).await?;
-            row.map(|row| Job::read(&row)).transpose()
+            row.map(|row| Job::read(&row, &self.identity)).transpose()
         };
         reading!(self, look)
     }

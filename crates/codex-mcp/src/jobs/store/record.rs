@@ -6,6 +6,7 @@ use codex_mcp_core::job::{Ending, JobId, JobState, Wanted, WorkerId};
 use serde_json::Value as Json;
 use uuid::Uuid;
 
+use super::access::Identity;
 use super::error::Fault;
 use super::sql::{Row, Value};
 
@@ -101,6 +102,45 @@ impl Request {
     }
 }
 
+/// Who has submitted a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// As they say: `USER@HOST`. Programs before signatures said nothing.
+    pub name: Option<String>,
+    /// The role by which a server knows them.
+    pub role: Option<String>,
+    /// Whether that is us, as the row has it. For what names programs, see
+    /// [`Job::origin`].
+    pub whose: Whose,
+}
+
+/// Whose a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// This user's, on this host.
+    Ours,
+    /// Somebody else's, or the same user's on another host.
+    Others,
+}
+
+/// Whether a job is as this host has submitted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It is: its signature is right.
+    ThisHost,
+    /// Nothing shows that: what names programs is not taken from it.
+    Unproven,
+}
+
+/// Whether a prompt is there as it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptText {
+    /// It is.
+    Whole,
+    /// Credentials in it have been masked when the job ended.
+    Masked,
+}
+
 /// A job that is to be submitted. Its id is made here, so that it can be submitted
 /// again when nobody knows whether that has succeeded.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +191,8 @@ pub struct JobSummary {
     pub error: Option<String>,
     /// Whether its worker was asked to cancel it.
     pub wanted: Wanted,
+    /// Who has submitted it.
+    pub owner: Owner,
 }
 
 impl JobSummary {
@@ -169,6 +211,10 @@ pub struct Job {
     pub summary: JobSummary,
     /// What is asked for.
     pub request: Request,
+    /// Whether this host has asked for it.
+    pub origin: Origin,
+    /// Whether its prompt is whole.
+    pub prompt: PromptText,
     /// How often a worker has taken it.
     pub attempts: u32,
     /// Who has it, or had it last.
@@ -346,10 +392,30 @@ pub(super) const REQUEST: &str = "tool_name, task_name, agent_source, agent_inst
 
 /// The columns of a list, beside those of a request.
 pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_at, started_at, \
-    completed_at, session_id, error, cancel_requested";
+    completed_at, session_id, error, cancel_requested, owner, owner_role, signer, \
+    {role matches} AS same_role";
 
 /// The other columns of a job.
-pub(super) const REST: &str = "attempts, worker, worker_host, exchange_id, result";
+pub(super) const REST: &str = "attempts, worker, worker_host, exchange_id, result, signature, \
+    ended_signature, masked";
+
+/// The columns that a host signs with, in the order of [`Identity::sign`].
+pub(super) const SIGNED: &str = "owner, signer, signature, ended_signature";
+
+/// The columns of a request that are numbers; the others are texts.
+pub(super) const NUMBERS: [&str; 6] = [
+    "timeout_ms",
+    "tool_timeout_ms",
+    "expose_stream",
+    "fire_and_forget",
+    "continue_latest",
+    "retry",
+];
+
+/// The columns of a request, one by one.
+pub(super) fn request_columns() -> impl Iterator<Item = &'static str> {
+    REQUEST.split(',').map(str::trim)
+}
 
 impl Request {
     pub(super) fn values(&self) -> Result<Vec<Value>, Fault> {
@@ -421,10 +487,10 @@ impl Request {
 }
 
 impl JobSummary {
-    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
+    pub(super) fn read(row: &Row, identity: &Identity) -> Result<Self, Fault> {
         Ok(Self {
             id: parsed(row, "id")?,
-            state: parsed(row, "state")?,
+            state: state(row)?,
             tool_name: text(row, "tool_name")?,
             task_name: text(row, "task_name")?,
             cwd: text(row, "cwd")?,
@@ -434,15 +500,21 @@ impl JobSummary {
             session_id: row.text("session_id")?,
             error: row.text("error")?,
             wanted: wanted(row)?,
+            owner: identity.owner(row)?,
         })
     }
 }
 
 impl Job {
-    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
+    pub(super) fn read(row: &Row, identity: &Identity) -> Result<Self, Fault> {
         Ok(Self {
-            summary: JobSummary::read(row)?,
+            summary: JobSummary::read(row, identity)?,
             request: Request::read(row)?,
+            origin: identity.origin(row)?,
+            prompt: match truth(row, "masked")? {
+                true => PromptText::Masked,
+                false => PromptText::Whole,
+            },
             attempts: count(row, "attempts")?,
             worker: optional(row, "worker")?,
             worker_host: row.text("worker_host")?,
@@ -494,6 +566,11 @@ impl Worker {
             silent_for: Duration::from_millis(silent.try_into().unwrap_or_default()),
         })
     }
+}
+
+/// How the job of a row stands.
+pub(super) fn state(row: &Row) -> Result<JobState, Fault> {
+    parsed(row, "state")
 }
 
 /// Whether the job of a row is still wanted.

@@ -4,6 +4,7 @@
 use super::Location;
 use super::error::Fault;
 use super::pool::{self, Purpose};
+use super::queue;
 use super::sql::{Connection, Dialect};
 
 /// What makes a form of the store out of the one before. It has to set the version.
@@ -24,6 +25,10 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         sqlite: include_str!("schema/3-sqlite.sql"),
         postgres: include_str!("schema/3-postgres.sql"),
+    },
+    Step {
+        sqlite: include_str!("schema/4-sqlite.sql"),
+        postgres: include_str!("schema/4-postgres.sql"),
     },
 ];
 
@@ -69,7 +74,35 @@ pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
         let script = step.script(connection.dialect());
         connection.script(script).await?;
     }
+    if version < MASKED_SINCE {
+        mask_ended(&mut connection).await?;
+    }
     connection.script("COMMIT").await
+}
+
+/// From this form on, credentials are masked when a job ends.
+const MASKED_SINCE: i64 = 4;
+
+/// How many prompts are read at once.
+const BATCH: u32 = 100;
+
+/// Masks credentials in jobs that have ended before.
+async fn mask_ended(connection: &mut Connection) -> Result<(), Fault> {
+    let sql = "SELECT seq, prompt, run FROM codex_jobs WHERE seq > $1 \
+               AND state IN ('completed', 'failed', 'cancelled') ORDER BY seq LIMIT $2";
+    let mut last = 0;
+    loop {
+        let rows = connection
+            .rows(sql, vec![last.into(), BATCH.into()])
+            .await?;
+        for row in &rows {
+            queue::mask(connection, row).await?;
+        }
+        match rows.last() {
+            Some(row) => last = row.number("seq")?.unwrap_or(i64::MAX),
+            None => return Ok(()),
+        }
+    }
 }
 
 fn newest() -> i64 {

@@ -36,6 +36,8 @@ impl Dialect {
     /// `{job}`, `{summary}`, `{request}` and `{rest}` for columns, and `{no index}`
     /// before a column by which SQLite is not to look for rows: PostgreSQL knows how
     /// many there are of each value. `{bytes}` is the order of texts by their bytes.
+    /// `{same role}` adds to a condition that the role that has submitted a job is this
+    /// connection's, `{role matches}` is 1 if it is: SQLite knows no roles.
     fn expand(self, sql: &str) -> String {
         let (locked, free, no_index, bytes) = match self {
             Self::Sqlite => ("", "", "+", "BINARY"),
@@ -44,6 +46,13 @@ impl Dialect {
                 "FOR NO KEY UPDATE SKIP LOCKED",
                 "",
                 "\"C\"",
+            ),
+        };
+        let (same_role, role_matches) = match self {
+            Self::Sqlite => ("", "1"),
+            Self::Postgres => (
+                " AND owner_role = session_user",
+                "CAST(CASE WHEN owner_role = session_user THEN 1 ELSE 0 END AS BIGINT)",
             ),
         };
         sql.replace("{now}", self.now())
@@ -55,6 +64,8 @@ impl Dialect {
             .replace("{summary}", record::SUMMARY)
             .replace("{request}", record::REQUEST)
             .replace("{rest}", record::REST)
+            .replace("{same role}", same_role)
+            .replace("{role matches}", role_matches)
     }
 }
 

@@ -21,6 +21,7 @@ const LONG: Duration = Duration::from_secs(600);
 pub(super) struct Stage {
     pub(super) location: Location,
     _folder: Option<TempDir>,
+    state: TempDir,
 }
 
 impl Stage {
@@ -29,6 +30,7 @@ impl Stage {
         Self {
             location: Location::Sqlite(folder.path().join("state/jobs.db")),
             _folder: Some(folder),
+            state: tempfile::tempdir().unwrap(),
         }
     }
 
@@ -36,11 +38,18 @@ impl Stage {
         Self {
             location: server.database(name).parse().unwrap(),
             _folder: None,
+            state: tempfile::tempdir().unwrap(),
         }
     }
 
     pub(super) async fn open(&self) -> JobStore {
-        JobStore::open(&self.location).await.unwrap()
+        JobStore::open(&self.location, &self.access())
+            .await
+            .unwrap()
+    }
+
+    pub(super) fn access(&self) -> Access {
+        Access::of(self.state.path())
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use codex_mcp_core::job::WorkerId;
 
+use super::access::OthersJobs;
 use super::error::Fault;
 use super::sql::Connection;
 use super::{Demand, JobStore, NewWorker, StoreError, Worker, Written};
@@ -85,15 +86,17 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn demand(&self, host: &str) -> Result<Demand, StoreError> {
-        let sql = "SELECT CASE \
-                   WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'queued' \
-                   AND (run_on IS NULL OR run_on = $1)) THEN 'waiting' \
-                   WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'running' \
-                   AND worker_host = $1) THEN 'running' \
-                   WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'running') \
-                   THEN 'elsewhere' ELSE 'nothing' END AS demand";
+        let may = self.identity.may(OthersJobs::Run);
+        let sql = format!(
+            "SELECT CASE WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'queued' \
+             AND (run_on IS NULL OR run_on = $1) AND {may}) THEN 'waiting' \
+             WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'running' \
+             AND worker_host = $1 AND {may}) THEN 'running' \
+             WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'running' AND {may}) \
+             THEN 'elsewhere' ELSE 'nothing' END AS demand"
+        );
         let look = async |connection: &mut Connection| {
-            let row = connection.row(sql, vec![host.into()]).await?;
+            let row = connection.row(&sql, vec![host.into()]).await?;
             Demand::read(&row.ok_or(sqlx::Error::RowNotFound)?)
         };
         reading!(self, look)

@@ -9,6 +9,7 @@ use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::ThreadId;
 use serde_json::{Value, json};
 
+use super::admission::Refusal;
 use super::attempt::{Came, Done};
 use crate::bounds::OutOfBounds;
 use crate::engine::binary::NoCodex;
@@ -30,6 +31,8 @@ pub(super) enum Failure {
     Unreadable(#[from] serde_json::Error),
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
     #[error(transparent)]

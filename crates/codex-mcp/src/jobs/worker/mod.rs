@@ -31,6 +31,7 @@
 //! where they may, and fail as "worker stopped" otherwise. When it is killed, its
 //! guards end the Codexes, and another worker takes the jobs when their leases end.
 
+mod admission;
 mod attempt;
 mod care;
 mod claiming;
@@ -62,7 +63,7 @@ use tokio_util::sync::CancellationToken;
 use self::leash::Leash;
 use self::order::Releases;
 use self::trouble::Trouble;
-use super::store::{JobStore, Location, NewWorker, StoreError, new_worker_id};
+use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError, new_worker_id};
 use crate::bounds::Bounds;
 use crate::engine::binary::Source;
 use crate::engine::mcp_servers::Server;
@@ -108,8 +109,20 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// How long jobs may go on when it was told to end.
     pub grace: Duration,
+    /// What it does with the jobs of others.
+    pub others: OthersJobs,
     /// When it says that it is still there.
     pub timing: Timing,
+}
+
+impl Options {
+    /// As whom it opens its store.
+    fn access(&self) -> Access {
+        Access {
+            others: self.others,
+            ..Access::of(&self.state)
+        }
+    }
 }
 
 /// When a worker says that it is still there. All workers of a store should say so
@@ -161,7 +174,7 @@ pub async fn run(
     closing: CancellationToken,
     hurry: CancellationToken,
 ) -> Result<(), WorkerError> {
-    let store = JobStore::open(&options.location).await?;
+    let store = JobStore::open(&options.location, &options.access()).await?;
     let worker = Rc::new(Worker::new(store, options));
     worker.store.register(&worker.about).await?;
     if let Err(error) = post.ready() {

@@ -10,12 +10,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Options;
+use super::admission::{self, Refusal};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::release_of;
 use crate::jobs::exec::{KeepStream, Request};
-use crate::jobs::store::{Job, Request as Asked};
+use crate::jobs::store::{Job, Origin, Request as Asked};
 use crate::off_runtime::{self, OffRuntimeError};
 use crate::picture::{Picture, PictureError};
 
@@ -25,6 +26,8 @@ const REMEMBERED: usize = 16;
 /// Why a job can't be run: what it says makes no sense here.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadOrder {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
     #[error(transparent)]
@@ -74,12 +77,13 @@ pub(super) async fn order(
     options: &Options,
     releases: &Releases,
 ) -> Result<Order, BadOrder> {
+    admission::check(job, options)?;
     let asked = &job.request;
     let cwd = PathBuf::from(&asked.cwd);
     if !cwd.is_absolute() {
         return Err(BadOrder::Folder(asked.cwd.clone()));
     }
-    let bounds = bounds(asked, options);
+    let bounds = bounds(job, options);
     let cwd = match bounds.directories {
         Some(_) => bounds.directory(&cwd)?,
         None => cwd,
@@ -87,10 +91,10 @@ pub(super) async fn order(
     let profile = profile(asked.profile.as_deref())?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
     let sandbox = bounds.sandbox(sandbox, profile.as_ref(), &cwd)?;
-    let codex = codex(asked, options)?;
+    let codex = codex(job, options)?;
     let (resume, if_unknown) = session(job)?;
     let request = Request {
-        codex_home: codex_home(asked, options),
+        codex_home: codex_home(job, options),
         env: Vec::new(),
         prompt: asked.prompt.clone(),
         resume,
@@ -117,9 +121,9 @@ pub(super) async fn order(
 }
 
 /// What a job may ask for, by the configuration of the Codex that it runs with.
-pub(super) fn bounds(asked: &Asked, options: &Options) -> Bounds {
+pub(super) fn bounds(job: &Job, options: &Options) -> Bounds {
     Bounds {
-        codex_home: codex_home(asked, options),
+        codex_home: codex_home(job, options),
         ..options.bounds.clone()
     }
 }
@@ -133,19 +137,21 @@ pub(super) fn keep(asked: &Asked) -> KeepStream {
 }
 
 /// The Codex and the home of who has submitted a job are there on their machine. A file
-/// is one machine's, whatever that is called by now.
-fn is_of_this_host(asked: &Asked, options: &Options) -> bool {
-    options.location.path().is_some() || asked.host.as_ref() == Some(&options.host)
+/// is one machine's, whatever that is called by now. That a job names this machine means
+/// nothing unless this machine has signed it.
+fn is_of_this_host(job: &Job, options: &Options) -> bool {
+    let names_it = || job.request.host.as_ref() == Some(&options.host);
+    job.origin == Origin::ThisHost && (options.location.path().is_some() || names_it())
 }
 
-fn codex(asked: &Asked, options: &Options) -> Result<CodexBinary, NoCodex> {
-    binary::find(chosen(asked, options))
+fn codex(job: &Job, options: &Options) -> Result<CodexBinary, NoCodex> {
+    binary::find(chosen(job, options))
 }
 
 /// The Codex that is to run a job, if one was chosen.
-pub(super) fn chosen(asked: &Asked, options: &Options) -> Option<(PathBuf, Source)> {
-    let theirs = asked.codex_bin.as_ref();
-    let theirs = theirs.filter(|_| is_of_this_host(asked, options));
+pub(super) fn chosen(job: &Job, options: &Options) -> Option<(PathBuf, Source)> {
+    let theirs = job.request.codex_bin.as_ref();
+    let theirs = theirs.filter(|_| is_of_this_host(job, options));
     match theirs {
         Some(path) => Some((path.into(), Source::Job)),
         None => options.codex.clone(),
@@ -153,9 +159,9 @@ pub(super) fn chosen(asked: &Asked, options: &Options) -> Option<(PathBuf, Sourc
 }
 
 /// Its home.
-pub(super) fn codex_home(asked: &Asked, options: &Options) -> PathBuf {
-    match &asked.codex_home {
-        Some(home) if is_of_this_host(asked, options) => home.into(),
+pub(super) fn codex_home(job: &Job, options: &Options) -> PathBuf {
+    match &job.request.codex_home {
+        Some(home) if is_of_this_host(job, options) => home.into(),
         _ => options.codex_home.clone(),
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Worker;
+use super::admission;
 use super::attempt::{Came, Done};
 use super::ended::{Ended, Failure};
 use super::journal::Journal;
@@ -64,7 +65,10 @@ pub(super) async fn run(
         leash,
     };
     match kept {
-        Ok(kept) => attempt.in_its_place(kept).await,
+        Ok(kept) => match admission::check(job, &worker.options) {
+            Ok(()) => attempt.in_its_place(kept).await,
+            Err(refusal) => Ended::before(refusal).into_done(),
+        },
         Err(error) => Ended::before(error).into_done(),
     }
 }
@@ -113,7 +117,7 @@ impl Attempt<'_> {
 
     /// Brings an order within the bounds of this machine.
     fn bound(&self, order: &mut Order) -> Result<(), OutOfBounds> {
-        let bounds = order::bounds(&self.job.request, &self.worker.options);
+        let bounds = order::bounds(self.job, &self.worker.options);
         let approves_all = order.approve == Approve::Always;
         bounds.check_run(&order.criteria, &order.notify, approves_all)?;
         if bounds.directories.is_some() {
@@ -147,10 +151,10 @@ impl Attempt<'_> {
     }
 
     fn engine(&self, order: &Order) -> Result<Engine, NoCodex> {
-        let (asked, options) = (&self.job.request, &self.worker.options);
-        let codex = order::chosen(asked, options);
+        let (job, options) = (self.job, &self.worker.options);
+        let codex = order::chosen(job, options);
         binary::find(codex.clone())?;
-        let codex_home = order::codex_home(asked, options);
+        let codex_home = order::codex_home(job, options);
         let env = vec![("CODEX_HOME".into(), codex_home.clone().into())];
         let engine = Engine::new(Options {
             launch: Launch {
@@ -181,7 +185,7 @@ impl Attempt<'_> {
             start(engine).await;
             let clerk = Clerk::start().map_err(Failure::Thread)?;
             let top = looker.top().to_owned();
-            let codex_home = order::codex_home(&self.job.request, &self.worker.options);
+            let codex_home = order::codex_home(self.job, &self.worker.options);
             let chosen = asked(&clerk, move || templates_for(&top, &codex_home)).await??;
             let folder = self.worker.options.state.join("runs");
             let evidence = evidence_in(&clerk, &folder).await?;

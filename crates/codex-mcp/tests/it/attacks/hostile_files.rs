@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use codex_mcp::jobs::store::{JobStore, NewJob, Request};
+use codex_mcp::jobs::store::{Access, JobStore, NewJob, Request};
 use codex_mcp_core::job::JobState;
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
@@ -205,7 +205,10 @@ async fn job_in_a_directory_with_a_pipe_does_not_freeze_the_worker() {
     fs::set_permissions(&codex, executable).unwrap();
     let path = stage.home.state_home().join("jobs.db");
     let location = path.to_str().unwrap();
-    let store = JobStore::open(&location.parse().unwrap()).await.unwrap();
+    let access = Access::of(stage.home.state_home().join("codex-mcp"));
+    let store = JobStore::open(&location.parse().unwrap(), &access)
+        .await
+        .unwrap();
     let worker = Worker::start(&stage.home, location, &codex, &[]);
     let submit = async |folder: &Path| {
         let request = Request::new("work", folder.to_str().unwrap());

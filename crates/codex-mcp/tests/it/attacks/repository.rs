@@ -234,8 +234,9 @@ async fn commits_leave_no_program_behind(release: &str) {
             "config": { "sandbox_workspace_write.writable_roots": [stage.git_dir()] },
         }))
         .await;
-    server.turn(&thread, "control 1").await;
-    server.turn(&thread, "control 2").await;
+    let mut news = server.notifications(&thread);
+    server.turn(&thread, &mut news, "control 1").await;
+    server.turn(&thread, &mut news, "control 2").await;
     stage.until_attacked().await;
 }
 

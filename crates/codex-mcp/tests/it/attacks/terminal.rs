@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use codex_mcp::jobs::store::{
-    Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
+    Access, Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
 };
 use codex_mcp::jobs::worker::place::{Held, Place};
 use codex_mcp::team::registry::{Mode, Registry};
@@ -168,9 +168,14 @@ fn threads(home: &Home) {
     summaries.write(&SESSION.parse().unwrap(), HOSTILE).unwrap();
 }
 
+fn access(home: &Home) -> Access {
+    Access::of(home.state_home().join("codex-mcp"))
+}
+
 /// One job that is completed, one that has failed, one that waits.
 async fn jobs(home: &Home, location: &Location) -> Vec<String> {
-    let store = JobStore::open(location).await.unwrap();
+    let access = access(home);
+    let store = JobStore::open(location, &access).await.unwrap();
     let request = || Request {
         task_name: HOSTILE.to_owned(),
         agent_source: Some(HOSTILE.to_owned()),
@@ -268,6 +273,9 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("threads", &[], Hostile),
         case("threads", &["--json"], Hostile),
         case("summary", &[SESSION], Hostile),
+        case("trust", &["--list"], Own),
+        case("trust", &["--list", "--json"], Own),
+        case("trust", &["--revoke", HOSTILE_ARGUMENT], Hostile),
         case("demo", &["--codex-bin", HOSTILE_ARGUMENT], Hostile),
         case("run", &run(&[]), Hostile),
         case("run", &run(&["--json"]), Hostile),
@@ -457,7 +465,7 @@ async fn escape_sequences_are_in_what_the_verbs_read() {
         summary.display()
     );
     let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
-    let store = JobStore::open(&location).await.unwrap();
+    let store = JobStore::open(&location, &access(home)).await.unwrap();
     let job = store
         .get(&world.jobs[1].parse().unwrap())
         .await

@@ -8,7 +8,7 @@ use std::time::Duration;
 use codex_mcp::bounds::Bounds;
 use codex_mcp::engine::binary::Source;
 use codex_mcp::engine::spawn::guards_are;
-use codex_mcp::jobs::store::{JobStore, Location, NewJob, Request};
+use codex_mcp::jobs::store::{Access, JobStore, Location, NewJob, OthersJobs, Request};
 use codex_mcp::jobs::worker::{CONCURRENCY, GRACE, Options, Post, Retaken, Timing, run};
 use codex_mcp_core::job::JobState;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use super::{Stage, get};
 /// A post for which somebody submits a job when it is let go.
 struct Contested {
     location: Location,
+    access: Access,
     jobs: Vec<Request>,
     next: Retaken,
     hold: Retaken,
@@ -45,14 +46,14 @@ impl Post for Contested {
         self.hold = Retaken::Theirs;
         self.note("release");
         let Some(job) = self.jobs.pop() else { return };
-        let location = self.location.clone();
+        let (location, access) = (self.location.clone(), self.access.clone());
         let submitting = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap();
             runtime.block_on(async {
-                let store = JobStore::open(&location).await.unwrap();
+                let store = JobStore::open(&location, &access).await.unwrap();
                 store.submit(&NewJob::new(job)).await.unwrap();
             });
         });
@@ -73,6 +74,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
     let log = Log::default();
     let post = Contested {
         location: stage.location(),
+        access: stage.access(),
         jobs: vec![stage.request("touch second"), stage.request("touch first")],
         next,
         hold: Retaken::Ours,
@@ -85,10 +87,11 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         codex_home: stage.home.codex_home(),
         mcp_servers: Vec::new(),
         bounds: Bounds::default(),
-        state: stage.home.state_home(),
+        state: stage.home.state_home().join("codex-mcp"),
         concurrency: CONCURRENCY,
         idle: Some(Duration::from_millis(50)),
         grace: GRACE,
+        others: OthersJobs::Leave,
         timing: Timing::default(),
     };
     let never = CancellationToken::new();

@@ -21,7 +21,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use codex_mcp::jobs::report::Report;
-use codex_mcp::jobs::store::{Job, JobStore, Location, NewJob, Request};
+use codex_mcp::jobs::store::{Access, Job, JobStore, Location, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -107,7 +107,14 @@ impl Stage {
     }
 
     async fn open(&self) -> JobStore {
-        JobStore::open(&self.location()).await.unwrap()
+        JobStore::open(&self.location(), &self.access())
+            .await
+            .unwrap()
+    }
+
+    /// As its workers have it.
+    fn access(&self) -> Access {
+        Access::of(self.home.state_home().join("codex-mcp"))
     }
 
     fn request(&self, prompt: &str) -> Request {
@@ -215,7 +222,7 @@ impl Drop for Worker {
 }
 
 /// Waits until there is something.
-async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let until = Instant::now() + LONG;
     loop {
         if let Some(found) = look().await {
@@ -226,7 +233,7 @@ async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T 
     }
 }
 
-async fn wait_for_file(path: &Path) {
+pub(crate) async fn wait_for_file(path: &Path) {
     let name = path.display().to_string();
     wait_for(&name, async || path.exists().then_some(())).await;
 }

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use codex_mcp::jobs::store::{
-    Claim, Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
+    Access, Claim, Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
 };
 use codex_mcp::jobs::worker::place::{Held, Place};
 use codex_mcp_core::job::{Ending, JobId};
@@ -61,9 +61,12 @@ impl Stage {
     }
 
     async fn at(home: Home, location: Location) -> Self {
-        let place = Place::of(&location, &home.state_home().join("codex-mcp"));
+        let state = home.state_home().join("codex-mcp");
+        let place = Place::of(&location, &state);
         Self {
-            store: JobStore::open(&location).await.unwrap(),
+            store: JobStore::open(&location, &Access::of(&state))
+                .await
+                .unwrap(),
             _place: place.take().await.unwrap().unwrap(),
             location,
             home,

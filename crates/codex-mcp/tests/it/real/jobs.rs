@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp::jobs::store::{JobStore, NewJob, Request};
+use codex_mcp::jobs::store::{Access, JobStore, NewJob, Request};
 use codex_mcp_core::exec::{ChangeKind, SeenBy};
 use codex_mcp_core::job::{JobId, JobState};
 use scripted_model::{Patch, Reply, Script, Shell};
@@ -27,10 +27,13 @@ impl<'a> Jobs<'a> {
     async fn of(stage: &'a Stage) -> Self {
         let path = stage.home.state_home().join("jobs.db");
         let location = path.to_str().unwrap();
+        let access = Access::of(stage.home.state_home().join("codex-mcp"));
         let codex = testkit::codex::native_binary(&stage.release);
         Self {
             stage,
-            store: JobStore::open(&location.parse().unwrap()).await.unwrap(),
+            store: JobStore::open(&location.parse().unwrap(), &access)
+                .await
+                .unwrap(),
             worker: Worker::start(&stage.home, location, &codex, &[]),
         }
     }

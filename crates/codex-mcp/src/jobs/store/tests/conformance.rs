@@ -52,6 +52,7 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         the_latest_of_a_folder
         a_job_is_found_by_how_its_id_begins
         old_jobs_are_pruned
+        credentials_are_masked_when_a_job_ends
         workers_come_and_go
         demand_is_what_a_machine_may_run
         whoever_waits_is_woken
@@ -608,4 +609,76 @@ async fn it_is_there_when_opened_again(stage: &Stage) {
     stage.open().await.submit(&new).await.unwrap();
     let again = stage.open().await;
     assert!(again.get(&new.id).await.unwrap().is_some());
+}
+
+/// In each of the ways in which a job ends; one that runs again keeps its prompt.
+async fn credentials_are_masked_when_a_job_ends(stage: &Stage) {
+    const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ";
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let prompt = format!("push with {TOKEN}");
+    let submit = async |retry| {
+        let mut new = new_job(&prompt);
+        new.request.retry = retry;
+        new.request.run = Some(json!({"order": {"task": prompt, "n": 0.1}, "x": [1e300]}));
+        store.submit(&new).await.unwrap();
+        new.id
+    };
+    let get = async |id| store.get(&id).await.unwrap().unwrap();
+    let finish = submit(0).await;
+    let waiting = get(finish.clone()).await;
+    assert_eq!(waiting.request.prompt, prompt);
+    assert_eq!(waiting.prompt, PromptText::Whole);
+    assert_eq!(waiting.origin, Origin::ThisHost);
+    let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(claimed.job.request.prompt, prompt);
+    let how = finished(Ending::Completed);
+    store.finish(&claimed.claim, &how).await.unwrap();
+
+    let give_up = submit(0).await;
+    let claimed = claim(&store, &worker).await.unwrap();
+    store.give_up(&claimed.claim, "why").await.unwrap();
+
+    let cancel = submit(0).await;
+    store.request_cancel(&cancel).await.unwrap();
+
+    let lost = submit(0).await;
+    store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+    reap_one(&store).await;
+
+    let again = submit(1).await;
+    store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+    reap_one(&store).await;
+    let again = get(again).await;
+    assert_eq!(again.summary.state, JobState::Queued);
+    assert_eq!(
+        (&again.request.prompt, again.prompt),
+        (&prompt, PromptText::Whole)
+    );
+
+    for id in [finish, give_up, cancel, lost] {
+        let ended = get(id).await;
+        assert!(ended.summary.state.has_ended());
+        assert_eq!(ended.request.prompt, "push with [masked]");
+        let run = json!({"order": {"task": "push with [masked]", "n": 0.1}, "x": [1e300]});
+        assert_eq!(ended.request.run, Some(run));
+        assert_eq!(ended.prompt, PromptText::Masked);
+        // It can still be told from what others write.
+        assert_eq!(ended.origin, Origin::ThisHost);
+    }
+    if let Some(path) = stage.location.path() {
+        store.request_cancel(&again.summary.id).await.unwrap();
+        drop(store);
+        // The last connection to be closed writes it all into the file.
+        let log = path.with_file_name("jobs.db-wal");
+        let closed = async {
+            while log.exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LONG, closed).await.unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        let found = bytes.windows(TOKEN.len()).any(|at| at == TOKEN.as_bytes());
+        assert!(!found, "the token is still in a free page");
+    }
 }

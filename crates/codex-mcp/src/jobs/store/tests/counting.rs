@@ -214,7 +214,7 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
                        agent_instance, created_at, lease_until, retry, timeout_ms, \
                        tool_timeout_ms, expose_stream, fire_and_forget, continue_latest, \
                        images, prompt) VALUES ($1, $2, $3, $4, 't', 'codex', {now}, {now}, 0, \
-                       1, 1, 0, 0, 0, '[]', 'p')";
+                       1, 1, 0, 0, 0, '[]', 'a ghp_0123456789abcdefghijABCDEFGHIJ')";
             let mut values: Vec<Value> = vec![new.id.as_str().into(), state.as_str().into()];
             values.extend([TOOLS[tool].into(), FOLDERS[cwd].into()]);
             connection.run(sql, values).await.unwrap();
@@ -224,14 +224,39 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
     connection.script("COMMIT").await.unwrap();
     drop((connection, lock));
 
-    let store = stage.open().await;
+    // Nobody knows whose the old jobs of a server are. Those of a file that nobody else
+    // can write are its user's.
+    let (others, origin) = match stage.location {
+        Location::Sqlite(_) => (OthersJobs::Leave, Origin::ThisHost),
+        Location::Postgres(_) => {
+            let theirs = stage.open().await;
+            assert_eq!(claim(&theirs, &new_worker_id()).await, None);
+            (OthersJobs::Run, Origin::Unproven)
+        }
+    };
+    let access = Access {
+        others,
+        ..stage.access()
+    };
+    let store = JobStore::open(&stage.location, &access).await.unwrap();
     let all = store.list(&Filter::default(), 1).await.unwrap();
     assert_eq!(all.total, most);
     lists_are_right(&store).await;
     let worker = new_worker_id();
     let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(claimed.job.origin, origin);
+    assert_eq!(claimed.job.summary.owner.name, None);
     let how = finished(Ending::Completed);
     store.finish(&claimed.claim, &how).await.unwrap();
+    let ended = Filter {
+        status: Some(JobState::Failed),
+        ..Filter::default()
+    };
+    for job in store.list(&ended, 100).await.unwrap().jobs {
+        let job = store.get(&job.id).await.unwrap().unwrap();
+        assert_eq!(job.request.prompt, "a [masked]");
+        assert_eq!(job.prompt, PromptText::Masked);
+    }
     store.submit(&new_job("q")).await.unwrap();
     lists_are_right(&store).await;
     assert_eq!(store.prune(LONG).await.unwrap(), 0);

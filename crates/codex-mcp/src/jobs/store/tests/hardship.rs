@@ -43,8 +43,10 @@ fn a_full_disk_loses_nothing() {
     let ballast = disk.path("ballast");
     fs::write(&ballast, vec![0; 256 << 10]).unwrap();
     let location = Location::Sqlite(disk.path("jobs.db"));
+    let state = tempfile::tempdir().unwrap();
+    let access = Access::of(state.path());
     block_on(async {
-        let store = JobStore::open(&location).await.unwrap();
+        let store = JobStore::open(&location, &access).await.unwrap();
         let mut kept = Vec::new();
         let error = loop {
             let new = new_job(&"x".repeat(20_000));
@@ -61,7 +63,7 @@ fn a_full_disk_loses_nothing() {
         fs::remove_file(&ballast).unwrap();
         kept.push(store.submit(&new_job("there is room")).await.unwrap());
         drop(store);
-        let again = JobStore::open(&location).await.unwrap();
+        let again = JobStore::open(&location, &access).await.unwrap();
         for id in &kept {
             assert!(again.get(id).await.unwrap().is_some());
         }
@@ -89,7 +91,9 @@ fn a_server_may_go_away_and_come_back() {
         }
         store.get(&first.id).await.unwrap_err();
         store.renew(&claimed.claim, LONG).await.unwrap_err();
-        JobStore::open(&stage.location).await.unwrap_err();
+        JobStore::open(&stage.location, &stage.access())
+            .await
+            .unwrap_err();
         watch.changed().await;
 
         server.start_again();
@@ -118,7 +122,9 @@ fn a_server_may_be_newer() {
         let (mut connection, _) = pool::first(&stage.location).await.unwrap();
         let newer = "UPDATE codex_store SET version = 99";
         connection.script(newer).await.unwrap();
-        let error = JobStore::open(&stage.location).await.unwrap_err();
+        let error = JobStore::open(&stage.location, &stage.access())
+            .await
+            .unwrap_err();
         assert!(matches!(error, StoreError::Newer { .. }), "{error}");
     });
 }
@@ -129,7 +135,8 @@ fn many_open_a_new_database_at_once() {
     block_on(async {
         for time in 0..5 {
             let stage = Stage::postgres(&server, &format!("jobs{time}"));
-            let opening = (0..8).map(|_| JobStore::open(&stage.location));
+            let access = stage.access();
+            let opening = (0..8).map(|_| JobStore::open(&stage.location, &access));
             for opened in futures::future::join_all(opening).await {
                 opened.unwrap();
             }

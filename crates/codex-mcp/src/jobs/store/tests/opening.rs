@@ -32,8 +32,11 @@ fn many_processes_open_a_new_store_at_once() {
         for process in processes {
             process.wait();
         }
+        let access = Access::of(folder.path());
         let all = block_on(async {
-            let store = JobStore::open(&Location::Sqlite(path)).await.unwrap();
+            let store = JobStore::open(&Location::Sqlite(path), &access)
+                .await
+                .unwrap();
             store.list(&Filter::default(), 1).await.unwrap().total
         });
         assert_eq!(all, PROCESSES as u64, "time {time}");
@@ -52,8 +55,11 @@ fn process_that_opens() {
     while !go(&path).exists() {
         std::thread::sleep(Duration::from_micros(100));
     }
+    let access = Access::of(path.parent().unwrap());
     block_on(async {
-        let store = JobStore::open(&Location::Sqlite(path)).await.unwrap();
+        let store = JobStore::open(&Location::Sqlite(path), &access)
+            .await
+            .unwrap();
         store.submit(&new_job("p")).await.unwrap();
     });
 }
@@ -86,7 +92,9 @@ fn a_newer_store_is_left_alone() {
         let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
         connection.script("PRAGMA user_version = 99").await.unwrap();
         drop((connection, lock));
-        let error = JobStore::open(&stage.location).await.unwrap_err();
+        let error = JobStore::open(&stage.location, &stage.access())
+            .await
+            .unwrap_err();
         let newer = matches!(error, StoreError::Newer { found: 99, .. });
         assert!(newer, "{error}");
         assert!(!error.is_retryable());
@@ -99,13 +107,16 @@ fn another_programs_file_is_left_alone() {
     let notes = folder.path().join("notes.txt");
     fs::write(&notes, "not a database ".repeat(1000)).unwrap();
     let other = folder.path().join("other.db");
+    let access = Access::of(folder.path());
     block_on(async {
         let location = Location::Sqlite(other.clone());
         let (mut connection, lock) = pool::first(&location).await.unwrap();
         connection.script("CREATE TABLE mine (a)").await.unwrap();
         drop((connection, lock));
         for path in [notes, other] {
-            let error = JobStore::open(&Location::Sqlite(path)).await.unwrap_err();
+            let error = JobStore::open(&Location::Sqlite(path), &access)
+                .await
+                .unwrap_err();
             let other = matches!(error, StoreError::NotAStore { .. });
             assert!(other, "{error}");
         }
@@ -120,8 +131,9 @@ fn a_store_that_cannot_be_written_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state/jobs.db");
     let location = Location::Sqlite(path.clone());
+    let access = Access::of(folder.path());
     block_on(async {
-        let store = JobStore::open(&location).await.unwrap();
+        let store = JobStore::open(&location, &access).await.unwrap();
         store.submit(&new_job("p")).await.unwrap();
     });
     let state = path.parent().unwrap();
@@ -143,7 +155,7 @@ fn a_store_that_cannot_be_written_says_so() {
     mode(&path, 0o644);
     mode(&state.join("jobs.db.lock"), 0o644);
     block_on(async {
-        let store = JobStore::open(&location).await.unwrap();
+        let store = JobStore::open(&location, &access).await.unwrap();
         store.submit(&new_job("q")).await.unwrap();
         let all = store.list(&Filter::default(), 1).await.unwrap();
         assert_eq!(all.total, 2);
@@ -158,8 +170,10 @@ fn process_that_cannot_write() {
         nix::unistd::setuid(nix::unistd::Uid::from_raw(NOBODY)).unwrap();
     }
     let path = variable(STORE);
+    let key = tempfile::tempdir().unwrap();
+    let access = Access::of(key.path());
     let error = block_on(async {
-        let store = JobStore::open(&Location::Sqlite(path.clone())).await?;
+        let store = JobStore::open(&Location::Sqlite(path.clone()), &access).await?;
         store.submit(&new_job("p")).await
     });
     let error = error.unwrap_err();
@@ -168,4 +182,31 @@ fn process_that_cannot_write() {
     let said = error.to_string();
     assert!(said.contains(path.to_str().unwrap()), "{said}");
     assert!(said.contains("--store"), "{said}");
+}
+
+/// A file of this user's alone has no jobs of others, also when its key was replaced. What
+/// names programs is not taken from a row that the key has not signed all the same.
+#[test]
+fn file_that_others_can_write_has_jobs_of_others() {
+    let stage = Stage::sqlite();
+    let path = stage.location.path().unwrap().to_owned();
+    let key = tempfile::tempdir().unwrap();
+    block_on(async {
+        let ours = stage.open().await;
+        let worker = new_worker_id();
+        for _ in 0..2 {
+            ours.submit(&new_job("p")).await.unwrap();
+        }
+        let private = JobStore::open(&stage.location, &Access::of(key.path())).await;
+        let claimed = claim(&private.unwrap(), &worker).await.unwrap();
+        assert_eq!(claimed.job.summary.owner.whose, Whose::Ours);
+        assert_eq!(claimed.job.origin, Origin::Unproven);
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let shared = JobStore::open(&stage.location, &Access::of(key.path())).await;
+        assert_eq!(claim(&shared.unwrap(), &worker).await, None);
+        let claimed = claim(&stage.open().await, &worker).await.unwrap();
+        assert_eq!(claimed.job.summary.owner.whose, Whose::Ours);
+        assert_eq!(claimed.job.origin, Origin::ThisHost);
+    });
 }

@@ -7,8 +7,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::bounds::Bounds;
-use crate::jobs::store::{JobSummary, Location};
+use crate::jobs::run::order::Kept;
+use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
 use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
+use crate::run::order::{Approve, Order as RunOrder};
 
 const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
 const SECOND: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
@@ -44,6 +46,7 @@ impl Place {
             concurrency: CONCURRENCY,
             idle: None,
             grace: GRACE,
+            others: OthersJobs::Leave,
             timing: Timing::default(),
         }
     }
@@ -68,10 +71,17 @@ impl Place {
             session_id: earlier.map(str::to_owned),
             error: None,
             wanted: Wanted::Yes,
+            owner: Owner {
+                name: Some("ana@there".to_owned()),
+                role: None,
+                whose: Whose::Ours,
+            },
         };
         Job {
             summary,
             request,
+            origin: Origin::ThisHost,
+            prompt: PromptText::Whole,
             attempts,
             worker: None,
             worker_host: None,
@@ -89,24 +99,120 @@ fn the_codex_of_a_job_is_run_on_its_machine_and_ours_elsewhere() {
         location: "postgres://localhost/jobs".parse().unwrap(),
         ..place.options()
     };
-    let mut asked = place.asked();
-    asked.codex_bin = Some(place.path("theirs").to_str().unwrap().to_owned());
-    asked.codex_home = Some("/their-home".to_owned());
+    let mut job = place.session(1, None, None);
+    job.request.codex_bin = Some(place.path("theirs").to_str().unwrap().to_owned());
+    job.request.codex_home = Some("/their-home".to_owned());
     let theirs = ("theirs", PathBuf::from("/their-home"));
     let ours = ("ours", place.path("our-home"));
-    for (options, host, (binary, home)) in [
-        (&server, Some("here"), &theirs),
-        (&server, Some("there"), &ours),
-        (&server, None, &ours),
-        (&file, Some("renamed"), &theirs),
+    for (options, origin, host, (binary, home)) in [
+        (&server, Origin::ThisHost, Some("here"), &theirs),
+        (&server, Origin::ThisHost, Some("there"), &ours),
+        (&server, Origin::ThisHost, None, &ours),
+        (&file, Origin::ThisHost, Some("renamed"), &theirs),
+        (&server, Origin::Unproven, Some("here"), &ours),
+        (&file, Origin::Unproven, Some("here"), &ours),
     ] {
-        asked.host = host.map(str::to_owned);
-        assert_eq!(codex(&asked, options).unwrap().native, place.path(binary));
-        assert_eq!(codex_home(&asked, options), *home);
+        job.origin = origin;
+        job.request.host = host.map(str::to_owned);
+        assert_eq!(codex(&job, options).unwrap().native, place.path(binary));
+        assert_eq!(codex_home(&job, options), *home);
     }
-    asked.codex_bin = Some("/absent".to_owned());
-    let error = codex(&asked, &file).unwrap_err().to_string();
+    job.origin = Origin::ThisHost;
+    job.request.codex_bin = Some("/absent".to_owned());
+    let error = codex(&job, &file).unwrap_err().to_string();
     assert!(error.contains("/absent (from the job)"), "{error}");
+}
+
+#[test]
+fn job_of_others_is_refused_unless_this_host_runs_them() {
+    let place = Place::new();
+    let mut options = place.options();
+    let mut job = place.session(1, None, None);
+    job.origin = Origin::Unproven;
+    let refused = |job: &Job, options: &Options| admission::check(job, options).err();
+    let not_signed = refused(&job, &options).unwrap().to_string();
+    assert!(not_signed.contains("state/host.key"), "{not_signed}");
+    assert!(
+        not_signed.contains("jobs_of_others = \"run\""),
+        "{not_signed}"
+    );
+    options.others = OthersJobs::Run;
+    assert_eq!(refused(&job, &options), None);
+    job.request.sandbox = Some("workspace-write".to_owned());
+    assert_eq!(refused(&job, &options), None);
+    job.request.sandbox = Some("danger-full-access".to_owned());
+    job.request.profile = Some("wild".to_owned());
+    let parts = refused(&job, &options).unwrap().to_string();
+    assert!(parts.contains("job of ana@there"), "{parts}");
+    assert!(
+        parts.contains("the sandbox danger-full-access, the profile \"wild\", which"),
+        "{parts}"
+    );
+    job.origin = Origin::ThisHost;
+    assert_eq!(refused(&job, &options), None);
+}
+
+/// What makes a run one that names something.
+type Change = fn(&mut RunOrder);
+
+#[test]
+fn parts_of_a_run_that_name_programs_are_taken_from_this_host_only() {
+    let place = Place::new();
+    let options = Options {
+        others: OthersJobs::Run,
+        ..place.options()
+    };
+    let cwd = place.0.path().to_str().unwrap();
+    let refused = |change: Change| {
+        let mut order = RunOrder::new("t", cwd);
+        change(&mut order);
+        let mut job = place.session(1, None, None);
+        job.request.run = Some(serde_json::json!({ "order": order }));
+        let kept = Kept::of(&job.request).unwrap().unwrap();
+        assert_eq!(kept.order, order);
+        assert_eq!(admission::check(&job, &options), Ok(()));
+        job.origin = Origin::Unproven;
+        let refusal = admission::check(&job, &options).err();
+        refusal.map(|refusal| refusal.to_string())
+    };
+    assert_eq!(
+        refused(|order| order.criteria = serde_json::from_str(r#"{"clean": true}"#).unwrap()),
+        None
+    );
+    let changes: [(Change, &str); 7] = [
+        (
+            |order| order.criteria = serde_json::from_str(r#"{"command": "make x"}"#).unwrap(),
+            "the exit criterion \"command=make x\"",
+        ),
+        (
+            |order| order.notify = vec!["command:/tmp/evil -x".parse().unwrap()],
+            "the notifier \"command:/tmp/evil -x\"",
+        ),
+        (
+            |order| order.notify = vec!["mail:lead".parse().unwrap()],
+            "the notifier \"mail:lead\"",
+        ),
+        (|order| order.approve = Approve::Always, "approve = always"),
+        (
+            |order| order.settings.profile = Some("wild".to_owned().try_into().unwrap()),
+            "a profile",
+        ),
+        (
+            |order| {
+                let config = &mut order.settings.thread.config;
+                config.insert("notify".to_owned(), "x".into());
+            },
+            "config.toml",
+        ),
+        (
+            |order| order.settings.thread.sandbox = Some(SandboxMode::DangerFullAccess),
+            "the sandbox danger-full-access",
+        ),
+    ];
+    for (change, part) in changes {
+        let said = refused(change).unwrap();
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl From<JobsError> for ToolError {
 impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         let code = match error {
-            StoreError::TooLong { .. } => Code::InvalidArgument,
+            StoreError::TooLong { .. } | StoreError::OfOthers { .. } => Code::InvalidArgument,
             _ if error.is_retryable() => Code::JobStoreAway,
             _ => Code::JobStore,
         };
