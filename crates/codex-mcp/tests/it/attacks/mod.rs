@@ -6,4 +6,5 @@ mod hostile_files;
 mod questions;
 mod repository;
 mod settings;
+mod shared_store;
 mod terminal;

@@ -1,0 +1,559 @@
+//! Others who can write to a shared database, against workers and users of this host.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use codex_mcp::jobs::host;
+use codex_mcp::jobs::store::{
+    Access, Job, JobStore, NewJob, OthersJobs, Request, Whose, new_worker_id,
+};
+use codex_mcp_core::job::{JobId, JobState};
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use testkit::Home;
+use testkit::postgres::{Durability, Postgres};
+
+use crate::jobs::{Worker, wait_for, wait_for_file, wait_until};
+
+/// Notes that it was run, as whom and for what, then plays Codex.
+const CODEX: &str = r#"#!/bin/sh
+case "$1" in --version) echo codex-cli 0.169.0; exit;; esac
+IFS= read -r prompt
+echo "$prompt" >> NOTES/NAME
+echo "${CODEX_HOME}" >> NOTES/NAME.home
+echo '{"type":"thread.started","thread_id":"01a200a4-327e-7ce2-b260-3fbdb333d5f2"}'
+echo '{"type":"turn.started"}'
+case "$prompt" in wait*) while [ ! -e NOTES/go ]; do sleep 0.02; done;; esac
+echo '{"type":"item.completed","item":{"type":"agent_message","text":"ok"}}'
+echo '{"type":"turn.completed","usage":{}}'
+"#;
+
+/// A host of this user: a home with a key, and programs that note when they are run.
+struct Host {
+    home: Home,
+    location: String,
+}
+
+impl Host {
+    fn new(location: &str, others: OthersJobs) -> Self {
+        let host = Self {
+            home: Home::new(""),
+            location: location.to_owned(),
+        };
+        fs::create_dir(host.note("")).unwrap();
+        for name in ["honest", "evil"] {
+            host.script(name, CODEX);
+        }
+        host.script("notify", "#!/bin/sh\necho told >> NOTES/NAME\n");
+        let directory = host.home.atm_home().join(".config/atm");
+        fs::create_dir_all(&directory).unwrap();
+        let word = serde_json::to_value(others).unwrap();
+        let setting = format!("[plugins.codex-mcp]\njobs_of_others = {word}\n");
+        fs::write(directory.join("config.toml"), setting).unwrap();
+        host
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let notes = self.note("");
+        let notes = notes.to_str().unwrap().trim_end_matches('/');
+        let text = text.replace("NOTES", notes).replace("NAME", name);
+        let path = self.program(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.home.root().join(format!("{name}.sh"))
+    }
+
+    /// What a program has noted.
+    fn note(&self, name: &str) -> PathBuf {
+        self.home.root().join("notes").join(name)
+    }
+
+    fn noted(&self, name: &str) -> String {
+        fs::read_to_string(self.note(name)).unwrap_or_default()
+    }
+
+    fn access(&self) -> Access {
+        Access::of(self.home.state_home().join("codex-mcp"))
+    }
+
+    async fn open(&self) -> JobStore {
+        let location = self.location.parse().unwrap();
+        JobStore::open(&location, &self.access()).await.unwrap()
+    }
+
+    fn worker(&self) -> Worker {
+        let times = ["--heartbeat-ms", "50", "--lease-ms", "5000"];
+        Worker::start(&self.home, &self.location, &self.program("honest"), &times)
+    }
+
+    fn request(&self, prompt: &str) -> Request {
+        Request {
+            host: Some(host::name()),
+            timeout_ms: 600_000,
+            ..Request::new(prompt, self.home.work().to_str().unwrap())
+        }
+    }
+
+    /// A job with a program and a home of its own choice.
+    fn evil_request(&self) -> Request {
+        Request {
+            codex_bin: Some(self.program("evil").to_str().unwrap().to_owned()),
+            codex_home: Some("/evil/home".to_owned()),
+            ..self.request("evil")
+        }
+    }
+
+    /// A run whose notifier is a program. That no Codex can be had for its turns ends
+    /// it, which is told.
+    fn evil_run(&self) -> Request {
+        let notifier = format!("command:{}", self.program("notify").display());
+        Request {
+            tool_name: "codex_run".to_owned(),
+            run: Some(json!({ "order": {
+                "task": "evil", "repo": self.home.work(), "notify": [notifier],
+            }})),
+            ..self.request("evil")
+        }
+    }
+
+    fn say(&self, args: &[&str]) -> (i32, String, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .arg("jobs")
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env("CODEX_MCP_STORE", &self.location)
+            .env("CODEX_MCP_CODEX_BIN", self.program("honest"))
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    }
+
+    async fn finish(&self, worker: Worker) {
+        worker.finish().await;
+        wait_for("all processes are gone", async || {
+            self.home.processes().is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+/// A server, and a role of it.
+struct Database {
+    server: Postgres,
+    url: String,
+}
+
+impl Database {
+    /// With the tables of a store, which a host makes.
+    async fn new() -> Self {
+        let server = Postgres::start(Durability::Unsynced);
+        let url = server.database("jobs");
+        let database = Self { server, url };
+        drop(database.host(OthersJobs::Leave).open().await);
+        database
+    }
+
+    fn host(&self, others: OthersJobs) -> Host {
+        Host::new(&self.url, others)
+    }
+
+    /// Somebody with the role of all hosts.
+    async fn insider(&self) -> Intruder {
+        Intruder(PgConnection::connect(&self.url).await.unwrap())
+    }
+
+    /// Somebody who may only look and add.
+    async fn outsider(&self) -> Intruder {
+        self.server.sql("CREATE ROLE mallory LOGIN");
+        let grants = "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA public TO mallory; \
+                      GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO mallory";
+        self.insider().await.run(grants).await;
+        let url = self.url.replacen("postgres@", "mallory@", 1);
+        Intruder(PgConnection::connect(&url).await.unwrap())
+    }
+}
+
+struct Intruder(PgConnection);
+
+impl Intruder {
+    async fn run(&mut self, sql: &str) {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        sql.execute(&mut self.0).await.unwrap();
+    }
+
+    /// Copies a row as it is, but for these columns; returns the id of the copy.
+    async fn copy(&mut self, id: &JobId, changes: &[(&str, String)]) -> JobId {
+        let new = NewJob::new(Request::new("", "")).id;
+        let of = "SELECT string_agg(quote_ident(column_name), ',') FROM \
+                  information_schema.columns WHERE table_name = 'codex_jobs' \
+                  AND column_name NOT IN ('seq', 'id')";
+        let columns: (String,) = sqlx::query_as(of).fetch_one(&mut self.0).await.unwrap();
+        let columns: Vec<&str> = columns.0.split(',').collect();
+        let values = columns.iter().map(|column| {
+            let changed = changes.iter().find(|(changed, _)| changed == column);
+            changed.map_or((*column).to_owned(), |(_, value)| value.clone())
+        });
+        let values: Vec<String> = values.collect();
+        let (columns, values) = (columns.join(","), values.join(","));
+        self.run(&format!(
+            "INSERT INTO codex_jobs (id, {columns}) SELECT '{new}', {values} FROM codex_jobs \
+             WHERE id = '{id}'"
+        ))
+        .await;
+        new
+    }
+
+    /// A row that no host has made.
+    async fn forge(&mut self, request: &Request) -> JobId {
+        let new = NewJob::new(Request::new("", "")).id;
+        let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let maybe = |value: &Option<String>| value.as_deref().map_or("NULL".to_owned(), text);
+        let run = request.run.as_ref().map(Value::to_string);
+        self.run(&format!(
+            "INSERT INTO codex_jobs (id, state, tool_name, task_name, agent_instance, created_at, \
+             retry, timeout_ms, tool_timeout_ms, expose_stream, fire_and_forget, continue_latest, \
+             images, cwd, prompt, host, codex_bin, codex_home, run) VALUES ('{new}', 'queued', {}, \
+             't', 'codex', 0, 0, 60000, 60000, 0, 0, 0, '[]', {}, {}, {}, {}, {}, {})",
+            text(&request.tool_name),
+            text(&request.cwd),
+            text(&request.prompt),
+            maybe(&request.host),
+            maybe(&request.codex_bin),
+            maybe(&request.codex_home),
+            maybe(&run),
+        ))
+        .await;
+        new
+    }
+}
+
+async fn submit(store: &JobStore, request: Request) -> JobId {
+    store.submit(&NewJob::new(request)).await.unwrap()
+}
+
+async fn failed(store: &JobStore, id: &JobId) -> String {
+    let job = wait_until(store, id, JobState::Failed).await;
+    job.summary.error.unwrap()
+}
+
+async fn get(store: &JobStore, id: &JobId) -> Job {
+    store.get(id).await.unwrap().unwrap()
+}
+
+/// The control: what follows is refused for its signature, and for nothing else.
+#[tokio::test]
+async fn signed_row_runs_the_programs_that_it_names() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let evil = submit(&store, host.evil_request()).await;
+    let run = submit(&store, host.evil_run()).await;
+    let worker = host.worker();
+    wait_until(&store, &evil, JobState::Completed).await;
+    wait_until(&store, &run, JobState::Failed).await;
+    assert_eq!(host.noted("evil"), "evil\n");
+    assert_eq!(host.noted("evil.home"), "/evil/home\n");
+    assert_eq!(host.noted("notify"), "told\n");
+    host.finish(worker).await;
+}
+
+/// H3: a role that may only SELECT and INSERT.
+#[tokio::test]
+async fn forged_row_is_left_alone() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut mallory = database.outsider().await;
+    let evil = mallory.forge(&host.evil_request()).await;
+    let run = mallory.forge(&host.evil_run()).await;
+    // One that says that it is this host's.
+    let honest = submit(&store, host.request("honest")).await;
+    let program = format!("'{}'", host.program("evil").display());
+    let claimed = [("codex_bin", program), ("owner_role", "'postgres'".into())];
+    let copy = mallory.copy(&honest, &claimed).await;
+    let last = submit(&store, host.request("last")).await;
+    let worker = host.worker();
+    wait_until(&store, &last, JobState::Completed).await;
+    for id in [&evil, &run, &copy] {
+        let job = get(&store, id).await;
+        assert_eq!((job.summary.state, job.attempts), (JobState::Queued, 0));
+        assert_eq!(job.summary.owner.whose, Whose::Others);
+        assert_eq!(job.summary.owner.role.as_deref(), Some("mallory"));
+    }
+    assert_eq!(host.noted("honest"), "honest\nlast\n");
+    assert_eq!(
+        (host.noted("evil"), host.noted("notify")),
+        Default::default()
+    );
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn host_that_runs_the_jobs_of_others_takes_no_program_from_them() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Run);
+    let store = host.open().await;
+    let mut mallory = database.outsider().await;
+    let evil = mallory.forge(&host.evil_request()).await;
+    let notifying = mallory.forge(&host.evil_run()).await;
+    let mut request = host.evil_run();
+    request.run = Some(json!({ "order": {
+        "task": "evil", "repo": host.home.work(),
+        "exit_criteria": { "command": host.program("notify") },
+    }}));
+    let judging = mallory.forge(&request).await;
+    let worker = host.worker();
+    wait_until(&store, &evil, JobState::Completed).await;
+    for (id, part) in [
+        (&notifying, "the notifier"),
+        (&judging, "the exit criterion"),
+    ] {
+        let error = failed(&store, id).await;
+        assert!(
+            error.contains("not signed with the key of this host"),
+            "{error}"
+        );
+        assert!(
+            error.contains(part) && error.contains("notify.sh"),
+            "{error}"
+        );
+    }
+    // With this host's own Codex, in its own home.
+    assert_eq!(host.noted("honest"), "evil\n");
+    let home = host.home.codex_home();
+    assert_eq!(host.noted("honest.home"), format!("{}\n", home.display()));
+    assert_eq!(
+        (host.noted("evil"), host.noted("notify")),
+        Default::default()
+    );
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn copy_of_a_signed_row_with_one_field_changed_is_refused() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let honest = submit(&store, host.request("honest")).await;
+    let quoted = |text: &str| format!("'{text}'");
+    let program = quoted(host.program("evil").to_str().unwrap());
+    let mut copies = vec![insider.copy(&honest, &[]).await];
+    for (column, value) in [
+        ("prompt", quoted("evil")),
+        ("cwd", quoted("/")),
+        ("sandbox", quoted("danger-full-access")),
+        ("codex_bin", program.clone()),
+        ("codex_home", quoted("/evil/home")),
+        ("profile", quoted("evil")),
+        ("images", quoted("[\"/evil.png\"]")),
+        ("tool_name", quoted("codex_run")),
+        ("run", quoted(&host.evil_run().run.unwrap().to_string())),
+        ("submitted_by", quoted("team-lead")),
+        (
+            "resume_session_id",
+            quoted("01a200a4-327e-7ce2-b260-3fbdb333d5f2"),
+        ),
+        ("model_override", quoted("evil")),
+        ("retry", "7".to_owned()),
+        ("timeout_ms", "600001".to_owned()),
+        ("owner", quoted("root@evil")),
+        ("signature", "ended_signature".to_owned()),
+        ("signature", "NULL".to_owned()),
+    ] {
+        copies.push(insider.copy(&honest, &[(column, value)]).await);
+    }
+    let worker = host.worker();
+    for id in &copies {
+        let error = failed(&store, id).await;
+        assert!(
+            error.contains("not signed with the key of this host"),
+            "{error}"
+        );
+        assert!(error.contains("Submit it again"), "{error}");
+    }
+    wait_until(&store, &honest, JobState::Completed).await;
+    assert_eq!(host.noted("honest"), "honest\n");
+    assert_eq!(
+        (host.noted("evil"), host.noted("notify")),
+        Default::default()
+    );
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn signature_holds_for_its_own_row_only() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let changed = submit(&store, host.request("honest")).await;
+    let moved = submit(&store, host.evil_request()).await;
+    let robbed = submit(&store, host.request("robbed")).await;
+    let program = host.program("evil").display().to_string();
+    let update = format!(
+        "UPDATE codex_jobs SET codex_bin = '{program}' WHERE id = '{changed}'; \
+         UPDATE codex_jobs SET signature = (SELECT signature FROM codex_jobs WHERE id = \
+         '{moved}') WHERE id = '{robbed}'; \
+         UPDATE codex_jobs SET prompt = 'other' WHERE id = '{moved}'"
+    );
+    insider.run(&update).await;
+    let done = submit(&store, host.request("done")).await;
+    let worker = host.worker();
+    for id in [&changed, &moved, &robbed] {
+        let error = failed(&store, id).await;
+        assert!(
+            error.contains("not signed with the key of this host"),
+            "{error}"
+        );
+    }
+    wait_until(&store, &done, JobState::Completed).await;
+    // What has been done is not done again.
+    let again = format!("UPDATE codex_jobs SET state = 'queued' WHERE id = '{done}'");
+    insider.run(&again).await;
+    failed(&store, &done).await;
+    assert_eq!(host.noted("honest"), "done\n");
+    assert_eq!(host.noted("evil"), "");
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn worker_whose_lease_is_stolen_ends_its_codex_and_runs_nothing_of_the_thief() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let id = submit(&store, host.request("wait")).await;
+    let worker = host.worker();
+    wait_for_file(&host.note("honest")).await;
+    let thief = new_worker_id();
+    let steal = format!("UPDATE codex_jobs SET worker = '{thief}' WHERE id = '{id}'");
+    insider.run(&steal).await;
+    worker.says("is not this worker's any more").await;
+    let stolen = get(&store, &id).await;
+    assert_eq!(stolen.summary.state, JobState::Running);
+    assert_eq!((stolen.worker, stolen.result), (Some(thief), None));
+    let program = host.program("evil").display().to_string();
+    let give_back = format!(
+        "UPDATE codex_jobs SET state = 'queued', codex_bin = '{program}' WHERE id = '{id}'"
+    );
+    insider.run(&give_back).await;
+    let error = failed(&store, &id).await;
+    assert!(error.contains("not signed"), "{error}");
+    assert_eq!(host.noted("evil"), "");
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn jobs_of_another_host_are_shown_and_left_alone() {
+    let database = Database::new().await;
+    let (ours, other) = (
+        database.host(OthersJobs::Leave),
+        database.host(OthersJobs::Leave),
+    );
+    let (store, theirs) = (ours.open().await, other.open().await);
+    let waiting = submit(&store, ours.request("waiting")).await;
+    let ended = submit(&store, ours.request("ended")).await;
+    assert!(store.request_cancel(&ended).await.unwrap().is_some());
+
+    // Its worker has nothing to do.
+    let last = submit(&theirs, other.request("last")).await;
+    let worker = other.worker();
+    wait_until(&theirs, &last, JobState::Completed).await;
+    assert_eq!(get(&theirs, &waiting).await.summary.state, JobState::Queued);
+    assert_eq!(other.noted("honest"), "last\n");
+
+    let (code, _, said) = other.say(&["cancel", waiting.as_str()]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("leaves the jobs of others alone"), "{said}");
+    assert!(said.contains("jobs_of_others = \"manage\""), "{said}");
+    for args in [
+        ["retry", ended.as_str(), "--json"],
+        ["resume", ended.as_str(), "more"],
+    ] {
+        let (code, _, said) = other.say(&args);
+        assert_eq!(code, 3, "{said}");
+        assert!(said.contains("has not submitted it"), "{said}");
+    }
+    let (code, said, _) = other.say(&["prune", "--older-than", "0s", "--json"]);
+    let pruned: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &pruned["removed"]), (0, &json!(1)), "{said}");
+    let (_, listed, _) = other.say(&["list"]);
+    let owner = format!("@{} (role postgres)", host::name());
+    assert!(
+        listed.contains("OWNER") && listed.contains(&owner),
+        "{listed}"
+    );
+    assert_eq!(get(&store, &waiting).await.summary.state, JobState::Queued);
+    assert_eq!(get(&store, &ended).await.summary.state, JobState::Cancelled);
+    other.finish(worker).await;
+
+    // The controls: who may, and whose they are.
+    let manager = database.host(OthersJobs::Manage);
+    let (code, _, said) = manager.say(&["cancel", waiting.as_str()]);
+    assert_eq!(code, 0, "{said}");
+    let (_, said, _) = ours.say(&["prune", "--older-than", "0s", "--json"]);
+    let pruned: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(pruned["removed"], 2, "{said}");
+}
+
+/// A run that another has written is not submitted again in the user's name, either.
+#[tokio::test]
+async fn forged_run_is_not_tried_again() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Run);
+    let store = host.open().await;
+    let mut mallory = database.outsider().await;
+    let run = mallory.forge(&host.evil_run()).await;
+    store_as_ended(&mut database.insider().await, &run).await;
+    let (code, _, said) = host.say(&["retry", run.as_str()]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("has not submitted it"), "{said}");
+    // The control.
+    let ours = submit(&store, host.evil_run()).await;
+    store_as_ended(&mut database.insider().await, &ours).await;
+    let (code, id, said) = host.say(&["retry", ours.as_str()]);
+    assert_eq!(code, 0, "{said}");
+    let again = get(&store, &id.trim_end().parse().unwrap()).await;
+    assert!(again.request.run.is_some());
+    wait_until(&store, &again.summary.id, JobState::Failed).await;
+    // The worker that was started for it ends with the home.
+}
+
+async fn store_as_ended(insider: &mut Intruder, id: &JobId) {
+    let sql = format!(
+        "UPDATE codex_jobs SET state = 'failed', completed_at = 1, started_at = 1 WHERE id = '{id}'"
+    );
+    insider.run(&sql).await;
+}
+
+#[test]
+fn plain_connection_off_the_loopback_is_refused() {
+    let host = Host::new(
+        "postgres://me:sesame@db.example.org/jobs",
+        OthersJobs::Leave,
+    );
+    let (code, _, said) = host.say(&["list"]);
+    assert_ne!(code, 0);
+    assert!(
+        said.contains("plain text") && said.contains("ssh -L"),
+        "{said}"
+    );
+    assert!(!said.contains("sesame"), "{said}");
+    // The control: on the loopback, nothing is wrong but that no server is there.
+    let host = Host::new("postgres://me:sesame@127.0.0.1:1/jobs", OthersJobs::Leave);
+    let (_, _, said) = host.say(&["list"]);
+    assert!(said.contains("can't be reached"), "{said}");
+}
