@@ -37,6 +37,15 @@ pub struct HostKey {
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
+    /// Nobody says where it is: the current directory may be a stranger's.
+    #[error(
+        "cannot tell where the key of this host is: {} is not an absolute path; set HOME or \
+         XDG_STATE_HOME", state.display()
+    )]
+    NoState {
+        /// The directory of this host's state.
+        state: PathBuf,
+    },
     /// It cannot be read.
     #[error("the key of this host: {0}")]
     Read(#[from] ReadError),
@@ -90,6 +99,11 @@ impl HostKey {
     ///
     /// [`KeyError`].
     pub fn load_or_create(state: &Path) -> Result<Self, KeyError> {
+        if state.is_relative() {
+            return Err(KeyError::NoState {
+                state: state.to_owned(),
+            });
+        }
         let path = state.join(FILE);
         match Self::load(&path) {
             Err(KeyError::Read(error)) if error.is_not_found() => {
@@ -239,6 +253,12 @@ mod tests {
             assert!(said.contains(&format!("mode {mode:03o}")), "{said}");
             assert!(said.contains("Remove the file"), "{said}");
         }
+    }
+
+    #[test]
+    fn key_is_not_looked_for_in_the_current_directory() {
+        let error = HostKey::load_or_create(Path::new("state")).err().unwrap();
+        assert!(matches!(error, KeyError::NoState { .. }), "{error}");
     }
 
     #[test]
