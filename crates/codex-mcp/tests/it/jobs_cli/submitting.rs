@@ -333,3 +333,26 @@ async fn a_job_without_a_session_cannot_be_resumed() {
     let retried = stage.submitted(&["retry", id.as_str()]).await;
     assert_eq!(retried.request.prompt, "p");
 }
+
+#[tokio::test]
+async fn job_whose_prompt_was_masked_is_resumed_and_not_retried() {
+    let stage = Stage::new().await;
+    let prompt = "push with ghp_0123456789abcdefghijABCDEFGHIJ";
+    let id = stage.ended(prompt, Ending::Failed).await;
+    let shown = stage.told(&["show", short(&id)]);
+    assert!(shown.contains("push with [masked]"), "{shown}");
+    assert!(shown.contains("submit it anew"), "{shown}");
+    let said = stage.say(&["retry", short(&id)]);
+    assert_eq!(said.code, 3);
+    assert!(
+        said.stderr
+            .contains("credentials in its prompt were masked"),
+        "{}",
+        said.stderr
+    );
+    let resumed = stage.told(&["resume", short(&id), "more"]);
+    let resumed: JobId = resumed.trim_end().parse().unwrap();
+    let resumed = stage.json(&["show", "--json", short(&resumed)]);
+    assert_eq!(resumed["prompt"], "more");
+    assert_eq!(resumed["resume_session_id"], SESSION);
+}
