@@ -28,10 +28,6 @@
 
 pub mod bounds;
 pub mod cli;
-#[expect(
-    clippy::disallowed_methods,
-    reason = "config/file.rs reads settings of the user and of the repository"
-)]
 pub mod config;
 pub mod demo;
 pub mod doctor;

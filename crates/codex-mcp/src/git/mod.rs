@@ -20,15 +20,27 @@
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it writes files of our own state, out of Codex's reach"
+)]
 mod flags;
 mod invocation;
 mod layout;
 mod own;
 mod owner;
 mod path;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it writes before Codex can, and then only out of its reach"
+)]
 pub(crate) mod private;
 mod setting;
 mod tree;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it writes files of our own state, out of Codex's reach"
+)]
 mod view;
 
 pub(crate) use flags::Flags;

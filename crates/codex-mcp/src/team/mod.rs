@@ -20,7 +20,6 @@ mod office;
 pub(crate) mod processes;
 mod records;
 pub mod registry;
-#[expect(clippy::disallowed_methods, reason = "reads git's own files")]
 mod repository;
 pub mod summary;
 
