@@ -44,7 +44,8 @@ Examples:
   codex-mcp run --thread 0199a213-81c0-7800-8aa1-bbab2a035a53 \"Mend what the review found\"
 
 Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex what it takes,
-within --sandbox workspace-write: to write in .git, and for the last three to use the network.
+within --sandbox workspace-write: to commit in a git directory of its own, which is taken over
+after each turn, and for the last three to use the network.
 Prompts can be replaced by a repository that you trust (codex-mcp trust):
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo},
 {criteria}, {missing}, {errors}, {turn} and {max_turns}.
