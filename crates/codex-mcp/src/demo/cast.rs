@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
+use codex_mcp_protocol::codex::Release;
 use tokio_util::sync::CancellationToken;
 
 use super::install::{self, InstallError};
@@ -12,6 +13,7 @@ use super::show::Show;
 use super::stage::Stage;
 use super::tail::said;
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
+use crate::engine::release_of;
 use crate::engine::run::run;
 
 /// How long Codex may take to tell its version.
@@ -139,6 +141,12 @@ impl Cast {
             Origin::User(Source::Path) => Path::new("codex"),
             _ => self.path(),
         }
+    }
+
+    /// Whether a run that is to commit can begin with it.
+    pub(super) async fn can_commit(&self) -> bool {
+        let release = release_of(&self.codex).await;
+        release.is_none_or(|release| release >= Release::FIRST_WITH_PROTECTED_GIT)
     }
 
     /// Its name, version and origin in words.

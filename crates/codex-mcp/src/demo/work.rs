@@ -30,9 +30,15 @@ const QUESTION: &str = "Allow it?";
 
 /// What the reader sees of the command line, line by line. In a terminal nothing
 /// more is needed; the demo also names the Codex, and says that there is a user.
-const FLAGS: &[&[&str]] = &[
+const FLAGS: [&[&str]; 2] = [
     &["--sandbox", "workspace-write"],
     &["--until", "files=bonjour.txt", "--until", "commits=1"],
+];
+
+/// The same for a Codex with which no run can commit.
+const FLAGS_WITHOUT_COMMITS: [&[&str]; 2] = [
+    &["--sandbox", "workspace-write"],
+    &["--until", "files=bonjour.txt"],
 ];
 const UNSEEN: &[&str] = &["--approve", "ask", "--codex-bin"];
 
@@ -67,8 +73,12 @@ pub(super) async fn work<W: Write>(
     show: &mut Show<W>,
     stop: &CancellationToken,
 ) -> Result<(), WorkError> {
-    show.prompt(&command_line())?;
-    let program = program(stage, cast).map_err(WorkError::Start)?;
+    let flags = match cast.can_commit().await {
+        true => FLAGS,
+        false => FLAGS_WITHOUT_COMMITS,
+    };
+    show.prompt(&command_line(flags))?;
+    let program = program(stage, cast, flags).map_err(WorkError::Start)?;
     let (mut process, streams) = spawn(&program).map_err(WorkError::Start)?;
     let shown = tokio::select! {
         biased;
@@ -89,8 +99,8 @@ pub(super) async fn work<W: Write>(
 }
 
 /// What the reader could type.
-fn command_line() -> String {
-    let lines: Vec<String> = FLAGS.iter().map(|flags| flags.join(" ")).collect();
+fn command_line(flags: [&[&str]; 2]) -> String {
+    let lines: Vec<String> = flags.iter().map(|flags| flags.join(" ")).collect();
     format!(
         "codex-mcp run \"{}\" \\\n    {}",
         script::TASK,
@@ -98,10 +108,10 @@ fn command_line() -> String {
     )
 }
 
-fn program(stage: &Stage, cast: &Cast) -> io::Result<Program> {
+fn program(stage: &Stage, cast: &Cast, flags: [&[&str]; 2]) -> io::Result<Program> {
     let words = ["run", script::TASK].into_iter();
     let args = words
-        .chain(FLAGS.concat())
+        .chain(flags.concat())
         .chain(UNSEEN.iter().copied())
         .map(OsString::from)
         .chain([cast.path().into()]);

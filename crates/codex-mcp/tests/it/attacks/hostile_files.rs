@@ -135,6 +135,8 @@ async fn pipe_as_template_ends_a_run_with_its_name() {
     let stage = Stage::new();
     let nudge = ".codex-mcp/prompts/nudge.md";
     let pipe = Pipe::at(&stage.home.work().join(nudge));
+    // Nothing of another repository's prompts is opened.
+    stage.home.trust(&stage.home.work());
     let args = ["run", "--until", "files=x", "--json", "work"];
     let output = stage.command(&args).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);

@@ -3,12 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{AppServer, Home, Launch, McpClient};
+use tokio::process::Command;
 
 const VERSION: &str = "2025-06-18";
 
@@ -73,7 +74,7 @@ impl Stage {
         testkit::codex::native_binary(&self.release)
     }
 
-    fn codex_mcp(&self, args: &[&str]) -> Output {
+    async fn codex_mcp(&self, args: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(args)
             .env_clear()
@@ -82,11 +83,12 @@ impl Stage {
             .current_dir(self.home.work())
             .stdin(Stdio::null())
             .output()
+            .await
             .unwrap()
     }
 
-    fn run(&self, args: &[&str]) -> (Option<i32>, Value, String) {
-        let output = self.codex_mcp(&[&["run", "--json"], args].concat());
+    async fn run(&self, args: &[&str]) -> (Option<i32>, Value, String) {
+        let output = self.codex_mcp(&[&["run", "--json"], args].concat()).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let result = serde_json::from_slice(&output.stdout);
         let result = result.unwrap_or_else(|_| panic!("{stderr}"));
@@ -198,7 +200,7 @@ async fn commits_leave_no_program_behind(release: &str) {
     fs::write(stage.home.home().join("plant"), stage.plant()).unwrap();
     let before = protected(&stage.git_dir());
     let args = ["x", "--sandbox", "workspace-write", "--until", "commits=2"];
-    let (code, result, told) = stage.run(&args);
+    let (code, result, told) = stage.run(&args).await;
     if release == "0.104.0" {
         // Its sandbox leaves .git writable in any case.
         assert_eq!(code, Some(3), "{told}");
@@ -254,31 +256,29 @@ async fn servers_of_an_untrusted_repository_are_not_started(release: &str) {
         json!({ "prompt": "x", "sandbox": "workspace-write", "config": { "projects": {
             stage.home.work().to_str().unwrap(): { "trust_level": "trusted" } } } }),
     ];
-    for api in ["classic", "sessions"] {
-        let mut client = stage.client(&["--api", api]).await;
-        for (number, call) in calls.iter().enumerate() {
-            let result = client.call_tool("codex", call.clone()).await;
-            assert_ne!(result["isError"], true, "{result:#}");
-            let warnings = result["structuredContent"]["warnings"].to_string();
-            assert_eq!(
-                warnings.contains("codex-mcp trust"),
-                number == 0,
-                "{warnings}"
-            );
-            if api == "sessions" {
-                let session = &result["structuredContent"]["sessionId"];
-                let wait = json!({ "action": "wait_any", "sessionIds": [session] });
-                client.call_tool("codex_session", wait).await;
-            }
-        }
-        let status = client
-            .call_tool("codex_status", json!({}))
-            .await
-            .to_string();
-        assert!(status.contains("codex-mcp trust"), "{status}");
-        client.finish().await;
+    let mut client = stage.client(&[]).await;
+    for (number, call) in calls.iter().enumerate() {
+        let result = client.call_tool("codex", call.clone()).await;
+        assert_ne!(result["isError"], true, "{result:#}");
+        let warnings = result["structuredContent"]["warnings"].to_string();
+        let is_told = warnings.contains("codex-mcp trust");
+        assert_eq!(is_told, number == 0, "{warnings}");
     }
-    let (_, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]);
+    let status = client.call_tool("codex_status", json!({})).await;
+    assert!(status.to_string().contains("codex-mcp trust"), "{status}");
+    client.finish().await;
+
+    let mut client = stage.client(&["--api", "sessions"]).await;
+    for sandbox in ["workspace-write", "danger-full-access"] {
+        let call = json!({ "prompt": "x", "approvalPolicy": "never", "sandbox": sandbox });
+        let result = client.call_tool("codex", call).await;
+        let session = &result["structuredContent"]["sessionId"];
+        let wait = json!({ "action": "wait_any", "sessionIds": [session] });
+        let waited = client.call_tool("codex_session", wait).await;
+        assert_eq!(waited["structuredContent"]["status"], "idle", "{result:#}");
+    }
+    client.finish().await;
+    let (_, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
     assert!(
         result["warnings"].to_string().contains("codex-mcp trust"),
         "{result:#}\n{told}"
@@ -323,13 +323,13 @@ async fn jobs_start_no_server_of_an_untrusted_repository(release: &str) {
         "workspace-write",
         "x",
     ];
-    let output = stage.codex_mcp(&submit);
+    let output = stage.codex_mcp(&submit).await;
     assert!(output.status.success(), "{output:?}");
     assert!(!stage.was_attacked(), "{output:?}");
     assert_eq!(fs::read_to_string(&config).unwrap(), before);
 
     stage.home.trust(&stage.home.work());
-    let output = stage.codex_mcp(&submit);
+    let output = stage.codex_mcp(&submit).await;
     assert!(output.status.success(), "{output:?}");
     stage.until_attacked().await;
 }
@@ -363,7 +363,7 @@ async fn commits_are_made_with_the_users_hooks_and_settings() {
         "--until",
         "pushed",
     ];
-    let (code, result, told) = stage.run(&args);
+    let (code, result, told) = stage.run(&args).await;
     assert_eq!(code, Some(0), "{result:#}\n{told}");
     let git = |args: &[&str]| stage.home.git(args);
     assert_eq!(git(&["rev-parse", "--abbrev-ref", "HEAD"]), "side");
@@ -377,4 +377,94 @@ async fn commits_are_made_with_the_users_hooks_and_settings() {
     assert_eq!(git(&["fsck", "--strict"]), "");
     let left = stage.home.state_home().join("codex-mcp/git-private");
     assert_eq!(fs::read_dir(left).unwrap().count(), 0, "{told}");
+}
+
+/// What git would not put there itself, and a process that goes on changing it.
+const HOSTILE_PLANT: &str = r#"
+cd "$GIT_DIR"
+mkfifo refs/heads/pipe logs/pipe objects/pack/pack-0123456789012345678901234567890123456789.pack
+ln -s "$HOME/secret" refs/heads/link
+ln -s "$HOME" refs/tags/home
+printf 'ref: ../../outside\n' > refs/heads/symref
+printf '0123456789012345678901234567890123456789 ../../../outside\n' >> packed-refs
+id=$(git rev-parse HEAD)
+mkdir -p refs/codex-mcp && echo "$id" > refs/codex-mcp/x
+echo /nowhere > objects/info/alternates.new
+(while :; do
+    printf '[core]\n\tfsmonitor = touch %s\n' "$HOME/caught" >> config
+    touch "$GIT_WORK_TREE/README.md"
+done) > /dev/null 2>&1 &
+"#;
+
+#[tokio::test]
+async fn hostile_private_directory_is_taken_over_without_harm() {
+    let release = testkit::codex::newest();
+    let script = Script::new()
+        .on("words only", [commit("b.txt"), Reply::say("Done.")])
+        .on("not complete", [commit("b.txt"), Reply::say("Done.")])
+        .otherwise([
+            commit("a.txt"),
+            Reply::shell("sh \"$HOME/plant\""),
+            Reply::say("Later."),
+        ]);
+    let stage = Stage::new(release, script).await;
+    fs::write(stage.home.home().join("plant"), HOSTILE_PLANT).unwrap();
+    fs::write(stage.home.home().join("secret"), "x").unwrap();
+    let before = protected(&stage.git_dir());
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=2"];
+    let (code, result, told) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let refs = stage.home.git(&["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(refs, "refs/heads/main");
+    assert_eq!(protected(&stage.git_dir()), before);
+    assert_eq!(stage.home.git(&["fsck", "--strict"]), "");
+    assert_eq!(stage.home.git(&["status", "--porcelain"]), "");
+    assert!(!stage.was_attacked());
+}
+
+/// Work of the user's in the same repository, while Codex works.
+#[tokio::test]
+async fn commits_of_the_user_during_a_run_stay() {
+    let release = testkit::codex::newest();
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("until [ -e mine.txt ]; do sleep 0.01; done"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let users = async {
+        let git = stage.home.state_home().join("codex-mcp/git-private");
+        while fs::read_dir(&git).into_iter().flatten().count() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stage
+            .home
+            .git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+        fs::write(stage.home.work().join("mine.txt"), "").unwrap();
+    };
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=2",
+        "--max-turns",
+        "1",
+    ];
+    let ((code, result, told), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(2), "{result:#}\n{told}");
+    assert_eq!(
+        stage.home.git(&["log", "-1", "--format=%s", "main"]),
+        "mine"
+    );
+    let kept = stage
+        .home
+        .git(&["for-each-ref", "--format=%(refname)", "refs/codex-mcp"]);
+    assert!(kept.ends_with("/heads/main"), "{kept}");
+    assert_eq!(stage.home.git(&["show", &format!("{kept}:a.txt")]), "made");
+    assert!(
+        result["warnings"].to_string().contains("refs/codex-mcp"),
+        "{result:#}"
+    );
+    assert!(told.contains("refs/codex-mcp"), "{told}");
 }

@@ -159,7 +159,12 @@ async fn on_each_release_the_story_is_whole_and_nothing_is_left() {
         assert!(told.contains(&format!("codex-cli {version}")), "{told}");
         assert!(!told.contains('\x1b'), "no colours in a pipe");
         let mut rest = told.as_str();
-        for part in STORY {
+        // With Codex 0.104.0 no run can commit.
+        let can_commit = version != "0.104.0";
+        let story = STORY
+            .into_iter()
+            .filter(|part| can_commit || !part.contains("commits=1"));
+        for part in story {
             let (_, after) = rest.split_once(part).unwrap_or_else(|| {
                 unreachable!("{version}: {part:?} is missing or too early in:\n{told}")
             });

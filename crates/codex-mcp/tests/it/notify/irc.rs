@@ -45,7 +45,7 @@ async fn the_longest_line_is_whole_and_nothing_in_it_is_a_command() {
         said,
         [
             format!("{from}{long}"),
-            format!("{from}DONE QUIT :x PRIVMSG guest :secret $(y) %s ::"),
+            format!("{from}DONE QUIT :x PRIVMSG guest :secret\\u{{1}}\\u{{0}} $(y) %s ::"),
         ]
     );
 }

@@ -24,7 +24,7 @@ async fn ctrl_c_reports_what_is_there(release: &str) {
     let args = [
         "--json",
         "--sandbox",
-        "workspace-write",
+        stage.sandbox_for_commits(),
         "x",
         "--until",
         "commits=2",

@@ -98,9 +98,26 @@ impl Stage {
 
     /// A run that may write, to its end. Nothing is left of it.
     pub(super) async fn run(&self, args: &[&str]) -> Ran {
-        let usual = ["--json", "--sandbox", "workspace-write"];
+        let asks_for_commits = args.iter().any(|arg| {
+            let criteria = ["commits=", "branch=", "pushed", "pr", "clean"];
+            criteria.iter().any(|criterion| arg.starts_with(criterion))
+        });
+        let sandbox = match asks_for_commits {
+            true => self.sandbox_for_commits(),
+            false => "workspace-write",
+        };
+        let usual = ["--json", "--sandbox", sandbox];
         let child = self.run_command(&[&usual, args].concat()).spawn().unwrap();
         self.ended(child).await
+    }
+
+    /// Codex 0.104.0 can't protect `.git` in a sandbox, so runs that are to commit are
+    /// refused there.
+    fn sandbox_for_commits(&self) -> &'static str {
+        match self.release.as_str() {
+            "0.104.0" => "danger-full-access",
+            _ => "workspace-write",
+        }
     }
 
     async fn ended(&self, child: Child) -> Ran {
@@ -234,12 +251,9 @@ async fn what_is_asked_for_is_allowed(release: &str) {
     let stage = Stage::new(release, script()).await;
     let ran = stage.run(&["x", "--until", "branch=main"]).await;
     ran.assert_done(&["initial"]);
-    assert!(
-        ran.told.contains(".git, for what is asked for"),
-        "{}",
-        ran.told
-    );
-    assert!(ran.told.contains("sandbox workspace-write"), "{}", ran.told);
+    let allowed = "allowed to commit, in a git directory of its own, for what is asked for";
+    let is_told = ran.told.contains(allowed) && ran.told.contains("sandbox workspace-write");
+    assert_eq!(is_told, release != "0.104.0", "{}", ran.told);
 
     let stage = Stage::new(release, script()).await;
     let ran = stage.run(&["x", "--until", "files=a.txt"]).await;

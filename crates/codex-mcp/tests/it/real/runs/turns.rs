@@ -104,7 +104,7 @@ async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release
     let args = [
         "--json",
         "--sandbox",
-        "workspace-write",
+        stage.sandbox_for_commits(),
         "the number is 7",
         "--until",
         "commits=1",
