@@ -46,7 +46,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     list: bool,
 
-    /// With --list, print one JSON object: {\"directories\": [PATH]}.
+    /// With --list, print one JSON object: {"directories": [PATH]}.
     #[arg(long, requires = "list")]
     json: bool,
 

@@ -103,6 +103,23 @@ impl Workplace<'_> {
         self.hide_no_git(config, &user);
     }
 
+    /// What the call sets for commands gets through a list of the only variables that the
+    /// user lets them have.
+    fn keep_included(&self, config: &mut Map<String, Value>, user: &UserConfig) {
+        let path = [ENVIRONMENT, "include_only"];
+        let key = path.join(".");
+        let listed = get(config, &key).cloned().or_else(|| user.get(&key));
+        let Some(Value::Array(mut listed)) = listed else {
+            return;
+        };
+        for name in ["GIT_DIR", "GIT_WORK_TREE"] {
+            if get(config, &format!("{ENVIRONMENT}.set.{name}")).is_some() {
+                listed.push(name.into());
+            }
+        }
+        set(config, &path, listed.into());
+    }
+
     /// Commands do not get [`NO_GIT`].
     fn hide_no_git(&self, config: &mut Map<String, Value>, user: &UserConfig) {
         let path = [ENVIRONMENT, EXCLUDED];
@@ -113,6 +130,7 @@ impl Workplace<'_> {
             _ => Vec::new(),
         };
         excluded.push(NO_GIT.0.into());
+        self.keep_included(config, user);
         set(config, &path, excluded.into());
         if self
             .release

@@ -10,10 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Engine;
-use super::descendants::descendants;
+use super::descendants::{descendants, first_child};
 
-/// How often it is looked for processes that were started meanwhile. Each round finds
-/// fewer, as those that could start some are stopped.
+/// The most scans for processes that were started meanwhile. Each finds fewer, as those
+/// that could start some are stopped.
 const ROUNDS: u32 = 20;
 
 /// Processes that are stopped until this is dropped.
@@ -35,7 +35,7 @@ impl Paused {
     /// outlives its parent is the guard's, too.
     fn below(guard: Pid) -> Self {
         let mut paused = Self::default();
-        let codex = descendants(guard).into_iter().next();
+        let codex = first_child(guard);
         for _ in 0..ROUNDS {
             let all = descendants(guard);
             let new: Vec<Pid> = all

@@ -17,7 +17,7 @@ use crate::engine::spawn::Program;
 const NOT_FOUND: Exit = Exit::Code(127);
 
 /// What every question begins with.
-const SAFE: &[&str] = &[
+pub(super) const SAFE: &[&str] = &[
     "--no-optional-locks",
     "--no-pager",
     "-c",
@@ -45,6 +45,9 @@ pub(crate) const ELSEWHERE: &[&str] = &[
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 ];
+
+/// Keeps git from other repositories, also from those that lack objects of this one.
+const NO_PROTOCOL: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "none");
 
 /// How many settings the environment brings already.
 pub(super) const COUNT: &str = "GIT_CONFIG_COUNT";
@@ -85,6 +88,8 @@ impl Invocation {
         for (name, value) in [
             ("LC_ALL", "C"),
             ("GIT_NO_LAZY_FETCH", "1"),
+            // Git before 2.45 doesn't know that variable.
+            NO_PROTOCOL,
             ("GIT_TERMINAL_PROMPT", "0"),
         ] {
             invocation.set(name, value);
@@ -100,6 +105,13 @@ impl Invocation {
     /// Leaves out what leads to a repository.
     pub(super) fn forget_repository(&mut self) {
         self.env.retain(|(name, _)| !leads_elsewhere(name));
+    }
+
+    /// Lets git ask other repositories, in the ways that the environment allows.
+    pub(super) fn allow_protocols(&mut self) {
+        self.env.retain(|(name, value)| {
+            (name, value) != (&NO_PROTOCOL.0.into(), &NO_PROTOCOL.1.into())
+        });
     }
 
     /// What git answers. `input` is what it reads.

@@ -16,6 +16,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,12 @@ const POINTER_LIMIT: u64 = 16 * 1024;
 
 /// The most that is read of a git configuration, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// How many refs, reflogs and directories of them are looked through for links.
+const ENTRIES_LIMIT: usize = 200_000;
+
+/// How deep they lie.
+const DEPTH_LIMIT: usize = 32;
 
 /// The variable of git's that names directories above which no repository is looked for.
 pub(crate) const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
@@ -73,6 +80,17 @@ pub(crate) enum LayoutError {
         .0.display()
     )]
     Link(PathBuf),
+    /// A part of the git directory is a symbolic link, through which git would write
+    /// elsewhere.
+    #[error(
+        "{} is a symbolic link, through which git would write outside of the repository; \
+         replace it by what it leads to",
+        .0.display()
+    )]
+    WritesElsewhere(PathBuf),
+    /// There are more refs than are looked through.
+    #[error("{} has more than {ENTRIES_LIMIT} entries; run `git pack-refs --all`", .0.display())]
+    TooManyEntries(PathBuf),
     /// The configuration puts the working tree elsewhere.
     #[error(
         "core.worktree in {} names {}, which is not where the repository was found ({}); \
@@ -186,6 +204,28 @@ impl Layout {
         self.git_dir != self.common_dir
     }
 
+    /// Refuses a git directory in which writing a ref, a reflog, an object or the index
+    /// would write to another place: git follows links there.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::WritesElsewhere`], [`LayoutError::TooManyEntries`].
+    pub(crate) fn check_writable(&self) -> Result<(), LayoutError> {
+        for name in ["HEAD", "index"] {
+            no_link(&self.git_dir.join(name))?;
+        }
+        for name in ["packed-refs", "shallow"] {
+            no_link(&self.common_dir.join(name))?;
+        }
+        let mut left = ENTRIES_LIMIT;
+        for directory in [&self.git_dir, &self.common_dir] {
+            for name in ["refs", "logs", "worktrees"] {
+                no_links_below(&directory.join(name), DEPTH_LIMIT, &mut left)?;
+            }
+        }
+        no_links_below(&self.common_dir.join("objects"), 1, &mut left)
+    }
+
     /// The text of `HEAD`.
     ///
     /// # Errors
@@ -194,6 +234,34 @@ impl Layout {
     pub(crate) fn head(&self) -> Result<String, ReadError> {
         read_text(&self.git_dir.join("HEAD"), POINTER_LIMIT, Links::Followed)
     }
+}
+
+fn no_link(path: &Path) -> Result<(), LayoutError> {
+    match path.is_symlink() {
+        true => Err(LayoutError::WritesElsewhere(path.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// One that cannot be read has nothing that git could follow either.
+fn no_links_below(path: &Path, depth: usize, left: &mut usize) -> Result<(), LayoutError> {
+    no_link(path)?;
+    let Ok(entries) = fs::read_dir(path) else {
+        return Ok(());
+    };
+    for entry in entries.flatten() {
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| LayoutError::TooManyEntries(path.to_owned()))?;
+        let kind = entry.file_type();
+        if kind.as_ref().is_ok_and(fs::FileType::is_symlink) {
+            return Err(LayoutError::WritesElsewhere(entry.path()));
+        }
+        if depth > 0 && kind.is_ok_and(|kind| kind.is_dir()) {
+            no_links_below(&entry.path(), depth - 1, left)?;
+        }
+    }
+    Ok(())
 }
 
 /// The directory that `MAIN/worktrees/NAME` belongs to, if its file `commondir` says the
@@ -407,6 +475,37 @@ mod tests {
         for text in ["[core]\n\tworktree = ..\n", "[other]\n\tworktree = ROOT\n"] {
             scene.write("main/.git/config", text);
             assert_eq!(scene.found("main")[0], "main", "{text}");
+        }
+    }
+
+    /// Git follows each of these when it writes.
+    #[test]
+    fn links_through_which_git_would_write_are_refused() {
+        for name in [
+            "HEAD",
+            "index",
+            "packed-refs",
+            "refs",
+            "refs/heads",
+            "refs/heads/a/b",
+            "logs",
+            "logs/HEAD",
+            "logs/refs/heads/main",
+            "objects",
+            "objects/pack",
+            "worktrees/x",
+        ] {
+            let scene = Scene::new();
+            let layout = scene.around("main").unwrap().unwrap();
+            layout.check_writable().unwrap();
+            let path = scene.root.join("main/.git").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if path.is_file() {
+                fs::remove_file(&path).unwrap();
+            }
+            symlink(scene.root.join("victim"), &path).unwrap();
+            let refused = layout.check_writable().unwrap_err();
+            assert!(matches!(refused, LayoutError::WritesElsewhere(_)), "{name}");
         }
     }
 

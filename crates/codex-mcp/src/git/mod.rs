@@ -58,6 +58,7 @@ use std::time::Duration;
 
 use crate::engine::Exit;
 use crate::engine::run::Heard;
+use crate::untrusted_file::ReadError;
 use invocation::Invocation;
 use setting::{Scope, Setting};
 use view::View;
@@ -145,6 +146,12 @@ impl Git {
         let ceilings = invocation.variable(CEILINGS).unwrap_or_default();
         let layout = Layout::around(&absolute, &ceilings_in(&ceilings))?.ok_or_else(none)?;
         layout.head().map_err(LayoutError::from)?;
+        for file in [
+            layout.git_dir.join("index"),
+            layout.common_dir.join("packed-refs"),
+        ] {
+            not_special(file)?;
+        }
         invocation.cwd.clone_from(&layout.top);
         let mut plain = invocation.clone();
         point_to(&mut plain, &layout);
@@ -170,11 +177,19 @@ impl Git {
     /// The same with the repository's own git directory and configuration, for what
     /// changes its refs and worktrees. No hooks are run; whatever would use a filter has
     /// to be asked of the view.
-    pub(crate) fn in_repository(&self) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Layout`] where git would write to another place than the repository.
+    pub(crate) fn in_repository(&self) -> Result<Self, GitError> {
+        self.layout.check_writable()?;
         let mut git = self.clone();
         git.invocation.forget_repository();
         point_to(&mut git.invocation, &self.layout);
-        git
+        // They stand in reflogs, and the repository may have set them.
+        git.set("GIT_COMMITTER_NAME", "codex-mcp");
+        git.set("GIT_COMMITTER_EMAIL", "codex-mcp@localhost");
+        Ok(git)
     }
 
     /// Has git see what is checked out now.
@@ -251,6 +266,14 @@ impl Git {
 fn point_to(invocation: &mut Invocation, layout: &Layout) {
     invocation.set("GIT_DIR", &layout.git_dir);
     invocation.set("GIT_WORK_TREE", &layout.top);
+}
+
+/// Git would wait for a pipe.
+fn not_special(path: PathBuf) -> Result<(), LayoutError> {
+    match path.metadata() {
+        Ok(about) if !about.is_file() => Err(ReadError::NotRegular { path }.into()),
+        _ => Ok(()),
+    }
 }
 
 fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io::Result<View> {

@@ -30,6 +30,7 @@ impl Git {
         git.invocation.overrides = users.map(pair).collect();
         git.invocation.cwd = PathBuf::from("/");
         git.invocation.forget_repository();
+        git.invocation.allow_protocols();
         // Else one around that directory would be found.
         git.set("GIT_DIR", "/dev/null");
         for (name, value) in FILES {

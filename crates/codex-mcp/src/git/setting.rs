@@ -5,6 +5,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use super::invocation::SAFE;
+
 /// Who has made a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
@@ -41,6 +43,9 @@ pub(super) fn read(told: &[u8]) -> Vec<Setting> {
     while let (Some(scope), Some(setting)) = (records.next(), records.next()) {
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let (key, value) = (parts.next().unwrap_or_default(), parts.next());
+        if scope == b"command" && is_ours(key) {
+            continue;
+        }
         settings.push(Setting {
             scope: match scope {
                 b"system" | b"global" | b"command" => Scope::User,
@@ -51,6 +56,13 @@ pub(super) fn read(told: &[u8]) -> Vec<Setting> {
         });
     }
     settings
+}
+
+/// Whether a setting of the command line is one of [`SAFE`]'s.
+fn is_ours(key: &[u8]) -> bool {
+    let ours = SAFE.iter().filter_map(|arg| arg.split_once('='));
+    ours.into_iter()
+        .any(|(name, _)| name.as_bytes().eq_ignore_ascii_case(key))
 }
 
 #[cfg(test)]

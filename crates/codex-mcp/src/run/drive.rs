@@ -478,8 +478,8 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     fn done(mut self, end: End, now: &Snapshot, turns: u32) -> Done {
-        let stays = self.private.take().and_then(PrivateGit::close);
-        self.warn(stays);
+        let kept = self.private.take().and_then(|private| private.kept());
+        self.warn(kept);
         let made = artifacts::listed(&self.start, now);
         let evidence = RunEvidence {
             total: self.work.evidence,

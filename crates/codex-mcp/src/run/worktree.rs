@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -157,9 +158,10 @@ impl Worktree {
         if let Ok(git) = self.git(&self.origin, &CancellationToken::new()).await {
             let remove = ["worktree", "remove", "--force", "--force"].map(OsStr::new);
             let remove = [&remove[..], &[self.top.as_os_str()]].concat();
-            let git = git.in_repository();
-            let _ = git.told(&remove, &[]).await;
-            let _ = git.told(&self.unbranch(), &[]).await;
+            if let Ok(git) = git.in_repository() {
+                let _ = git.told(&remove, &[]).await;
+                let _ = git.told(&self.unbranch(), &[]).await;
+            }
         }
         Err(error)
     }
@@ -175,7 +177,7 @@ impl Worktree {
             self.top.as_ref(),
             "HEAD".as_ref(),
         ];
-        git.in_repository().told(&args, &[]).await.map(drop)
+        git.in_repository()?.told(&args, &[]).await.map(drop)
     }
 
     /// Checks all out, where that has not been done: the index is there then. Git is
@@ -222,7 +224,7 @@ impl Worktree {
     /// Whether there is nothing in it that is nowhere else.
     async fn is_empty(&self) -> Result<bool, GitError> {
         let git = self.git(&self.top, &CancellationToken::new()).await?;
-        if !git.told(LEFT, &[]).await?.is_empty() {
+        if !git.told(LEFT, &[]).await?.is_empty() || has_submodules(&git).await? {
             return Ok(false);
         }
         let head = git.text(&["rev-parse", "--verify", "HEAD"], &[]).await?;
@@ -245,7 +247,7 @@ impl Worktree {
 
     async fn removed(&self) -> Result<(), GitError> {
         let git = self.git(&self.origin, &CancellationToken::new()).await?;
-        let git = git.in_repository();
+        let git = git.in_repository()?;
         // By force, as git would look at the files in there with the repository's own
         // filters: that they may go has just been found out.
         let remove = ["worktree", "remove", "--force", "--"].map(OsStr::new);
@@ -259,6 +261,25 @@ impl Worktree {
         let branch = self.branch.as_str();
         ["branch", "-d", "--quiet", "--", branch].map(OsString::from)
     }
+}
+
+/// Whether a submodule is checked out: nobody looks for work in there.
+async fn has_submodules(git: &Git) -> Result<bool, GitError> {
+    let told = git.told(&["ls-files", "-z", "--stage"], &[]).await?;
+    let mut submodules = told
+        .split(|byte| *byte == 0)
+        .filter(|record| record.starts_with(b"160000 "))
+        .filter_map(|record| {
+            record
+                .iter()
+                .position(|byte| *byte == b'\t')
+                .map(|tab| (record, tab))
+        })
+        .filter_map(|(record, tab)| record.get(tab + 1..));
+    Ok(submodules.any(|path| {
+        let dot_git = git.root().join(OsStr::from_bytes(path)).join(".git");
+        dot_git.symlink_metadata().is_ok()
+    }))
 }
 
 fn bounds(halt: &CancellationToken) -> Bounds {

@@ -23,6 +23,8 @@ const LIST: &[&str] = &["ls-files", "-z", "--stage"];
 
 const PUT: &[&str] = &["update-index", "-z", "--index-info"];
 
+const REFRESH: &[&str] = &["update-index", "-q", "--refresh"];
+
 /// The mode of a submodule, whose commit is not in this repository.
 const SUBMODULE: &str = "160000";
 
@@ -52,37 +54,66 @@ pub(super) struct Difference {
     lines: Vec<u8>,
     /// The objects of the new entries.
     pub(super) objects: BTreeSet<String>,
+    /// How many paths somebody else has staged meanwhile in another way: theirs stay.
+    pub(super) conflicts: usize,
 }
 
-impl Difference {
-    /// Reads both. `quarantine` is git with the private directory's objects; the private
-    /// index is copied to `copy` first.
-    pub(super) async fn read(
+/// All entries of the private index, as git lists them.
+#[derive(Debug, Default)]
+pub(super) struct Listed(pub(super) Vec<u8>);
+
+/// The digits of an object's name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdLength(pub(super) usize);
+
+impl Listed {
+    /// Those of the repository.
+    pub(super) async fn of_repository(git: &Git) -> Result<Self, GitError> {
+        Ok(Self(git.told(LIST, &[]).await?))
+    }
+
+    /// Those of the private index, which is copied to `copy` first. `quarantine` is git
+    /// with the private directory's objects.
+    pub(super) async fn of_private(
         quarantine: &Git,
         private: &Path,
         copy: &Path,
-        git: &Git,
     ) -> Result<Self, GitError> {
-        let theirs = match read(&private.join("index"), INDEX_LIMIT, Links::Refused) {
-            Ok(bytes) => {
-                fs::write(copy, bytes)?;
-                let mut quarantine = quarantine.clone();
-                quarantine.set("GIT_INDEX_FILE", copy);
-                quarantine.told(LIST, &[]).await?
-            }
-            Err(error) if error.is_not_found() => Vec::new(),
+        match read(&private.join("index"), INDEX_LIMIT, Links::Refused) {
+            Ok(bytes) => fs::write(copy, bytes)?,
+            Err(error) if error.is_not_found() => return Ok(Self::default()),
             Err(error) => return Err(io::Error::other(error).into()),
-        };
+        }
+        let mut quarantine = quarantine.clone();
+        quarantine.set("GIT_INDEX_FILE", copy);
+        Ok(Self(quarantine.told(LIST, &[]).await?))
+    }
+}
+
+impl Difference {
+    /// What the private index has changed since `base`, and the repository's has not.
+    pub(super) async fn read(
+        theirs: &Listed,
+        base: &Listed,
+        git: &Git,
+        id: IdLength,
+    ) -> Result<Self, GitError> {
         let ours = git.told(LIST, &[]).await?;
-        Ok(Self::between(&entries(&theirs), &entries(&ours)))
+        let (base, theirs) = (entries(&base.0), entries(&theirs.0));
+        Ok(Self::between(&base, &theirs, &entries(&ours), id))
     }
 
-    fn between(theirs: &Entries, ours: &Entries) -> Self {
+    fn between(base: &Entries, theirs: &Entries, ours: &Entries, id: IdLength) -> Self {
         let mut difference = Self::default();
-        let paths: BTreeSet<&Vec<u8>> = theirs.keys().chain(ours.keys()).collect();
+        let paths: BTreeSet<&Vec<u8>> = theirs.keys().chain(base.keys()).collect();
         for path in paths {
-            if theirs.get(path) != ours.get(path) {
-                difference.replace(path, theirs.get(path));
+            let (old, new, here) = (base.get(path), theirs.get(path), ours.get(path));
+            if new == old || new == here {
+                continue;
+            }
+            match here == old {
+                true => difference.replace(path, new, id),
+                false => difference.conflicts += 1,
             }
         }
         difference
@@ -90,8 +121,8 @@ impl Difference {
 
     /// All entries of a path are removed before the new ones are put in: there may have
     /// been others in stages of a conflict.
-    fn replace(&mut self, path: &[u8], entries: Option<&Vec<Vec<u8>>>) {
-        let zeros = [b'0'; 40];
+    fn replace(&mut self, path: &[u8], entries: Option<&Vec<Vec<u8>>>, id: IdLength) {
+        let zeros = vec![b'0'; id.0];
         self.put(&[b"0 ", &zeros[..]].concat(), path);
         for entry in entries.into_iter().flatten() {
             self.put(entry, path);
@@ -127,6 +158,10 @@ impl Difference {
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
         preparing.told(PUT, &self.lines).await?;
+        // So that git need not read the new files once more. The user's own filters are
+        // used for that, as with their next `git status`; files that differ are no error.
+        preparing.invocation.overrides.clear();
+        preparing.hear(REFRESH, &[]).await?;
         Ok(lock.replace(&index, &fs::read(new)?)?)
     }
 }
@@ -193,16 +228,25 @@ impl Drop for Lock {
 mod tests {
     use super::*;
 
+    const ID: IdLength = IdLength(40);
+
+    fn id(digit: char) -> String {
+        digit.to_string().repeat(40)
+    }
+
+    fn between(base: &str, theirs: &str, ours: &str) -> Difference {
+        let [base, theirs, ours] = [base, theirs, ours].map(|text| entries(text.as_bytes()));
+        Difference::between(&base, &theirs, &ours, ID)
+    }
+
     #[test]
-    fn only_paths_that_differ_are_replaced() {
-        let id = |digit: char| digit.to_string().repeat(40);
+    fn only_paths_that_codex_has_changed_are_replaced() {
         let (a, b, c) = (id('a'), id('b'), id('c'));
-        let ours = format!("100644 {a} 0\tsame\0100644 {a} 0\tgone\0100644 {a} 0\tx y\n\0");
+        let base = format!("100644 {a} 0\tsame\0100644 {a} 0\tgone\0100644 {a} 0\tx y\n\0");
         let theirs = format!(
             "100644 {a} 0\tsame\0100644 {a} 1\tx y\n\0100644 {b} 2\tx y\n\0160000 {c} 0\tsub\0"
         );
-        let difference =
-            Difference::between(&entries(theirs.as_bytes()), &entries(ours.as_bytes()));
+        let difference = between(&base, &theirs, &base);
         let zeros = id('0');
         let expected = format!(
             "0 {zeros}\tgone\0\
@@ -211,5 +255,18 @@ mod tests {
         );
         assert_eq!(String::from_utf8(difference.lines).unwrap(), expected);
         assert_eq!(difference.objects, BTreeSet::from([a, b]));
+        assert_eq!(difference.conflicts, 0);
+    }
+
+    #[test]
+    fn entries_that_the_user_has_staged_stay() {
+        let (a, b, c) = (id('a'), id('b'), id('c'));
+        let entry = |id: &str, path: &str| format!("100644 {id} 0\t{path}\0");
+        let base = entry(&a, "both") + &entry(&a, "mine");
+        let theirs = entry(&b, "both") + &entry(&a, "mine") + &entry(&b, "same");
+        let ours = entry(&c, "both") + &entry(&c, "mine") + &entry(&c, "new") + &entry(&b, "same");
+        let difference = between(&base, &theirs, &ours);
+        assert_eq!(difference.lines, b"");
+        assert_eq!(difference.conflicts, 1);
     }
 }

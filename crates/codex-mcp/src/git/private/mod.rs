@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::setting::{Scope, Setting};
+use super::setting::{self, Scope, Setting};
 use super::view::{in_file, make_directory, state_directory};
 use super::{Git, GitError};
 use crate::untrusted_file::{Links, read};
@@ -49,8 +49,11 @@ const PRIVATE: &str = "private";
 /// What was taken over last, below the directory of the run: out of Codex's reach.
 const SYNCED: &str = "synced.json";
 
-/// The most that is copied of an index, in bytes.
-const INDEX_LIMIT: u64 = 1024 * 1024 * 1024;
+/// What was staged then, as git lists it.
+const BASE: &str = "index.base";
+
+/// The most that is read of an index, or of what git lists of one, in bytes.
+const INDEX_LIMIT: u64 = 256 * 1024 * 1024;
 
 /// The most that is copied of another file, in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
@@ -105,10 +108,9 @@ impl PrivateGit {
         };
         if private.directory.join(SYNCED).is_file() {
             private.synced = private.load().map_err(GitError::View)?;
-        } else {
-            private.begin().await.inspect_err(|_| {
-                let _ = fs::remove_dir_all(&private.directory);
-            })?;
+        }
+        if private.reason_to_stay().is_none() {
+            private.begin().await?;
         }
         let logs = private.git.view.take_logs_from(&private.logs());
         logs.map_err(GitError::View)?;
@@ -128,36 +130,44 @@ impl PrivateGit {
         ]
     }
 
-    /// Removes it, unless there is something in it that the repository does not have.
-    /// Tells why it stays.
-    pub(crate) fn close(self) -> Option<String> {
-        let unfinished = UNFINISHED
-            .into_iter()
-            .find(|(name, _)| self.path().join(name).symlink_metadata().is_ok());
-        let why = match (unfinished, self.refs()) {
-            (Some((_, what)), _) => what.to_owned(),
-            (None, Ok(refs)) if refs == self.synced.refs => {
-                return match fs::remove_dir_all(&self.directory) {
-                    Ok(()) => None,
-                    Err(error) => Some(format!(
-                        "cannot remove {}: {error}",
-                        self.directory.display()
-                    )),
-                };
-            }
-            (None, Ok(_)) => "commits of it were not taken over".to_owned(),
-            (None, Err(error)) => error.to_string(),
-        };
+    /// Why it stays when this is dropped, if it does: for the user.
+    pub(crate) fn kept(&self) -> Option<String> {
+        let why = self.reason_to_stay()?;
+        let path = self.path();
         Some(format!(
-            "Codex's git directory stays in {}: {why}",
-            self.path().display()
+            "Codex's git directory {} is kept, since {why}; remove it when you need nothing of it",
+            path.display()
         ))
     }
 
+    /// What the repository does not have.
+    fn reason_to_stay(&self) -> Option<String> {
+        if !self.directory.join(SYNCED).is_file() {
+            return None;
+        }
+        let path = self.path();
+        let is_there = |name: &str| path.join(name).symlink_metadata().is_ok();
+        let unfinished = UNFINISHED.into_iter().find(|(name, _)| is_there(name));
+        match (unfinished, self.refs()) {
+            (Some((_, what)), _) => Some(what.to_owned()),
+            (None, Ok(refs)) if refs == self.synced.refs => None,
+            (None, Ok(_)) => Some("refs of it were not taken over".to_owned()),
+            (None, Err(error)) => Some(error.to_string()),
+        }
+    }
+
     async fn begin(&mut self) -> Result<(), GitError> {
+        if self.directory.symlink_metadata().is_ok() {
+            fs::remove_dir_all(&self.directory)?;
+        }
+        self.check()?;
         self.git.refresh()?;
         let refs = Refs::of_repository(&self.git).await?;
         self.fill(&refs).map_err(GitError::View)?;
+        let conditional = self.conditional().await?;
+        fs::write(self.path().join("config"), self.config(&conditional))?;
+        let base = index::Listed::of_repository(&self.git).await?;
+        fs::write(self.directory.join(BASE), base.0)?;
         self.synced = Synced {
             index: index::stamp(&self.path().join("index")),
             refs,
@@ -184,7 +194,7 @@ impl PrivateGit {
             path.join("objects/info/alternates"),
             objects::alternate(layout)?,
         )?;
-        fs::write(path.join("config"), self.config())?;
+        fs::write(path.join("config"), self.config(&[]))?;
         for (name, from, limit) in [
             ("index", &layout.git_dir, INDEX_LIMIT),
             ("info/sparse-checkout", &layout.git_dir, FILE_LIMIT),
@@ -201,8 +211,67 @@ impl PrivateGit {
         Ok(())
     }
 
-    /// The repository's settings, with its hooks from where they are.
-    fn config(&self) -> Vec<u8> {
+    /// Refuses what could not be taken over as it should be.
+    fn check(&self) -> Result<(), GitError> {
+        let layout = self.git.layout();
+        layout.check_writable()?;
+        let is_there = |name: &str| layout.git_dir.join(name).symlink_metadata().is_ok();
+        let under_way = UNFINISHED.into_iter().find(|(name, _)| {
+            let is_step = !name.contains('/') && !matches!(*name, "modules" | "worktrees");
+            is_step && is_there(name)
+        });
+        let is_set = |key: &str| self.git.settings.iter().any(|one| one.key == key);
+        let is_true = |key: &str| {
+            let mut set = self.git.settings.iter().rev();
+            set.find(|one| one.key == key)
+                .is_some_and(|one| one.value().eq_ignore_ascii_case("true"))
+        };
+        let why = match under_way {
+            Some(_) => "a merge, rebase, cherry-pick or revert is under way; finish or abort it",
+            None if is_true("core.sparsecheckout") => {
+                "it has a sparse checkout; run `git sparse-checkout disable`"
+            }
+            None if is_true("core.splitindex") => {
+                "its index is split; run `git update-index --no-split-index`"
+            }
+            None if is_set("extensions.refstorage") => "its refs are not kept in files",
+            None => return Ok(()),
+        };
+        let top = layout.top.display();
+        let why = format!("Codex cannot commit in {top}: {why}, and try again");
+        Err(io::Error::other(why).into())
+    }
+
+    /// The user's settings that git takes for the repository and not for another git
+    /// directory (`includeIf`).
+    async fn conditional(&self) -> Result<Vec<Setting>, GitError> {
+        let mut git = self.git.clone();
+        git.invocation.forget_repository();
+        git.set("GIT_DIR", self.path());
+        git.set("GIT_WORK_TREE", self.git.root());
+        let there = setting::read(&git.told(setting::LIST, &[]).await?);
+        let missing = self
+            .git
+            .settings
+            .iter()
+            .filter(|one| one.scope == Scope::User && !there.contains(one));
+        let include = |one: &&Setting| one.key.as_bytes().starts_with(b"include");
+        Ok(missing.filter(|one| !include(one)).cloned().collect())
+    }
+
+    /// The id of an object in this repository.
+    fn id_length(&self) -> index::IdLength {
+        let is_format = |one: &&Setting| one.key == "extensions.objectformat";
+        let format = self.git.settings.iter().rev().find(is_format);
+        index::IdLength(match format.is_some_and(|one| one.value() == "sha256") {
+            true => 64,
+            false => 40,
+        })
+    }
+
+    /// The repository's settings, with its hooks from where they are, above the user's
+    /// that hold for it.
+    fn config(&self, conditional: &[Setting]) -> Vec<u8> {
         let has_hooks = |setting: &&Setting| setting.key == "core.hookspath";
         let own = self.git.settings.iter().filter(|one| {
             let key = one.key.as_bytes();
@@ -212,7 +281,7 @@ impl PrivateGit {
         });
         let own: Vec<&Setting> = own.collect();
         let hooks = self.git.layout().common_dir.join("hooks").into_os_string();
-        let hooks = match own.iter().copied().any(|one| has_hooks(&one)) {
+        let hooks = match self.git.settings.iter().any(|one| has_hooks(&one)) {
             true => None,
             false => Some(ours("core.hookspath", hooks)),
         };
@@ -227,7 +296,7 @@ impl PrivateGit {
             .map(|(key, value)| ours(key, value.into()))
             .chain(hooks)
             .collect();
-        in_file(own.into_iter().chain(&plain))
+        in_file(conditional.iter().chain(own).chain(&plain))
     }
 
     fn save(&self) -> io::Result<()> {
@@ -248,7 +317,9 @@ impl PrivateGit {
 }
 
 /// What Codex has begun and not finished, by the files that tell.
-const UNFINISHED: [(&str, &str); 7] = [
+const UNFINISHED: [(&str, &str); 9] = [
+    ("modules", "git directories of submodules are in it"),
+    ("worktrees", "worktrees belong to it"),
     ("MERGE_HEAD", "a merge in it was not finished"),
     ("CHERRY_PICK_HEAD", "a cherry-pick in it was not finished"),
     ("REVERT_HEAD", "a revert in it was not finished"),
@@ -257,6 +328,15 @@ const UNFINISHED: [(&str, &str); 7] = [
     ("logs/refs/stash", "something was stashed in it"),
     ("lfs/objects", "files of Git LFS are in it"),
 ];
+
+impl Drop for PrivateGit {
+    fn drop(&mut self) {
+        if self.reason_to_stay().is_none() {
+            // What cannot be removed is of no use to anybody.
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
 
 fn ours(key: &str, value: OsString) -> Setting {
     Setting {

@@ -38,7 +38,8 @@ const FETCH: &[&str] = &[
 ];
 
 /// Settings that decide the form of objects.
-const FORMAT: [&str; 3] = [
+const FORMAT: [&str; 4] = [
+    "core.sharedrepository",
     "core.repositoryformatversion",
     "extensions.objectformat",
     "extensions.compatobjectformat",
@@ -100,8 +101,15 @@ impl<'a> Transfer<'a> {
         )?;
         let mut left = FILES_LIMIT;
         let theirs = private.join("objects");
+        if theirs.is_symlink() || theirs.join("pack").is_symlink() {
+            return Err(io::Error::other("objects is a symbolic link"));
+        }
         for entry in fs::read_dir(&theirs)? {
-            let name = entry?.file_name();
+            let entry = entry?;
+            let name = entry.file_name();
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
             let Some(name) = name.to_str().filter(|name| is_fan_out(name)) else {
                 continue;
             };

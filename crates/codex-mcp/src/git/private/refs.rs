@@ -61,6 +61,9 @@ impl Refs {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(io::Error::other(error)),
         }
+        if path.join("refs").is_symlink() {
+            return Err(io::Error::other("refs is a symbolic link"));
+        }
         let mut left = LOOSE_LIMIT;
         loose(path, "refs", DEPTH_LIMIT, &mut left, &mut all)?;
         let head = read_text(&path.join("HEAD"), REF_LIMIT, Links::Refused);

@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::index::{Difference, stamp};
+use super::index::{Difference, Listed, stamp};
 use super::objects::Transfer;
 use super::refs::{Head, Refs};
-use super::{PrivateGit, Synced};
+use super::{BASE, PrivateGit, Synced};
 use crate::git::{Git, GitError};
 use crate::untrusted_file::{Links, read};
 
@@ -23,6 +23,9 @@ const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// How many reflogs there are at the most.
 const LOGS_LIMIT: usize = 10_000;
+
+/// How long they are together at the most, in bytes.
+const LOGS_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What is to be done to the repository's refs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -54,24 +57,36 @@ impl PrivateGit {
         }
         self.git.refresh()?;
         let now = Refs::of_repository(&self.git).await?;
-        let difference = {
+        let has_moved = now.head != self.synced.refs.head && now.head != theirs.head;
+        let (staged, difference) = {
             let transfer = Transfer::new(&self.git, &self.directory)?;
             let quarantine = transfer.quarantine(&private)?;
             let copy = self.directory.join("index.private");
-            let difference = match index == self.synced.index {
-                true => Difference::default(),
-                false => Difference::read(&quarantine, &private, &copy, &self.git).await?,
+            let base = Listed(fs::read(self.directory.join(BASE))?);
+            let staged = match index == self.synced.index || has_moved {
+                true => base,
+                false => Listed::of_private(&quarantine, &private, &copy).await?,
             };
+            let base = Listed(fs::read(self.directory.join(BASE))?);
+            let difference = Difference::read(&staged, &base, &self.git, self.id_length()).await?;
             let wanted = wanted(&self.synced.refs, &theirs, &difference);
             transfer.bring(&wanted, &now).await?;
-            difference
+            (staged, difference)
         };
         let elsewhere = self.checked_out_elsewhere().await?;
         let mut plan = Plan::of(&self.synced.refs, &now, &theirs, &elsewhere);
         let done = self.carry_out(&mut plan).await?;
         if done {
+            if difference.conflicts > 0 {
+                plan.warnings.push(format!(
+                    "{} paths that Codex has staged are staged in another way by somebody else, \
+                     and stay so",
+                    difference.conflicts
+                ));
+            }
             let new = self.directory.join("index.new");
             difference.apply(&self.git, &new).await?;
+            fs::write(self.directory.join(BASE), &staged.0)?;
             self.synced = Synced {
                 refs: theirs,
                 index,
@@ -83,11 +98,8 @@ impl PrivateGit {
 
     /// Whether all was taken over.
     async fn carry_out(&self, plan: &mut Plan) -> Result<bool, GitError> {
-        let git = self.git.in_repository();
-        if !plan.updates.is_empty() {
-            let input = plan.updates.concat();
-            update(&git, &input).await?;
-        }
+        let git = self.git.in_repository()?;
+        update_all(&git, &plan.updates).await?;
         if !plan.aside.is_empty() {
             let run = self.directory.file_name().unwrap_or_default();
             let place = format!("{ASIDE}/{}", run.to_string_lossy());
@@ -115,14 +127,22 @@ impl PrivateGit {
 
     /// The branches that other working trees of the repository have checked out.
     async fn checked_out_elsewhere(&self) -> Result<BTreeSet<String>, GitError> {
-        let git = self.git.in_repository();
+        let layout = self.git.layout();
+        if !layout.common_dir.join("worktrees").exists() {
+            return Ok(BTreeSet::new());
+        }
+        let git = self.git.in_repository()?;
         let told = git.text(&["worktree", "list", "--porcelain"], &[]).await?;
-        let top = git.root();
         let mut branches = BTreeSet::new();
-        for block in told.split("\n\n") {
+        for (number, block) in told.split("\n\n").enumerate() {
             let line = |key: &str| block.lines().find_map(|line| line.strip_prefix(key));
             let path = line("worktree ").map(PathBuf::from);
-            let is_ours = path.is_some_and(|path| path.canonicalize().is_ok_and(|it| it == top));
+            let is_here = |path: PathBuf| path.canonicalize().is_ok_and(|it| it == layout.top);
+            // The main one comes first, by its git directory if that lies elsewhere.
+            let is_ours = match layout.is_linked() {
+                true => path.is_some_and(is_here),
+                false => number == 0,
+            };
             if let (false, Some(branch)) = (is_ours, line("branch ")) {
                 branches.insert(branch.to_owned());
             }
@@ -134,7 +154,10 @@ impl PrivateGit {
     fn copy_logs(&self) -> io::Result<()> {
         let (from, to) = (self.path().join("logs"), self.logs());
         let new = self.directory.join("logs.new");
-        let mut left = LOGS_LIMIT;
+        let mut left = Budget {
+            files: LOGS_LIMIT,
+            bytes: LOGS_BYTES,
+        };
         if new.symlink_metadata().is_ok() {
             fs::remove_dir_all(&new)?;
         }
@@ -230,25 +253,66 @@ fn names(aside: &[(String, String)]) -> String {
     names.join(", ")
 }
 
+/// All at once, so that none is changed without the others. Where a name becomes the
+/// beginning of another one, git wants the old one gone first.
+async fn update_all(git: &Git, updates: &[String]) -> Result<(), GitError> {
+    if updates.is_empty() {
+        return Ok(());
+    }
+    let Err(error) = update(git, &updates.concat()).await else {
+        return Ok(());
+    };
+    let is_deletion = |update: &&String| update.starts_with("delete ");
+    let deletions: String = updates.iter().filter(is_deletion).cloned().collect();
+    if deletions.is_empty() {
+        return Err(error);
+    }
+    update(git, &deletions).await?;
+    let others = updates.iter().filter(|update| !is_deletion(update));
+    update(git, &others.cloned().collect::<String>()).await
+}
+
 async fn update(git: &Git, input: &str) -> Result<(), GitError> {
     let question = ["update-ref", "--create-reflog", "-m", MESSAGE, "--stdin"];
     git.told(&question, input.as_bytes()).await.map(drop)
 }
 
-/// Copies a directory of small files. What is something else is left out.
-fn copy_files(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
+/// How much may still be copied.
+struct Budget {
+    files: usize,
+    bytes: u64,
+}
+
+impl Budget {
+    fn take(&mut self, bytes: usize) -> io::Result<()> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let left = (self.files.checked_sub(1), self.bytes.checked_sub(bytes));
+        let (Some(files), Some(bytes)) = left else {
+            return Err(io::Error::other("the reflogs are too many or too long"));
+        };
+        *self = Self { files, bytes };
+        Ok(())
+    }
+}
+
+/// Copies a directory of small files; a missing one is empty. What is something else than
+/// a file or a directory is left out.
+fn copy_files(from: &Path, to: &Path, left: &mut Budget) -> io::Result<()> {
     fs::create_dir(to)?;
+    if !from.symlink_metadata().is_ok_and(|about| about.is_dir()) {
+        return Ok(());
+    }
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
-        *left = left
-            .checked_sub(1)
-            .ok_or_else(|| io::Error::other("there are too many reflogs"))?;
         if kind.is_dir() {
+            left.take(0)?;
             copy_files(&entry.path(), &target, left)?;
         } else if kind.is_file() {
             let bytes = read(&entry.path(), LOG_LIMIT, Links::Refused);
-            fs::write(target, bytes.map_err(io::Error::other)?)?;
+            let bytes = bytes.map_err(io::Error::other)?;
+            left.take(bytes.len())?;
+            fs::write(target, bytes)?;
         }
     }
     Ok(())

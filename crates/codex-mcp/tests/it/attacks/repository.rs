@@ -391,7 +391,7 @@ id=$(git rev-parse HEAD)
 mkdir -p refs/codex-mcp && echo "$id" > refs/codex-mcp/x
 echo /nowhere > objects/info/alternates.new
 (while :; do
-    printf '[core]\n\tfsmonitor = touch %s\n' "$HOME/caught" >> config
+    printf '[core]\n\tfsmonitor = \"touch %s; true\"\n' "$HOME/caught" >> config
     touch "$GIT_WORK_TREE/README.md"
 done) > /dev/null 2>&1 &
 "#;
@@ -467,4 +467,127 @@ async fn commits_of_the_user_during_a_run_stay() {
         "{result:#}"
     );
     assert!(told.contains("refs/codex-mcp"), "{told}");
+}
+
+/// Git follows links when it writes reflogs and refs. The control is git itself.
+#[tokio::test]
+async fn links_in_the_git_directory_lead_no_writing_elsewhere() {
+    let script = || Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    for (link, more) in [
+        ("logs/HEAD", None),
+        ("logs/refs/heads/codex-mcp", Some("--worktree")),
+    ] {
+        let stage = Stage::new(testkit::codex::newest(), script()).await;
+        let target = stage.home.home().join("profile");
+        let link = stage.git_dir().join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&link);
+        let is_directory = more.is_some();
+        if is_directory {
+            fs::create_dir(&target).unwrap();
+        } else {
+            fs::write(&target, "").unwrap();
+        }
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        stage
+            .home
+            .git(&["config", "user.name", "$(touch ~/caught)"]);
+        let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+        let args: Vec<&str> = args.into_iter().chain(more).collect();
+        let (code, _, told) = stage.run(&args).await;
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains("is a symbolic link"), "{told}");
+        let written = || match is_directory {
+            true => fs::read_dir(&target).unwrap().count() > 0,
+            false => !fs::read(&target).unwrap().is_empty(),
+        };
+        assert!(!written(), "{told}");
+        let branch = ["branch", "codex-mcp/run-x"];
+        let commit = ["commit", "--quiet", "--allow-empty", "--message", "x"];
+        stage.home.git(if is_directory {
+            &branch[..]
+        } else {
+            &commit[..]
+        });
+        assert!(written(), "the control shows git writing there");
+        let left = stage.home.state_home().join("codex-mcp/git-private");
+        assert_eq!(
+            fs::read_dir(left).into_iter().flatten().count(),
+            0,
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn files_that_the_user_stages_during_a_run_stay_staged() {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("until [ -e staged.txt ]; do sleep 0.01; done"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let users = async {
+        let git = stage.home.state_home().join("codex-mcp/git-private");
+        while !stage.home.work().join("a.txt").exists() {
+            assert!(git.parent().is_some());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
+        stage.home.git(&["add", "mine.txt"]);
+        fs::write(stage.home.work().join("staged.txt"), "").unwrap();
+    };
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+    let ((code, result, told), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let status = stage.home.git(&["status", "--porcelain"]);
+    assert_eq!(status, "A  mine.txt\n?? staged.txt");
+    assert_eq!(stage.home.git(&["show", "main:a.txt"]), "made");
+}
+
+#[tokio::test]
+async fn commits_are_made_in_a_repository_with_long_ids() {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let other = stage.home.root().join("other");
+    let path = other.to_str().unwrap();
+    stage
+        .home
+        .git(&["init", "--quiet", "--object-format=sha256", path]);
+    let git = |args: &[&str]| stage.home.git(&[&["-C", path], args].concat());
+    for (key, value) in [("user.name", "Test"), ("user.email", "test@example.com")] {
+        git(&["config", key, value]);
+    }
+    let args = [
+        "x",
+        "--repo",
+        path,
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=1",
+        "--until",
+        "clean",
+    ];
+    let (code, result, told) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert_eq!(git(&["rev-parse", "HEAD"]).len(), 64);
+    assert_eq!(git(&["status", "--porcelain"]), "");
+    assert_eq!(git(&["fsck", "--strict"]), "");
+}
+
+/// What git would do next depends on files that are not taken over.
+#[tokio::test]
+async fn merge_under_way_is_to_be_finished_first() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    fs::write(
+        stage.git_dir().join("MERGE_HEAD"),
+        stage.home.git(&["rev-parse", "HEAD"]),
+    )
+    .unwrap();
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+    let (code, _, told) = stage.run(&args).await;
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("finish or abort it"), "{told}");
 }
