@@ -146,6 +146,15 @@ impl Layout {
         if dot_git.is_file() {
             return Self::linked(top, &dot_git);
         }
+        let shared = dot_git.join("commondir");
+        if shared.symlink_metadata().is_ok() {
+            // Git would take refs and settings from where this file says.
+            return Err(LayoutError::Unlinked {
+                dot_git,
+                named: shared,
+                top,
+            });
+        }
         let config = dot_git.join("config");
         match worktree_in(&config)? {
             Some(named) if !is_same(&dot_git.join(&named), &top) => Err(LayoutError::Elsewhere {
@@ -415,6 +424,13 @@ mod tests {
         let ceiling = [scene.root.join("main")];
         let below = Layout::around(&scene.root.join("main/a"), &ceiling);
         assert_eq!(below.unwrap(), None);
+    }
+
+    #[test]
+    fn main_git_directory_shares_nothing_with_another_one() {
+        let scene = Scene::new();
+        scene.write("main/.git/commondir", "../../victim/.git\n");
+        assert!(scene.refusal("main").contains("does not link back"));
     }
 
     /// With a plain link to it, work in `evil` would be done in `victim`.

@@ -223,6 +223,11 @@ impl Git {
         self.view.path()
     }
 
+    /// Whether each change of a ref has to have left an entry in its reflog.
+    pub(crate) fn has_all_reflogs(&self) -> bool {
+        self.view.has_private_logs()
+    }
+
     /// Sets a variable on top of our environment.
     pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.invocation.set(name, value);

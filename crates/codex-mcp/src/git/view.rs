@@ -22,6 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -84,6 +85,8 @@ const REMOTES: [(&str, &str); 9] = [
 #[derive(Debug)]
 pub(super) struct View {
     directory: TempDir,
+    /// Whether the reflogs are those of a private git directory.
+    has_private_logs: AtomicBool,
 }
 
 impl View {
@@ -94,7 +97,10 @@ impl View {
         make_directory(&all)?;
         remove_stale(&all);
         let directory = tempfile::Builder::new().prefix("view-").tempdir_in(&all)?;
-        let view = Self { directory };
+        let view = Self {
+            directory,
+            has_private_logs: AtomicBool::new(false),
+        };
         for name in SHARED {
             view.link(name, &layout.common_dir.join(name))?;
         }
@@ -132,7 +138,12 @@ impl View {
             fs::remove_file(self.path().join(&link))?;
             self.link(&link, &logs.join(name))?;
         }
+        self.has_private_logs.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    pub(super) fn has_private_logs(&self) -> bool {
+        self.has_private_logs.load(Ordering::Relaxed)
     }
 
     fn link(&self, name: &str, target: &Path) -> io::Result<()> {

@@ -28,7 +28,7 @@ use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
 use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
-use crate::git::private::PrivateGit;
+use crate::git::private::{PrivateGit, Taken};
 use crate::mcp::joined;
 
 /// How long one command of a criterion may take (5 min); less where the run has less
@@ -120,6 +120,7 @@ pub async fn drive<W: Watcher>(
         granted,
         grants,
         private,
+        not_taken: None,
         start,
         began: Instant::now(),
         shown: Shown::default(),
@@ -185,6 +186,8 @@ struct Driver<'a, W> {
     grants: Grants,
     /// Where Codex commits.
     private: Option<PrivateGit>,
+    /// Why the repository does not have all of what Codex has committed.
+    not_taken: Option<String>,
     start: Snapshot,
     began: Instant,
     shown: Shown,
@@ -381,7 +384,11 @@ impl<W: Watcher> Driver<'_, W> {
         let mut now = {
             let _paused = self.rig.engine.pause_commands();
             self.take_over().await;
-            self.looker.now().await
+            let now = self.looker.now().await;
+            match &self.not_taken {
+                None => now,
+                Some(why) => self.looker.without_git(now, why),
+            }
         };
         self.verdict = self.judge(&now);
         if self.verdict.is_worth_commands() {
@@ -404,10 +411,21 @@ impl<W: Watcher> Driver<'_, W> {
         let Some(private) = &mut self.private else {
             return;
         };
-        let warnings = match private.take_over().await {
-            Ok(warnings) => warnings,
-            Err(error) => vec![format!("Codex's commits cannot be taken over: {error}")],
+        let (warnings, not_taken) = match private.take_over().await {
+            Ok(Taken {
+                warnings,
+                all: true,
+            }) => (warnings, None),
+            Ok(Taken { warnings, .. }) => {
+                let why = warnings.last().cloned().unwrap_or_default();
+                (warnings, Some(why))
+            }
+            Err(error) => {
+                let why = format!("Codex's commits cannot be taken over: {error}");
+                (vec![why.clone()], Some(why))
+            }
         };
+        self.not_taken = not_taken;
         self.warn(warnings);
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Difference {
     lines: Vec<u8>,
     /// The objects of the new entries.
     pub(super) objects: BTreeSet<String>,
+    /// The paths that have become submodules.
+    pub(super) submodules: Vec<String>,
     /// How many paths somebody else has staged meanwhile in another way: theirs stay.
     pub(super) conflicts: usize,
 }
@@ -111,6 +113,10 @@ impl Difference {
             if new == old || new == here {
                 continue;
             }
+            if is_submodule(new) && !is_submodule(old) {
+                let path = String::from_utf8_lossy(path).into_owned();
+                difference.submodules.push(path);
+            }
             match here == old {
                 true => difference.replace(path, new, id),
                 false => difference.conflicts += 1,
@@ -164,6 +170,11 @@ impl Difference {
         preparing.hear(REFRESH, &[]).await?;
         Ok(lock.replace(&index, &fs::read(new)?)?)
     }
+}
+
+fn is_submodule(entries: Option<&Vec<Vec<u8>>>) -> bool {
+    let mut entries = entries.into_iter().flatten();
+    entries.any(|entry| entry.starts_with(SUBMODULE.as_bytes()))
 }
 
 /// Reads `MODE ID STAGE TAB PATH NUL`.

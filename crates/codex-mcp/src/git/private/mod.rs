@@ -39,6 +39,7 @@ use super::view::{in_file, make_directory, state_directory};
 use super::{Git, GitError};
 use crate::untrusted_file::{Links, read};
 use refs::Refs;
+pub(crate) use takeover::Taken;
 
 /// Where private git directories are, below the state directory.
 const ALL: &str = "git-private";
@@ -135,7 +136,9 @@ impl PrivateGit {
         let why = self.reason_to_stay()?;
         let path = self.path();
         Some(format!(
-            "Codex's git directory {} is kept, since {why}; remove it when you need nothing of it",
+            "Codex's git directory {0} is kept, since {why}. Do not run git in it, as Codex can \
+             have written its settings: `git fetch {0} REF` takes a ref from there. Remove it when \
+             you need nothing of it",
             path.display()
         ))
     }

@@ -32,6 +32,9 @@ pub(super) struct Refs {
     pub(super) head: String,
     /// The object that each leads to, by its whole name.
     pub(super) all: BTreeMap<String, String>,
+    /// How many others there are, which are not taken over.
+    #[serde(default)]
+    pub(super) others: usize,
 }
 
 /// What `HEAD` says.
@@ -50,26 +53,32 @@ impl Refs {
         Ok(Self {
             head: one_line(&head),
             all: told.lines().filter_map(entry).collect(),
+            others: 0,
         })
     }
 
     /// Those of a directory that somebody else writes to.
     pub(super) fn of_directory(path: &Path) -> io::Result<Self> {
         let mut all = BTreeMap::new();
+        // It was there at the beginning, and git never removes it.
         match read_text(&path.join("packed-refs"), PACKED_LIMIT, Links::Refused) {
             Ok(text) => all.extend(text.lines().filter_map(entry)),
-            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(io::Error::other(error)),
         }
         if path.join("refs").is_symlink() {
             return Err(io::Error::other("refs is a symbolic link"));
         }
-        let mut left = LOOSE_LIMIT;
-        loose(path, "refs", DEPTH_LIMIT, &mut left, &mut all)?;
+        let mut loose = Loose {
+            left: LOOSE_LIMIT,
+            all,
+            others: 0,
+        };
+        loose.read(path, "refs", DEPTH_LIMIT)?;
         let head = read_text(&path.join("HEAD"), REF_LIMIT, Links::Refused);
         Ok(Self {
             head: one_line(&head.map_err(io::Error::other)?),
-            all,
+            all: loose.all,
+            others: loose.others,
         })
     }
 
@@ -99,8 +108,7 @@ fn one_line(text: &str) -> String {
 /// Reads `ID NAME`, of the refs that are taken over.
 fn entry(line: &str) -> Option<(String, String)> {
     let (id, name) = line.split_once(' ')?;
-    let is_taken = TAKEN.iter().any(|taken| name.starts_with(taken));
-    (is_id(id) && is_taken && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
+    (is_id(id) && is_taken(name) && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
 }
 
 fn is_id(text: &str) -> bool {
@@ -116,33 +124,43 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// The refs that have a file each, which count more than packed ones.
-fn loose(
-    path: &Path,
-    name: &str,
-    depth: usize,
-    left: &mut usize,
-    all: &mut BTreeMap<String, String>,
-) -> io::Result<()> {
-    for entry in fs::read_dir(path.join(name))? {
-        let entry = entry?;
-        *left = left
-            .checked_sub(1)
-            .ok_or_else(|| io::Error::other("there are too many refs"))?;
-        let file_name = entry.file_name();
-        let Some(own) = file_name.to_str() else {
-            continue;
-        };
-        let name = format!("{name}/{own}");
-        let kind = entry.file_type()?;
-        if kind.is_dir() && depth > 0 {
-            loose(path, &name, depth - 1, left, all)?;
-        } else if kind.is_file()
-            && let Some((name, id)) = loose_entry(path, &name)?
-        {
-            all.insert(name, id);
+struct Loose {
+    left: usize,
+    all: BTreeMap<String, String>,
+    others: usize,
+}
+
+impl Loose {
+    fn read(&mut self, path: &Path, name: &str, depth: usize) -> io::Result<()> {
+        for entry in fs::read_dir(path.join(name))? {
+            let entry = entry?;
+            self.left = self
+                .left
+                .checked_sub(1)
+                .ok_or_else(|| io::Error::other("there are too many refs"))?;
+            let file_name = entry.file_name();
+            let Some(own) = file_name.to_str() else {
+                self.others += 1;
+                continue;
+            };
+            let name = format!("{name}/{own}");
+            let kind = entry.file_type()?;
+            if kind.is_dir() && depth > 0 {
+                self.read(path, &name, depth - 1)?;
+            } else if kind.is_file() {
+                match loose_entry(path, &name)? {
+                    Some((name, id)) => drop(self.all.insert(name, id)),
+                    None if is_taken(&name) => {}
+                    None => self.others += 1,
+                }
+            }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn is_taken(name: &str) -> bool {
+    TAKEN.iter().any(|taken| name.starts_with(taken))
 }
 
 fn loose_entry(path: &Path, name: &str) -> io::Result<Option<(String, String)>> {
@@ -205,6 +223,9 @@ mod tests {
             ]
         );
         assert_eq!(refs.head(), Some(Head::Branch("refs/heads/a")));
+        assert_eq!(refs.others, 1, "the stash");
+        fs::remove_file(directory.path().join("packed-refs")).unwrap();
+        assert!(Refs::of_directory(directory.path()).is_err());
     }
 
     #[test]
@@ -227,7 +248,11 @@ mod tests {
 
     #[test]
     fn pipes_and_links_are_no_refs() {
-        let directory = directory(&[("HEAD", "ref: refs/heads/a\n"), ("secret", ID)]);
+        let directory = directory(&[
+            ("HEAD", "ref: refs/heads/a\n"),
+            ("packed-refs", ""),
+            ("secret", ID),
+        ]);
         let heads = directory.path().join("refs/heads");
         fs::create_dir_all(&heads).unwrap();
         mkfifo(&heads.join("pipe"), Mode::S_IRWXU).unwrap();

@@ -27,6 +27,29 @@ const LOGS_LIMIT: usize = 10_000;
 /// How long they are together at the most, in bytes.
 const LOGS_BYTES: u64 = 64 * 1024 * 1024;
 
+/// The files that commits have changed, with their modes.
+const CHANGES: &[&str] = &[
+    "-c",
+    "log.showRoot=true",
+    "log",
+    "--raw",
+    "-m",
+    "-z",
+    "--no-renames",
+    "--no-show-signature",
+    "--format=",
+    "--stdin",
+];
+
+/// What was taken over.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// What the user has to know.
+    pub(crate) warnings: Vec<String>,
+    /// Whether the repository has all of Codex's commits on its branches.
+    pub(crate) all: bool,
+}
+
 /// What is to be done to the repository's refs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
@@ -42,18 +65,20 @@ struct Plan {
 
 impl PrivateGit {
     /// Takes over what is new since the last time. Codex's commands must not be running.
-    /// Returns what the user has to know.
     ///
     /// # Errors
     ///
     /// [`GitError`]. What was not taken over then is still in the private directory.
-    pub(crate) async fn take_over(&mut self) -> Result<Vec<String>, GitError> {
+    pub(crate) async fn take_over(&mut self) -> Result<Taken, GitError> {
         let private = self.path();
         let theirs = self.refs()?;
         let index = stamp(&private.join("index"));
         self.copy_logs()?;
         if theirs == self.synced.refs && index == self.synced.index {
-            return Ok(Vec::new());
+            return Ok(Taken {
+                warnings: Vec::new(),
+                all: true,
+            });
         }
         self.git.refresh()?;
         let now = Refs::of_repository(&self.git).await?;
@@ -73,6 +98,7 @@ impl PrivateGit {
             transfer.bring(&wanted, &now).await?;
             (staged, difference)
         };
+        self.check_submodules(&theirs, &now, &difference).await?;
         let elsewhere = self.checked_out_elsewhere().await?;
         let mut plan = Plan::of(&self.synced.refs, &now, &theirs, &elsewhere);
         let done = self.carry_out(&mut plan).await?;
@@ -88,18 +114,60 @@ impl PrivateGit {
             difference.apply(&self.git, &new).await?;
             fs::write(self.directory.join(BASE), &staged.0)?;
             self.synced = Synced {
-                refs: theirs,
+                refs: Refs {
+                    others: 0,
+                    ..theirs
+                },
                 index,
             };
             self.save()?;
         }
-        Ok(plan.warnings)
+        Ok(Taken {
+            warnings: plan.warnings,
+            all: done,
+        })
+    }
+
+    /// Refuses submodules that were not there: git reads the settings of a directory that
+    /// is one, and Codex can have written them.
+    async fn check_submodules(
+        &self,
+        theirs: &Refs,
+        now: &Refs,
+        difference: &Difference,
+    ) -> Result<(), GitError> {
+        let new = theirs
+            .all
+            .values()
+            .filter(|id| !now.all.values().any(|one| one == *id));
+        let mut tips: BTreeSet<&str> = new.map(String::as_str).collect();
+        if let Some(Head::Commit(id)) = theirs.head() {
+            tips.insert(id);
+        }
+        let mut added = difference.submodules.first().cloned();
+        if !tips.is_empty() {
+            let tips = tips.iter().map(|tip| format!("{tip}\n"));
+            let known = now.all.values().map(|tip| format!("^{tip}\n"));
+            let input: String = tips.chain(known).collect();
+            let told = self.git.told(CHANGES, input.as_bytes()).await?;
+            added = added.or_else(|| added_submodule(&told));
+        }
+        match added {
+            None => Ok(()),
+            Some(path) => Err(io::Error::other(format!(
+                "it adds the submodule {path:?}, whose settings your git would read; commit the \
+                 files of that directory instead"
+            ))
+            .into()),
+        }
     }
 
     /// Whether all was taken over.
     async fn carry_out(&self, plan: &mut Plan) -> Result<bool, GitError> {
         let git = self.git.in_repository()?;
-        update_all(&git, &plan.updates).await?;
+        if !plan.updates.is_empty() {
+            update(&git, &plan.updates.concat()).await?;
+        }
         if !plan.aside.is_empty() {
             let run = self.directory.file_name().unwrap_or_default();
             let place = format!("{ASIDE}/{}", run.to_string_lossy());
@@ -186,13 +254,16 @@ impl Plan {
             if old == new || here == new {
                 continue;
             }
-            match new {
-                _ if here == old && !elsewhere.contains(name) => {
-                    plan.updates.push(change(name, old, new));
+            let is_users_tag = old.is_some() && name.starts_with("refs/tags/");
+            match (old, new) {
+                (old, Some(id)) if here == old && !is_users_tag && !elsewhere.contains(name) => {
+                    plan.updates.push(change(name, old, id));
                 }
-                Some(id) => plan.aside.push((name.clone(), id.clone())),
-                // Somebody else still wants it.
-                None => {}
+                (_, Some(id)) => plan.aside.push((name.clone(), id.clone())),
+                // It may be the only way to the user's commits.
+                (_, None) => plan
+                    .warnings
+                    .push(format!("{name}, which Codex has deleted, is still here")),
             }
         }
         if theirs.head != before.head && theirs.head != now.head {
@@ -213,6 +284,7 @@ impl Plan {
                 self.head = Some(name.to_owned());
             }
             Some(Head::Commit(id)) if now.head == before.head => self.head = Some(id.to_owned()),
+            Some(Head::Commit(id)) => self.aside.push(("refs/detached".to_owned(), id.to_owned())),
             Some(_) => self.warnings.push(
                 "what Codex has checked out is not checked out here, since somebody else has \
                  checked out something meanwhile"
@@ -239,37 +311,36 @@ fn wanted<'a>(before: &Refs, theirs: &'a Refs, difference: &'a Difference) -> BT
     wanted
 }
 
-fn change(name: &str, old: Option<&String>, new: Option<&String>) -> String {
-    match (old, new) {
-        (None, Some(new)) => format!("create {name} {new}\n"),
-        (Some(old), Some(new)) => format!("update {name} {new} {old}\n"),
-        (Some(old), None) => format!("delete {name} {old}\n"),
-        (None, None) => String::new(),
+fn change(name: &str, old: Option<&String>, new: &str) -> String {
+    match old {
+        None => format!("create {name} {new}\n"),
+        Some(old) => format!("update {name} {new} {old}\n"),
     }
+}
+
+/// The path of the first entry that has become a submodule. A record is
+/// `:OLD-MODE NEW-MODE OLD-ID NEW-ID STATUS NUL PATH NUL`.
+fn added_submodule(told: &[u8]) -> Option<String> {
+    let mut records = told.split(|byte| *byte == 0);
+    while let Some(record) = records.next() {
+        let record = String::from_utf8_lossy(record);
+        let Some((_, record)) = record.split_once(':') else {
+            continue;
+        };
+        let path = records.next()?;
+        let mut modes = record.split(' ');
+        if let (Some(old), Some("160000")) = (modes.next(), modes.next())
+            && old != "160000"
+        {
+            return Some(String::from_utf8_lossy(path).into_owned());
+        }
+    }
+    None
 }
 
 fn names(aside: &[(String, String)]) -> String {
     let names: Vec<&str> = aside.iter().map(|(name, _)| name.as_str()).collect();
     names.join(", ")
-}
-
-/// All at once, so that none is changed without the others. Where a name becomes the
-/// beginning of another one, git wants the old one gone first.
-async fn update_all(git: &Git, updates: &[String]) -> Result<(), GitError> {
-    if updates.is_empty() {
-        return Ok(());
-    }
-    let Err(error) = update(git, &updates.concat()).await else {
-        return Ok(());
-    };
-    let is_deletion = |update: &&String| update.starts_with("delete ");
-    let deletions: String = updates.iter().filter(is_deletion).cloned().collect();
-    if deletions.is_empty() {
-        return Err(error);
-    }
-    update(git, &deletions).await?;
-    let others = updates.iter().filter(|update| !is_deletion(update));
-    update(git, &others.cloned().collect::<String>()).await
 }
 
 async fn update(git: &Git, input: &str) -> Result<(), GitError> {
@@ -329,7 +400,17 @@ mod tests {
                 .iter()
                 .map(|(name, id)| (format!("refs/heads/{name}"), (*id).to_owned()))
                 .collect(),
+            others: 0,
         }
+    }
+
+    #[test]
+    fn submodule_that_was_none_is_found() {
+        let changed = b":100644 100644 a b M\0x\0:160000 160000 a b M\0old\0";
+        assert_eq!(added_submodule(changed), None);
+        let added = b":100644 100644 a b M\0:x\0\n:000000 160000 0 b A\0sub\0";
+        assert_eq!(added_submodule(added).as_deref(), Some("sub"));
+        assert_eq!(added_submodule(b""), None);
     }
 
     fn none() -> BTreeSet<String> {
@@ -343,14 +424,12 @@ mod tests {
         let plan = Plan::of(&before, &before, &theirs, &none());
         assert_eq!(
             plan.updates,
-            [
-                "update refs/heads/main 2 1\n",
-                "create refs/heads/new 3\n",
-                "delete refs/heads/old 1\n"
-            ]
+            ["update refs/heads/main 2 1\n", "create refs/heads/new 3\n"]
         );
         assert_eq!(plan.head.as_deref(), Some("refs/heads/new"));
-        assert_eq!((plan.aside, plan.warnings), (vec![], vec![]));
+        assert_eq!(plan.aside, vec![]);
+        let told = ["refs/heads/old, which Codex has deleted, is still here"];
+        assert_eq!(plan.warnings, told);
     }
 
     #[test]

@@ -91,7 +91,23 @@ pub(super) async fn brought(
         let tips: Vec<&str> = arrived.iter().map(|entry| entry.commit.as_str()).collect();
         brought.extend(known.since(git, &tips, &earlier).await?);
     }
+    if git.has_all_reflogs() {
+        let untold = untold(known, refs, &entries);
+        brought.extend(known.since(git, &untold, &[]).await?);
+    }
     Ok(brought)
+}
+
+/// The tips that no reflog leads to, where all of them are written down: somebody has
+/// emptied it.
+fn untold<'a>(known: &Known, refs: &'a Refs, entries: &[Entry]) -> Vec<&'a str> {
+    let told: HashSet<&str> = entries.iter().map(|entry| entry.commit.as_str()).collect();
+    let moved = refs.all.iter().filter(|(name, commit)| {
+        let is_branch = name.starts_with(BRANCHES) || name.starts_with(REMOTES);
+        is_branch && known.refs.all.get(*name) != Some(*commit)
+    });
+    let moved = moved.map(|(_, commit)| commit.as_str());
+    moved.filter(|commit| !told.contains(commit)).collect()
 }
 
 /// What was here before these came. Within a second only the entries of one ref can

@@ -251,6 +251,15 @@ impl Looker {
         }
     }
 
+    /// A snapshot in which what git knows counts for nothing, for this reason.
+    pub(crate) fn without_git(&self, now: Snapshot, why: &str) -> Snapshot {
+        Snapshot {
+            files: now.files,
+            comments: now.comments,
+            ..self.unknown(why)
+        }
+    }
+
     /// What is known when git doesn't tell.
     fn unknown(&self, why: &str) -> Snapshot {
         let lines = Lines::failed(why, &self.needs.branches);

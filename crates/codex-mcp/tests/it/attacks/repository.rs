@@ -591,3 +591,83 @@ async fn merge_under_way_is_to_be_finished_first() {
     assert_eq!(code, Some(3), "{told}");
     assert!(told.contains("finish or abort it"), "{told}");
 }
+
+/// Git reads the settings of a directory that is a submodule. The control is the user's
+/// own git, once the entry is there.
+#[tokio::test]
+async fn submodule_with_settings_of_codex_is_not_taken_over() {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("sh \"$HOME/plant\""),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let caught = stage.caught();
+    let plant = format!(
+        "unset $(git rev-parse --local-env-vars)\ngit init --quiet sub\ncd sub\n\
+         git -c user.name=x -c user.email=x commit --quiet --allow-empty --message x\n\
+         git config core.fsmonitor 'touch {}; true'\ncd ..\n\
+         export GIT_DIR=$(ls -d {}/*/private) GIT_WORK_TREE=$PWD\n\
+         git add sub && git commit --quiet --message sub\n",
+        caught.display(),
+        stage
+            .home
+            .state_home()
+            .join("codex-mcp/git-private")
+            .display(),
+    );
+    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=1",
+        "--max-turns",
+        "1",
+    ];
+    let (code, result, told) = stage.run(&args).await;
+    assert_eq!(code, Some(2), "{result:#}\n{told}");
+    assert!(told.contains("adds the submodule \"sub\""), "{told}");
+    assert_eq!(stage.home.git(&["ls-files", "sub"]), "");
+    stage.home.git(&["status"]);
+    assert!(!stage.was_attacked());
+
+    stage.home.git(&["add", "sub"]);
+    stage.home.git(&["status"]);
+    stage.until_attacked().await;
+}
+
+#[tokio::test]
+async fn branches_that_codex_deletes_stay() {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("git branch -D precious; git update-ref -d refs/tags/v1"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    stage.home.git(&["branch", "precious"]);
+    stage.home.git(&["tag", "v1"]);
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+    let (code, result, told) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert!(
+        told.contains("refs/heads/precious, which Codex has deleted"),
+        "{told}"
+    );
+    stage.home.git(&["rev-parse", "precious", "v1"]);
+
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("rm \"$GIT_DIR/packed-refs\""),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    stage.home.git(&["branch", "precious"]);
+    let more = ["--max-turns", "1"];
+    let (code, _, told) = stage.run(&[&args[..], &more].concat()).await;
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("cannot be taken over"), "{told}");
+    stage.home.git(&["rev-parse", "precious"]);
+    assert_eq!(stage.home.git(&["rev-list", "--count", "main"]), "1");
+}
