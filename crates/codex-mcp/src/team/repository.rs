@@ -35,7 +35,7 @@ pub enum Head {
 
 impl Repository {
     /// The repository that `directory`, an absolute path, is in. It isn't looked for
-    /// in `ceilings` and above. One that is not what it seems is none, see [`Layout`].
+    /// in `ceilings` and above. One that is not what it seems is none, see `git::layout`.
     #[must_use]
     pub fn around(directory: &Path, ceilings: &[PathBuf]) -> Option<Self> {
         let layout = Layout::around(directory, ceilings)
@@ -59,7 +59,7 @@ pub fn main_folder(root: &Path) -> Option<PathBuf> {
     (layout.is_linked() && is_its_top).then(|| main.to_owned())
 }
 
-/// Above which directories no repository is looked for, by [`CEILINGS`].
+/// Above which directories no repository is looked for, by `GIT_CEILING_DIRECTORIES`.
 #[must_use]
 pub fn ceilings() -> Vec<PathBuf> {
     ceilings_in(&env::var_os(CEILINGS).unwrap_or_default())

@@ -2,8 +2,8 @@
 //!
 //! Elicitations, tasks, terminals and the actions of the sessions' tools show this text.
 //! What is asked for stands in the first line, then each part on a line that begins with a
-//! label of ours. The rest of a line is of Codex's or a server's choice: [`field`] makes
-//! it visible and cuts it, and puts [`CONTINUED`] before its further lines, so that it
+//! label of ours. The rest of a line is of Codex's or a server's choice: `field` makes
+//! it visible and cuts it, and puts `CONTINUED` before its further lines, so that it
 //! cannot look like a label. A whole text fits a screen: [`MAX_LINES`] lines of
 //! [`MAX_COLUMNS`] columns, less than 4 KiB.
 
