@@ -13,7 +13,6 @@ use super::show::Show;
 use super::stage::Stage;
 use super::tail::said;
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
-use crate::engine::release_of;
 use crate::engine::run::run;
 
 /// How long Codex may take to tell its version.
@@ -144,8 +143,11 @@ impl Cast {
     }
 
     /// Whether a run that is to commit can begin with it.
-    pub(super) async fn can_commit(&self) -> bool {
-        let release = release_of(&self.codex).await;
+    pub(super) async fn can_commit(&self, stage: &Stage) -> bool {
+        let mut program = stage.program(&self.codex.native, ["--version"]);
+        program.env.extend(self.codex.env());
+        let told = run(&program, VERSION_PATIENCE).await.ok();
+        let release = told.and_then(|told| Release::announced(&told.stdout).map(|(_, one)| one));
         release.is_none_or(|release| release >= Release::FIRST_WITH_PROTECTED_GIT)
     }
 

@@ -73,7 +73,7 @@ pub(super) async fn work<W: Write>(
     show: &mut Show<W>,
     stop: &CancellationToken,
 ) -> Result<(), WorkError> {
-    let flags = match cast.can_commit().await {
+    let flags = match cast.can_commit(stage).await {
         true => FLAGS,
         false => FLAGS_WITHOUT_COMMITS,
     };
