@@ -59,6 +59,8 @@ async fn while_a_request_is_open_only_codexs_own_words_are(release: &str) {
     assert_eq!(eyes.asked(ATTACHED)[0].images(), [a]);
     // That request has been answered.
     let asked = eyes.stage.model.request_count();
+    // Codex 0.153.4 loses a prompt that is sent in the moment in which a turn ends.
+    eyes.stays_started(2).await;
     eyes.tmux.enters("say it").await;
     eyes.stage.model.requested(asked + 1).await;
     eyes.stays_started(2).await;
