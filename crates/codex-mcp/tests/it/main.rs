@@ -24,3 +24,15 @@ mod real;
 mod runs;
 mod stored;
 mod terminal;
+
+/// Makes a test of each release out of `async fn name(release: &str)`.
+macro_rules! on_each_release {
+    ($($name:ident),* $(,)?) => {
+        mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }
+        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
+        mod on_the_newest {
+            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
+        }
+    };
+}
+pub(crate) use on_each_release;

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use testkit::{AppServer, Home, Launch, McpClient};
 use tokio::process::Command;
 
+use crate::on_each_release;
+
 const VERSION: &str = "2025-06-18";
 
 /// How long an attack may take to work where nothing protects.
@@ -169,16 +171,6 @@ fn protected(git_dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         files.extend(files_below(&git_dir.join(name)));
     }
     files
-}
-
-macro_rules! on_each_release {
-    ($($name:ident),* $(,)?) => {
-        mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }
-        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
-        mod on_the_newest {
-            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
-        }
-    };
 }
 
 on_each_release!(

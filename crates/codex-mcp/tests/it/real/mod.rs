@@ -24,17 +24,7 @@ use scripted_model::{Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
-/// Makes a test of each release out of `async fn name(release: &str)`.
-macro_rules! on_each_release {
-    ($($name:ident),* $(,)?) => {
-        mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }
-        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
-        mod on_the_newest {
-            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
-        }
-    };
-}
-use on_each_release;
+use crate::on_each_release;
 
 /// The version of MCP that most clients speak today.
 const VERSION: &str = "2025-06-18";
