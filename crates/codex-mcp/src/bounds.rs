@@ -10,11 +10,11 @@ use codex_mcp_core::run::criteria::{Criteria, Criterion};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_protocol::codex::SandboxMode;
 use serde_json::{Map, Value};
-use toml::Table;
 
+use crate::codex_config::{CodexConfig, UserConfig};
 use crate::engine::command::{Overrides, Settings};
 use crate::engine::profile::ProfileName;
-use crate::trust::{Trust, codex_layers, trust_of, value_of};
+use crate::trust::{Trust, directory_trust};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
 /// the model, how it works and what it is told.
@@ -270,9 +270,10 @@ impl Bounds {
         let Some(most) = bound else {
             return Ok(said);
         };
-        let layers = codex_layers(&self.codex_home, profile.map(ToString::to_string));
+        let user = UserConfig::read(&self.codex_home);
+        let config = user.layers(profile, None);
         if let Some(profile) = profile
-            && sets_permissions(&layers)
+            && sets_permissions(&config)
         {
             return Err(OutOfBounds::Profile(profile.clone()));
         }
@@ -280,16 +281,8 @@ impl Bounds {
             self.check_sandbox(asked)?;
             return Ok(said);
         }
-        let inherited = inherited(&layers).unwrap_or_else(|| self.default_in(cwd));
+        let inherited = inherited(&config).unwrap_or_else(|| default_in(cwd, &user));
         Ok(Some(narrower(inherited, most)))
-    }
-
-    /// Codex's own default.
-    fn default_in(&self, cwd: &Path) -> SandboxMode {
-        match trust_of(cwd, &self.codex_home) {
-            Ok(Trust::Trusted) => SandboxMode::WorkspaceWrite,
-            Ok(Trust::Untrusted) | Err(_) => SandboxMode::ReadOnly,
-        }
     }
 
     /// Whether a sandbox is within the bound.
@@ -464,17 +457,24 @@ fn sandbox_in(value: Option<&Value>) -> Option<SandboxMode> {
     serde_json::from_value(value?.clone()).ok()
 }
 
-fn sets_permissions(layers: &[Table]) -> bool {
-    let sets = |layer: &Table| PERMISSIONS.iter().any(|key| layer.contains_key(*key));
-    layers.iter().any(sets)
+fn sets_permissions(config: &CodexConfig) -> bool {
+    PERMISSIONS.iter().any(|key| config.get(key).is_some())
 }
 
 /// The sandbox of Codex's own configuration. Permissions of another form count as the
 /// strictest.
-fn inherited(layers: &[Table]) -> Option<SandboxMode> {
-    match sets_permissions(layers) {
+fn inherited(config: &CodexConfig) -> Option<SandboxMode> {
+    match sets_permissions(config) {
         true => Some(SandboxMode::ReadOnly),
-        false => value_of(layers, "sandbox_mode"),
+        false => config.value_of("sandbox_mode"),
+    }
+}
+
+/// Codex's own default.
+fn default_in(cwd: &Path, user: &UserConfig) -> SandboxMode {
+    match directory_trust(cwd, user).map(|trust| trust.trust) {
+        Ok(Trust::Trusted) => SandboxMode::WorkspaceWrite,
+        Ok(Trust::Untrusted) | Err(_) => SandboxMode::ReadOnly,
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`engine`]: Codex's processes and our sessions in them.
 //! - [`eyes`]: pictures that Codex asks for.
 //! - [`config`]: where settings come from.
+//! - [`codex_config`]: Codex's own configuration.
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
 //! - `git`: the git program, asked safely.
@@ -28,6 +29,7 @@
 
 pub mod bounds;
 pub mod cli;
+pub mod codex_config;
 pub mod config;
 pub mod demo;
 pub mod doctor;

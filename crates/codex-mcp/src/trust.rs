@@ -18,22 +18,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
-use crate::team::{FileError, Repository, ceilings, files, main_folder};
+use crate::codex_config::UserConfig;
+use crate::team::{FileError, Repository, ceilings, files};
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The longest list that is read, in bytes.
 const LONGEST_LIST: u64 = 1024 * 1024;
-
-/// The longest `config.toml` of Codex that is read, in bytes: Codex adds each directory
-/// that the user trusts.
-const LONGEST_CODEX_CONFIG: u64 = 16 * 1024 * 1024;
-
-/// Codex's configuration of all users of a machine.
-const CODEX_OF_ALL: &str = "/etc/codex/config.toml";
 
 /// Whether the user trusts a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,53 +233,56 @@ pub struct DirectoryTrust {
     pub told: Vec<PathBuf>,
 }
 
-/// Whether the user trusts a directory, by the list that the environment names and the
-/// `config.toml` in `codex_home`. Costs some reads of small files.
+/// Whether the user trusts a directory, by the list that the environment names and
+/// Codex's own `config.toml`. Costs some reads of small files.
 ///
 /// # Errors
 ///
 /// [`TrustError`] when the directory cannot be resolved, or the user's list is unreadable
 /// or damaged. Callers treat the directory as untrusted then, or refuse to go on.
-pub fn directory_trust(directory: &Path, codex_home: &Path) -> Result<DirectoryTrust, TrustError> {
+pub fn directory_trust(directory: &Path, codex: &UserConfig) -> Result<DirectoryTrust, TrustError> {
     let variables = |name: &str| env::var_os(name);
-    directory_trust_with(directory, codex_home, &variables)
+    directory_trust_with(directory, codex, &variables)
 }
 
 /// The same with variables of the environment.
 pub(crate) fn directory_trust_with(
     directory: &Path,
-    codex_home: &Path,
+    codex: &UserConfig,
     variables: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<DirectoryTrust, TrustError> {
     let list = match list_path(variables) {
         Some(path) => TrustedDirectories::read(&path)?,
         None => TrustedDirectories::default(),
     };
-    trust_by(directory, &list, &codex_config(codex_home))
+    trust_by(directory, &list, codex)
 }
 
-/// The same without what goes with it.
+/// Whether Codex itself trusts a directory, by its own `config.toml` alone.
 ///
 /// # Errors
 ///
-/// As [`directory_trust`].
-pub fn trust_of(directory: &Path, codex_home: &Path) -> Result<Trust, TrustError> {
-    Ok(directory_trust(directory, codex_home)?.trust)
+/// [`TrustError::Directory`].
+pub fn codex_trust(directory: &Path, codex: &UserConfig) -> Result<DirectoryTrust, TrustError> {
+    trust_by(directory, &TrustedDirectories::default(), codex)
 }
 
-/// The same by a list and a configuration of Codex's.
+/// The trust by a list and the user's configuration of Codex.
 fn trust_by(
     directory: &Path,
     list: &TrustedDirectories,
-    codex: &Table,
+    codex: &UserConfig,
 ) -> Result<DirectoryTrust, TrustError> {
     let resolved = resolve(directory)?;
-    let top = top_of(&resolved);
-    let main = main_folder(&top);
+    let repository = Repository::around(&resolved, &ceilings());
+    let (top, main) = match repository {
+        Some(repository) => (repository.root, repository.main),
+        None => (resolved.clone(), None),
+    };
     let decided =
         candidates(&resolved, &top, main.as_deref()).find_map(|path| match list.lists(path) {
             true => Some((Trust::Trusted, Some(path.to_owned()))),
-            false => Some((codex_level(codex, path)?, None)),
+            false => Some((codex.trust_in(path)?, None)),
         });
     let (trust, listed) = decided.unwrap_or((Trust::Untrusted, None));
     let told = match trust {
@@ -331,16 +326,6 @@ fn resolve(directory: &Path) -> Result<PathBuf, TrustError> {
     })
 }
 
-/// Whether Codex itself trusts a directory in a repository with this top, by the user's
-/// `config.toml`. Paths are without links.
-#[must_use]
-pub fn codex_trust(codex: &Table, directory: &Path, top: &Path) -> Trust {
-    let main = main_folder(top);
-    candidates(directory, top, main.as_deref())
-        .find_map(|path| codex_level(codex, path))
-        .unwrap_or(Trust::Untrusted)
-}
-
 /// The directories whose trust holds for this one too, the nearest first.
 fn candidates<'a>(
     directory: &'a Path,
@@ -349,15 +334,6 @@ fn candidates<'a>(
 ) -> impl Iterator<Item = &'a Path> {
     let within = move |above: &&Path| above.starts_with(top);
     directory.ancestors().take_while(within).chain(main)
-}
-
-/// What Codex's configuration says of this very directory.
-fn codex_level(codex: &Table, directory: &Path) -> Option<Trust> {
-    let project = codex.get("projects")?.get(directory.to_str()?)?;
-    match project.get("trust_level")?.as_str() {
-        Some("trusted") => Some(Trust::Trusted),
-        _ => Some(Trust::Untrusted),
-    }
 }
 
 /// Codex takes a `.git` of any kind for a repository's top, and may look up a directory
@@ -384,41 +360,6 @@ fn untrusted_paths(
     paths.sort();
     paths.dedup();
     paths
-}
-
-/// A configuration that cannot be read trusts nothing; Codex itself says what is wrong
-/// with it.
-fn codex_config(codex_home: &Path) -> Table {
-    codex_table(&codex_home.join("config.toml")).unwrap_or_default()
-}
-
-/// A file of Codex's configuration that the user has written, if it can be read.
-pub(crate) fn codex_table(path: &Path) -> Option<Table> {
-    let text = untrusted_file::read_text(path, LONGEST_CODEX_CONFIG, Links::Followed);
-    toml::from_str(&text.ok()?).ok()
-}
-
-/// Codex's own configuration of the user, the part that counts most first; with this
-/// profile, or else the one that the configuration selects.
-pub(crate) fn codex_layers(codex_home: &Path, profile: Option<String>) -> Vec<Table> {
-    let user = codex_config(codex_home);
-    let selected = || Some(user.get("profile")?.as_str()?.to_owned());
-    let mut layers = Vec::new();
-    if let Some(name) = profile.or_else(selected) {
-        let file = codex_home.join(format!("{name}.config.toml"));
-        layers.extend(codex_table(&file));
-        let of_old = || user.get("profiles")?.get(&name)?.as_table().cloned();
-        layers.extend(of_old());
-    }
-    layers.push(user);
-    layers.extend(codex_table(Path::new(CODEX_OF_ALL)));
-    layers
-}
-
-/// The first value of a key. One that is not of this type counts as unset.
-pub(crate) fn value_of<T: DeserializeOwned>(layers: &[Table], key: &str) -> Option<T> {
-    let value = layers.iter().find_map(|layer| layer.get(key))?;
-    value.clone().try_into().ok()
 }
 
 #[cfg(test)]

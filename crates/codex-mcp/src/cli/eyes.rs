@@ -20,8 +20,8 @@ use crate::engine::binary::{self, NoCodex};
 use crate::engine::mcp_servers::NoServer;
 use crate::eyes::Place;
 use crate::eyes::codex::Codex;
-use crate::eyes::codex_config::CodexConfig;
 use crate::eyes::queue::{QueueError, Reader};
+use crate::eyes::settings;
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
 use crate::output;
@@ -157,12 +157,12 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
         .to_string()
         .parse()
         .map_err(io::Error::other)?;
-    let codex = CodexConfig::read(&arguments, &config.codex_home, &place);
+    let codex = settings::config_for(&arguments, &config.codex_home, &place);
     let tool = own_servers::pictures(limit, &["--wrapper", &wrapper.to_string()])?;
     let added = Added::new(
         &tool.entry(Some(place.folder())),
-        &codex.instructions(&arguments),
-        codex.approval(),
+        &settings::instructions(&codex, &arguments),
+        settings::approval(&codex),
         place.folder().as_os_str(),
     );
     let requests = Reader::from_now_on(place.folder(), wrapper)?;

@@ -16,7 +16,8 @@ use rustix::process::geteuid;
 use super::file::{Core, File, Preset, SECTION, Scope, Section};
 use super::presets::Presets;
 use super::{ConfigError, Places, Setting, Source, ThreadDefaults, Warning, in_section};
-use crate::trust::{Trust, codex_layers, directory_trust_with, top_of, value_of};
+use crate::codex_config::UserConfig;
+use crate::trust::{Trust, directory_trust_with, top_of};
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The name of the file.
@@ -53,7 +54,7 @@ impl Places<'_> {
         let Ok(here) = self.here.canonicalize() else {
             return Ok(None);
         };
-        let asked = || directory_trust_with(&here, codex_home, self.variables);
+        let asked = || directory_trust_with(&here, &UserConfig::read(codex_home), self.variables);
         let top = top_of(&here);
         let within = |above: &&Path| above.starts_with(&top);
         for directory in here.ancestors().take_while(within) {
@@ -364,15 +365,15 @@ fn allowed(
     let presets = Presets::of(&user, role.as_ref())?;
     let sandbox = presets.first(|preset| preset.sandbox);
     let policy = presets.first(|preset| preset.approval_policy);
-    let codex = codex_layers(codex_home, None);
+    let codex = UserConfig::read(codex_home).layers(None, None);
     Ok(Allowed {
         sandbox: sandbox
             .map(|set| set.value)
-            .or_else(|| value_of(&codex, "sandbox_mode"))
+            .or_else(|| codex.value_of("sandbox_mode"))
             .unwrap_or(SandboxMode::ReadOnly),
         approval_policy: policy
             .map(|set| set.value)
-            .or_else(|| value_of(&codex, "approval_policy"))
+            .or_else(|| codex.value_of("approval_policy"))
             .unwrap_or(ApprovalPolicy::Untrusted),
     })
 }

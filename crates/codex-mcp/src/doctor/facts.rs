@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::codex_config::{CodexConfig, Malformed};
+use super::settings::{Malformed, Settings};
 use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
 use crate::engine::run::Finished;
@@ -98,6 +98,8 @@ pub struct Home {
     pub folder: Folder,
     /// Its `config.toml`.
     pub config: ConfigFile,
+    /// What Codex's configuration as a whole says.
+    pub settings: Settings,
     /// Whether the variable is set that holds the provider's key; `false` if
     /// there is none.
     pub key_is_set: bool,
@@ -150,7 +152,7 @@ pub enum ConfigFile {
     /// It isn't TOML.
     Malformed(Malformed),
     /// It is TOML.
-    Parsed(CodexConfig),
+    Valid,
 }
 
 /// Programs that Codex's work often needs.

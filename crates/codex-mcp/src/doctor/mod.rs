@@ -40,17 +40,17 @@
 //! | `app-server` | whether it answers `initialize` | `{"milliseconds"}`: how long that took |
 //! | `login` | whether it may use its model provider | |
 //! | `codex-home` | CODEX_HOME | the path |
-//! | `config` | `config.toml` in it | those of `model`, `model_provider`, `sandbox_mode`, `approval_policy` and `profile` that are set, as text |
+//! | `config` | `config.toml` in it | of Codex's whole configuration, those of `model`, `model_provider`, `sandbox_mode`, `approval_policy` and `profile` that are set, as text |
 //! | `sandbox` | whether a command runs in Codex's sandbox | |
 //! | `git` | git | its version |
 //! | `gh` | GitHub's program | its version |
 
-mod codex_config;
 mod facts;
 mod gather;
 mod judge;
 mod render;
 mod report;
+mod settings;
 
 pub use facts::Facts;
 pub use gather::gather;

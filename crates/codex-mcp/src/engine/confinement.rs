@@ -14,13 +14,12 @@
 //!
 //! Source: Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0, run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use serde_json::{Map, Value, json};
 
-use super::profile::ProfileName;
-use super::user_config::UserConfig;
+use crate::codex_config::{CodexConfig, get};
 use crate::trust::{DirectoryTrust, Trust};
 
 /// Keeps Codex's own git away from repositories, as a variable of its process.
@@ -55,8 +54,8 @@ pub(crate) enum Conversation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Workplace<'a> {
     pub(crate) conversation: Conversation,
-    /// Its home, CODEX_HOME.
-    pub(crate) codex_home: &'a Path,
+    /// Its configuration.
+    pub(crate) config: &'a CodexConfig,
     /// `None` if it does not tell.
     pub(crate) release: Option<Release>,
     /// The user's trust in the directory; `None` where only Codex knows the directory, as
@@ -67,7 +66,6 @@ pub(crate) struct Workplace<'a> {
 /// What a caller wants of Codex.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
-    pub(crate) profile: Option<&'a ProfileName>,
     pub(crate) sandbox: &'a mut Option<SandboxMode>,
     pub(crate) approval_policy: &'a mut Option<ApprovalPolicy>,
     /// Overrides of `config.toml`, with dotted or nested keys.
@@ -77,18 +75,16 @@ pub(crate) struct Wanted<'a> {
 impl Workplace<'_> {
     /// Adds what keeps the repository's programs from being run.
     pub(crate) fn confine(&self, wanted: Wanted<'_>) {
-        let user = UserConfig::read(self.codex_home, wanted.profile, self.trust);
         let Wanted {
             sandbox,
             approval_policy,
             config,
-            ..
         } = wanted;
         // What a caller says of trust does not count: only the user's own word does.
         config.retain(|key, _| key.split('.').next() != Some(PROJECTS));
         match (self.trust, self.conversation) {
             (Some(trust), Conversation::New) if trust.trust == Trust::Untrusted => {
-                let said = |key: &str| get(config, key).is_some() || user.get(key).is_some();
+                let said = |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
                 if !said("sandbox_mode") && !said("default_permissions") {
                     sandbox.get_or_insert(SandboxMode::ReadOnly);
                 }
@@ -100,15 +96,15 @@ impl Workplace<'_> {
             (Some(trust), _) if trust.trust == Trust::Trusted => tell_trust(config, trust),
             _ => {}
         }
-        self.hide_no_git(config, &user);
+        self.hide_no_git(config);
     }
 
     /// What the call sets for commands gets through a list of the only variables that the
     /// user lets them have.
-    fn keep_included(&self, config: &mut Map<String, Value>, user: &UserConfig) {
+    fn keep_included(&self, config: &mut Map<String, Value>) {
         let path = [ENVIRONMENT, "include_only"];
         let key = path.join(".");
-        let listed = get(config, &key).cloned().or_else(|| user.get(&key));
+        let listed = get(config, &key).or_else(|| self.config.get(&key)).cloned();
         let Some(Value::Array(mut listed)) = listed else {
             return;
         };
@@ -121,16 +117,16 @@ impl Workplace<'_> {
     }
 
     /// Commands do not get [`NO_GIT`].
-    fn hide_no_git(&self, config: &mut Map<String, Value>, user: &UserConfig) {
+    fn hide_no_git(&self, config: &mut Map<String, Value>) {
         let path = [ENVIRONMENT, EXCLUDED];
         let key = path.join(".");
-        let excluded = get(config, &key).cloned().or_else(|| user.get(&key));
+        let excluded = get(config, &key).or_else(|| self.config.get(&key)).cloned();
         let mut excluded = match excluded {
             Some(Value::Array(excluded)) => excluded,
             _ => Vec::new(),
         };
         excluded.push(NO_GIT.0.into());
-        self.keep_included(config, user);
+        self.keep_included(config);
         set(config, &path, excluded.into());
         if self
             .release
@@ -184,18 +180,6 @@ fn tell_trust(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
     config.insert(PROJECTS.to_owned(), projects.into());
 }
 
-/// The value of a key among overrides, whose keys may be dotted, nested or both.
-pub(crate) fn get<'a>(config: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
-    config.get(key).or_else(|| {
-        let dots = key.match_indices('.').map(|(dot, _)| dot);
-        dots.filter_map(|dot| {
-            let inner = config.get(key.get(..dot)?)?.as_object()?;
-            get(inner, key.get(dot + 1..)?)
-        })
-        .next()
-    })
-}
-
 /// Sets a key among overrides where its table is, if there is one: of a table and a dotted
 /// key of it, only one might count.
 pub(crate) fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) {
@@ -214,6 +198,7 @@ pub(crate) fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codex_config::UserConfig;
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -243,12 +228,11 @@ mod tests {
         let (mut sandbox, mut policy) = (None, None);
         let place = Workplace {
             conversation: Conversation::New,
-            codex_home: home.path(),
+            config: &UserConfig::read(home.path()).layers(None, trust.as_ref()),
             release: Some(release),
             trust: trust.as_ref(),
         };
         place.confine(Wanted {
-            profile: None,
             sandbox: &mut sandbox,
             approval_policy: &mut policy,
             config: &mut config,

@@ -15,6 +15,7 @@ use super::complaints::Complaints;
 use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use super::exit::Exit;
 use super::spawn::{Process, Program, Streams, spawn};
+use crate::codex_config::UserConfig;
 
 /// How long it may take to end once its input is closed. In the middle of a turn
 /// it doesn't end at all (0.153.4).
@@ -103,12 +104,11 @@ fn overrides(codex: &InstalledCodex) -> Vec<String> {
     let mut config = Map::new();
     let workplace = Workplace {
         conversation: Conversation::Resumed,
-        codex_home: &codex.home,
+        config: &UserConfig::read(&codex.home).layers(None, None),
         release: codex.release,
         trust: None,
     };
     workplace.confine(Wanted {
-        profile: None,
         sandbox: &mut None,
         approval_policy: &mut None,
         config: &mut config,

@@ -39,7 +39,6 @@ mod sessions;
 pub mod spawn;
 mod threads;
 mod turns;
-mod user_config;
 mod watching;
 mod witness;
 mod workspace;

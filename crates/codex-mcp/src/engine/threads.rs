@@ -15,6 +15,7 @@ use super::command::{Known, Opened, Refusals, Resume, SessionId, Settings, Start
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Engine, EngineError, call, hub, mcp_servers, profile};
+use crate::codex_config::UserConfig;
 use crate::trust::directory_trust;
 
 impl Engine {
@@ -198,9 +199,9 @@ impl Engine {
         conversation: Conversation,
     ) -> Result<ThreadSettings, EngineError> {
         let mut thread = self.with_profile(settings)?;
-        let codex_home = &self.options.codex_home;
+        let user = UserConfig::read(&self.options.codex_home);
         let trust = match &thread.cwd {
-            Some(cwd) => Some(directory_trust(cwd, codex_home)?),
+            Some(cwd) => Some(directory_trust(cwd, &user)?),
             None => None,
         };
         if let Some(warning) = trust.as_ref().and_then(left_out) {
@@ -208,12 +209,11 @@ impl Engine {
         }
         let workplace = Workplace {
             conversation,
-            codex_home,
+            config: &user.layers(settings.profile.as_ref(), trust.as_ref()),
             release: server.about.codex_version().and_then(Release::parse),
             trust: trust.as_ref(),
         };
         workplace.confine(Wanted {
-            profile: settings.profile.as_ref(),
             sandbox: &mut thread.sandbox,
             approval_policy: &mut thread.approval_policy,
             config: &mut thread.config,

@@ -9,15 +9,15 @@
 //! - [`signals`]: what the wrapper hears.
 //! - [`codex`]: the interactive Codex, begun and resumed.
 //! - [`conversation`]: which conversation a Codex has.
-//! - [`codex_config`]: what Codex's configuration says about what is added.
+//! - [`settings`]: Codex's settings that a wrapped run adds to.
 
 pub mod codex;
-pub mod codex_config;
 pub mod conversation;
 mod modes;
 pub mod place;
 pub mod queue;
 pub mod screen;
+pub mod settings;
 pub mod signals;
 pub mod tty;
 pub mod user_terminal;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::run::prompts::{PromptKind, TEMPLATE_LIMIT, Templates};
 
 use super::error::RunError;
+use crate::codex_config::UserConfig;
 use crate::engine::confinement::left_out;
 use crate::trust::{Trust, directory_trust};
 use crate::untrusted_file::{self, Links};
@@ -33,7 +34,7 @@ pub struct ChosenTemplates {
 ///
 /// [`RunError::Template`] for one that can't be used, [`RunError::Trust`].
 pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, RunError> {
-    let trust = directory_trust(top, codex_home)?;
+    let trust = directory_trust(top, &UserConfig::read(codex_home))?;
     if trust.trust == Trust::Trusted {
         return Ok(ChosenTemplates {
             templates: templates_of(top)?,

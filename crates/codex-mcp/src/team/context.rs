@@ -64,7 +64,10 @@ impl Context {
         } = self;
         let mut lines = vec![("identity", identity.to_string())];
         lines.extend(team.as_ref().map(|team| ("team", team.to_string())));
-        if let Some(Repository { root, name, head }) = repository {
+        if let Some(Repository {
+            root, name, head, ..
+        }) = repository
+        {
             lines.push(("repo_root", root.display().to_string()));
             lines.push(("repo_name", name.clone()));
             lines.extend(head.as_ref().map(|head| match head {
@@ -102,6 +105,7 @@ mod tests {
                 root: "/r".into(),
                 name: "r".into(),
                 head: Some(Head::Branch("main".into())),
+                main: None,
             }),
             cwd: "/r/a".into(),
         };

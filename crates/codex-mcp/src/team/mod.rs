@@ -32,4 +32,4 @@ pub use desk::{Broadcast, Desk, DeskError, Sent};
 pub use files::FileError;
 pub use office::{Farewell, Office};
 pub use records::{Recollection, RecordError, Records};
-pub use repository::{Head, Repository, ceilings, main_folder};
+pub use repository::{Head, Repository, ceilings};

@@ -447,7 +447,10 @@ impl Whereabouts {
     fn of(member: &Member, cwd: Option<&Path>) -> Self {
         let context = Context::gather(member, cwd);
         let cwd = Some(context.cwd.display().to_string());
-        let Some(Repository { root, name, head }) = context.repository() else {
+        let Some(Repository {
+            root, name, head, ..
+        }) = context.repository()
+        else {
             return Self {
                 cwd,
                 ..Self::default()

@@ -22,6 +22,8 @@ pub struct Repository {
     pub name: String,
     /// What is checked out; `None` if git's files don't tell.
     pub head: Option<Head>,
+    /// The top directory of the main working tree, if this is a linked one.
+    pub main: Option<PathBuf>,
 }
 
 /// What is checked out.
@@ -44,25 +46,21 @@ impl Repository {
         Some(Self {
             name: name(&layout)?,
             head: head(&layout),
+            main: main(&layout),
             root: layout.top,
         })
     }
-}
-
-/// The top of the main working tree, for a linked one with this top. `None` for any
-/// other directory.
-#[must_use]
-pub fn main_folder(root: &Path) -> Option<PathBuf> {
-    let layout = Layout::around(root, &[]).ok()??;
-    let is_its_top = root.canonicalize().is_ok_and(|root| root == layout.top);
-    let main = layout.common_dir.parent()?;
-    (layout.is_linked() && is_its_top).then(|| main.to_owned())
 }
 
 /// Above which directories no repository is looked for, by `GIT_CEILING_DIRECTORIES`.
 #[must_use]
 pub fn ceilings() -> Vec<PathBuf> {
     ceilings_in(&env::var_os(CEILINGS).unwrap_or_default())
+}
+
+fn main(layout: &Layout) -> Option<PathBuf> {
+    let main = layout.common_dir.parent()?;
+    layout.is_linked().then(|| main.to_owned())
 }
 
 /// A linked working tree shares the repository of the main one.
@@ -159,9 +157,9 @@ mod tests {
         let found = Repository::around(&root.join("tree"), &[]).unwrap();
         assert_eq!(found.name, "main");
         assert_eq!(found.head, Some(Head::Branch("side".to_owned())));
-        assert_eq!(main_folder(&root.join("tree")), Some(root.join("main")));
-        for none in [root.join("main"), root.clone(), root.join("absent")] {
-            assert_eq!(main_folder(&none), None);
-        }
+        assert_eq!(found.main, Some(root.join("main")));
+        write(&root.join("main/.git/HEAD"), "ref: refs/heads/main\n");
+        let main = Repository::around(&root.join("main"), &[]).unwrap();
+        assert_eq!(main.main, None);
     }
 }

@@ -46,7 +46,9 @@ impl World {
             let path = self.root.join(name);
             format!("[projects.{path:?}]\ntrust_level = {level:?}\n")
         });
-        let codex: Table = toml::from_str(&levels.collect::<String>()).unwrap();
+        let config = levels.collect::<String>();
+        fs::write(self.root.join("config.toml"), config).unwrap();
+        let codex = UserConfig::read(&self.root);
         trust_by(&self.root.join(directory), &list, &codex).unwrap()
     }
 }
@@ -214,9 +216,18 @@ fn list_lies_in_the_users_configuration() {
 #[test]
 fn unreadable_configuration_of_codex_trusts_nothing() {
     let world = World::new();
-    let home = world.root.join("codex");
-    fs::create_dir(&home).unwrap();
-    assert!(codex_config(&home).is_empty());
-    fs::write(home.join("config.toml"), "[projects\n").unwrap();
-    assert!(codex_config(&home).is_empty());
+    let trust = |codex: &UserConfig| codex_trust(&world.root.join("repo"), codex).unwrap().trust;
+    let config = format!(
+        "[projects.{:?}]\ntrust_level = \"trusted\"\n",
+        world.root.join("repo")
+    );
+    for (text, expected) in [
+        (config.clone(), Trust::Trusted),
+        (config + "= 1", Trust::Untrusted),
+    ] {
+        fs::write(world.root.join("config.toml"), text).unwrap();
+        assert_eq!(trust(&UserConfig::read(&world.root)), expected);
+    }
+    let nowhere = UserConfig::read(&world.root.join("plain"));
+    assert_eq!(trust(&nowhere), Trust::Untrusted);
 }

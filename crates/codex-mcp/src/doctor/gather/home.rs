@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
-use super::super::codex_config::{CodexConfig, Need};
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
+use super::super::settings::{Need, Settings, check};
+use crate::codex_config::UserConfig;
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The longest `config.toml`, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
 
 pub(super) fn look(path: PathBuf) -> Home {
-    let config = read_config(&path.join("config.toml"));
+    let settings = Settings::of(&UserConfig::read(&path).layers(None, None));
     let chosen_by = if is_set("CODEX_HOME") {
         HomeSource::Variable
     } else {
@@ -24,10 +25,11 @@ pub(super) fn look(path: PathBuf) -> Home {
     };
     Home {
         folder: folder(&path),
-        key_is_set: key_is_set(&config),
+        key_is_set: matches!(&settings.need, Need::Key { variable, .. } if is_set(variable)),
         chosen_by,
+        config: config_file(&path.join("config.toml")),
+        settings,
         path,
-        config,
     }
 }
 
@@ -44,10 +46,10 @@ fn folder(path: &Path) -> Folder {
     }
 }
 
-fn read_config(path: &Path) -> ConfigFile {
+fn config_file(path: &Path) -> ConfigFile {
     match untrusted_file::read_text(path, CONFIG_LIMIT, Links::Followed) {
-        Ok(text) => match CodexConfig::parse(&text) {
-            Ok(config) => ConfigFile::Parsed(config),
+        Ok(text) => match check(&text) {
+            Ok(()) => ConfigFile::Valid,
             Err(malformed) => ConfigFile::Malformed(malformed),
         },
         Err(ReadError::Io { error, .. })
@@ -60,16 +62,6 @@ fn read_config(path: &Path) -> ConfigFile {
         }
         Err(ReadError::Io { error, .. }) => ConfigFile::Unreadable(error.to_string()),
         Err(error) => ConfigFile::Unreadable(error.to_string()),
-    }
-}
-
-fn key_is_set(config: &ConfigFile) -> bool {
-    match config {
-        ConfigFile::Parsed(CodexConfig {
-            need: Need::Key { variable, .. },
-            ..
-        }) => is_set(variable),
-        _ => false,
     }
 }
 

@@ -64,22 +64,21 @@ pub(super) fn config(home: &Home, refused: Option<&str>) -> Finding {
             format!("Codex can't load its configuration: {reason}"),
             "Correct it; Codex starts no thread before.",
         ),
-        (ConfigFile::Absent, None) => Finding::ok(
-            Check::Config,
-            format!("no {path}, so Codex's defaults hold"),
-        )
-        .with_value(json!({})),
-        (ConfigFile::Parsed(config), None) => {
-            let settings = in_words(&config.shown);
-            Finding::ok(Check::Config, format!("{path}: {settings}"))
-                .with_value(json!(config.shown))
+        (file @ (ConfigFile::Absent | ConfigFile::Valid), None) => {
+            let found = match file {
+                ConfigFile::Absent => "no ",
+                _ => "",
+            };
+            let shown = &home.settings.shown;
+            let message = format!("{found}{path}; {}", in_words(shown));
+            Finding::ok(Check::Config, message).with_value(json!(shown))
         }
     }
 }
 
 fn in_words(shown: &BTreeMap<&str, String>) -> String {
     if shown.is_empty() {
-        return "sets neither model, provider, sandbox nor approval policy".to_owned();
+        return "Codex's defaults hold for model, provider, sandbox and approval policy".to_owned();
     }
     let words = shown
         .iter()

@@ -1,8 +1,8 @@
 //! Whether Codex may use its model provider.
 
-use super::super::codex_config::{CodexConfig, Need};
-use super::super::facts::{Asked, ConfigFile, Home};
+use super::super::facts::{Asked, Home};
 use super::super::report::{Check, Finding};
+use super::super::settings::Need;
 use super::config_refused;
 use super::words::{one_line, what_happened};
 use crate::engine::run::Finished;
@@ -12,12 +12,7 @@ pub(super) fn login(home: &Home, status: &Asked, command: &str) -> Finding {
     if config_refused(status).is_some() {
         return Finding::not_checked(Check::Login, "Codex can't load its configuration");
     }
-    let default = CodexConfig::default();
-    let config = match &home.config {
-        ConfigFile::Parsed(config) => config,
-        ConfigFile::Absent | ConfigFile::Unreadable(_) | ConfigFile::Malformed(_) => &default,
-    };
-    match &config.need {
+    match &home.settings.need {
         Need::Login => by_status(status, command),
         Need::Key {
             provider,

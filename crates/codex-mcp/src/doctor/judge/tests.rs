@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::codex_config::CodexConfig;
 use super::super::facts::{Commands, ConfigFile, Folder, HomeSource, Introduction, Tools};
 use super::super::render::as_text;
 use super::super::report::Status;
+use super::super::settings::{Settings, check};
 use super::*;
+use crate::codex_config::UserConfig;
 use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, Source};
 use crate::engine::run::Finished;
@@ -21,6 +22,12 @@ fn ended(code: i32, stdout: &str, stderr: &str) -> Asked {
         stdout: stdout.to_owned(),
         stderr: stderr.to_owned(),
     })
+}
+
+fn settings(config: &str) -> Settings {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("config.toml"), config).unwrap();
+    Settings::of(&UserConfig::read(home.path()).layers(None, None))
 }
 
 fn healthy() -> Facts {
@@ -53,7 +60,8 @@ fn healthy() -> Facts {
                 path: "/home/you/.codex".into(),
                 chosen_by: HomeSource::Default,
                 folder: Folder::Writable,
-                config: ConfigFile::Parsed(CodexConfig::parse(config).unwrap()),
+                config: ConfigFile::Valid,
+                settings: settings(config),
                 key_is_set: false,
             },
         }),
@@ -132,6 +140,7 @@ fn there_is_no_codex() {
         place.program = Err(NoCodex::NotOnPath);
         place.home.folder = Folder::Missing;
         place.home.config = ConfigFile::Absent;
+        place.home.settings = settings("");
     });
     insta::assert_snapshot!(text(&facts));
 }
@@ -204,7 +213,7 @@ fn a_program_that_cannot_tell_its_version_is_a_problem() {
 fn a_login_is_needed_where_the_provider_wants_one() {
     let with = |config: &str, key_is_set| {
         facts(|place| {
-            place.home.config = ConfigFile::Parsed(CodexConfig::parse(config).unwrap());
+            place.home.settings = settings(config);
             place.home.key_is_set = key_is_set;
             probes(place).login = ended(1, "", "Not logged in\n");
         })
@@ -262,7 +271,7 @@ fn what_codex_refuses_is_told_once() {
 
 #[test]
 fn a_config_that_is_not_toml_is_a_problem_without_codex_too() {
-    let malformed = CodexConfig::parse("a = = 1").unwrap_err();
+    let malformed = check("a = = 1").unwrap_err();
     let facts = facts(|place| {
         place.home.config = ConfigFile::Malformed(malformed);
         place.program = Err(NoCodex::NotExecutable {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Request;
 use super::files::Files;
+use crate::codex_config::CodexConfig;
 use crate::engine::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use crate::engine::mcp_servers;
 use crate::team::Repository;
@@ -17,8 +18,13 @@ use crate::trust::DirectoryTrust;
 /// The arguments. Flags come before `resume`, values are joined to their flags so
 /// that none is taken for a flag or for a second picture, and the prompt comes on
 /// stdin: as an argument it would have a length and could not begin with a dash.
-pub(super) fn arguments(request: &Request, files: &Files, trust: &DirectoryTrust) -> Vec<OsString> {
-    let Confined { sandbox, config } = confined(request, trust);
+pub(super) fn arguments(
+    request: &Request,
+    files: &Files,
+    trust: &DirectoryTrust,
+    config: &CodexConfig,
+) -> Vec<OsString> {
+    let Confined { sandbox, config } = confined(request, trust, config);
     let mut args: Vec<OsString> = vec!["exec".into()];
     for image in &files.images {
         args.push(joined("--image=", image));
@@ -73,19 +79,18 @@ struct Confined {
     config: Map<String, Value>,
 }
 
-fn confined(request: &Request, trust: &DirectoryTrust) -> Confined {
+fn confined(request: &Request, trust: &DirectoryTrust, config: &CodexConfig) -> Confined {
     let workplace = Workplace {
         conversation: match request.resume {
             None => Conversation::New,
             Some(_) => Conversation::Resumed,
         },
-        codex_home: &request.codex_home,
+        config,
         release: request.release,
         trust: Some(trust),
     };
     let (mut sandbox, mut config) = (request.sandbox, request.config.clone());
     workplace.confine(Wanted {
-        profile: request.profile.as_ref(),
         sandbox: &mut sandbox,
         // `codex exec` asks nobody, whatever is said.
         approval_policy: &mut None,
@@ -124,6 +129,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::codex_config::UserConfig;
     use crate::engine::binary::{CodexBinary, Source};
     use crate::engine::mcp_servers::Server;
     use crate::engine::profile::ProfileName;
@@ -169,7 +175,8 @@ mod tests {
             directory: request.cwd.clone(),
             told: vec![request.cwd.clone()],
         };
-        let args = arguments(request, &files, &trust);
+        let config = UserConfig::read(&request.codex_home).layers(None, Some(&trust));
+        let args = arguments(request, &files, &trust, &config);
         args.iter()
             .map(|arg| arg.to_string_lossy().into_owned())
             .collect()

@@ -33,6 +33,7 @@ use self::hearing::Hearing;
 pub use self::hearing::{GARBAGE_LIMIT, Garbage, STDERR_LIMIT, STREAM_LIMIT, Stream};
 use self::supervise::{Ended, Limits, Stop, Voice, feed, supervise};
 use self::ways::{ProfileKind, UnknownSession, Ways};
+use crate::codex_config::UserConfig;
 use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
 use crate::engine::mcp_servers::Server;
@@ -215,9 +216,11 @@ fn prepare(request: &Request) -> Result<(Program, Files), Ending> {
     }
     let files = Files::write(&request.images, request.output_schema.as_ref());
     let files = files.map_err(|error| cant(error.to_string()))?;
-    let trust = directory_trust(&request.cwd, &request.codex_home);
+    let user = UserConfig::read(&request.codex_home);
+    let trust = directory_trust(&request.cwd, &user);
     let trust = trust.map_err(|error| cant(error.to_string()))?;
-    let arguments = arguments::arguments(request, &files, &trust);
+    let config = user.layers(request.profile.as_ref(), Some(&trust));
+    let arguments = arguments::arguments(request, &files, &trust, &config);
     let mut program = Program::new(&request.codex.native, arguments);
     program.env = arguments::variables(request);
     program.cwd = Some(request.cwd.clone());

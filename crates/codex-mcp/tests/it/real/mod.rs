@@ -2,6 +2,7 @@
 
 mod approvals;
 mod classic;
+mod codex_config;
 mod context;
 mod drop_in;
 mod exec;

@@ -1,11 +1,14 @@
-//! The part of Codex's `config.toml` that decides whether it can work.
+//! The part of Codex's configuration that decides whether it can work.
 //!
 //! Source of names and defaults: the `config.toml` that Codex 0.104.0 to
 //! 0.169.0 read, and what their `account/read` makes of it.
 
 use std::collections::BTreeMap;
 
-use toml::{Table, Value};
+use serde_json::Value;
+use toml::Table;
+
+use crate::codex_config::CodexConfig;
 
 /// What is shown of the settings.
 const SHOWN: [&str; 5] = [
@@ -20,10 +23,10 @@ const SHOWN: [&str; 5] = [
 /// an OpenAI login.
 const OPENAI: &str = "openai";
 
-/// What was read from a `config.toml`.
+/// The settings that Codex has outside of any repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CodexConfig {
-    /// The settings that are set and worth showing, as text.
+pub struct Settings {
+    /// Those that are set and worth showing, as text.
     pub shown: BTreeMap<&'static str, String>,
     /// What the model provider asks for.
     pub need: Need,
@@ -62,34 +65,30 @@ pub struct Malformed {
     pub message: String,
 }
 
-impl Default for CodexConfig {
-    /// What no file and an empty one say.
-    fn default() -> Self {
+impl Settings {
+    /// Those of a configuration. A value of the wrong type is shown as it is: Codex knows
+    /// its settings better and says itself what is wrong.
+    #[must_use]
+    pub fn of(config: &CodexConfig) -> Self {
+        let shown = SHOWN
+            .into_iter()
+            .filter_map(|name| Some((name, in_words(config.get(name)?))))
+            .collect();
         Self {
-            shown: BTreeMap::new(),
-            need: Need::Login,
+            shown,
+            need: need(config),
         }
     }
 }
 
-impl CodexConfig {
-    /// Reads the text of a `config.toml`.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`]. A value of the wrong type is no error here: Codex knows
-    /// its settings better and says so itself.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let table: Table = toml::from_str(text).map_err(|error| malformed(text, &error))?;
-        let shown = SHOWN
-            .into_iter()
-            .filter_map(|name| Some((name, in_words(setting(&table, name)?))))
-            .collect();
-        Ok(Self {
-            shown,
-            need: need(&table),
-        })
-    }
+/// Checks that the text of a `config.toml` is TOML.
+///
+/// # Errors
+///
+/// [`Malformed`].
+pub(super) fn check(text: &str) -> Result<(), Malformed> {
+    let parsed: Result<Table, _> = toml::from_str(text);
+    parsed.map(drop).map_err(|error| malformed(text, &error))
 }
 
 fn malformed(text: &str, error: &toml::de::Error) -> Malformed {
@@ -104,36 +103,26 @@ fn malformed(text: &str, error: &toml::de::Error) -> Malformed {
     }
 }
 
-/// A setting, from the profile that is selected or from the top. Newer releases
-/// have no such profiles and refuse the whole file if it selects one.
-fn setting<'a>(table: &'a Table, name: &str) -> Option<&'a Value> {
-    let profile = table.get("profile").and_then(Value::as_str);
-    let selected = profile.and_then(|profile| table.get("profiles")?.get(profile)?.get(name));
-    selected.or_else(|| table.get(name))
-}
-
 /// Text without its quotes, and of a table (a detailed approval policy) its
 /// name alone.
 fn in_words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Table(table) => table.keys().cloned().collect::<Vec<_>>().join(", "),
+        Value::Object(table) => table.keys().cloned().collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
 
 /// A key goes before a login where a provider names both.
-fn need(table: &Table) -> Need {
-    let provider = setting(table, "model_provider").and_then(Value::as_str);
+fn need(config: &CodexConfig) -> Need {
+    let provider = config.get("model_provider").and_then(Value::as_str);
     let provider = provider.unwrap_or(OPENAI);
     if provider == OPENAI {
         return Need::Login;
     }
-    let own = table
-        .get("model_providers")
-        .and_then(|tables| tables.get(provider));
-    let text = |name| own?.get(name)?.as_str().map(str::to_owned);
-    let wants_login = own.and_then(|own| own.get("requires_openai_auth"));
+    let own = |name: &str| config.get(&format!("model_providers.{provider}.{name}"));
+    let text = |name| own(name)?.as_str().map(str::to_owned);
+    let wants_login = own("requires_openai_auth");
     if let Some(variable) = text("env_key") {
         Need::Key {
             provider: provider.to_owned(),
@@ -152,20 +141,18 @@ fn need(table: &Table) -> Need {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codex_config::UserConfig;
 
-    fn parse(text: &str) -> CodexConfig {
-        CodexConfig::parse(text).unwrap()
+    fn parse(text: &str) -> Settings {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), text).unwrap();
+        Settings::of(&UserConfig::read(home.path()).layers(None, None))
     }
 
     fn nothing(provider: &str) -> Need {
         Need::Nothing {
             provider: provider.to_owned(),
         }
-    }
-
-    #[test]
-    fn an_empty_file_says_what_no_file_says() {
-        assert_eq!(parse(""), CodexConfig::default());
     }
 
     #[test]
@@ -193,6 +180,7 @@ mod tests {
             ))
             .need
         };
+        assert_eq!(parse("").need, Need::Login);
         assert_eq!(parse("model = \"m\"").need, Need::Login);
         assert_eq!(parse("model_provider = \"openai\"").need, Need::Login);
         assert_eq!(parse("model_provider = \"ollama\"").need, nothing("ollama"));
@@ -212,7 +200,7 @@ mod tests {
     #[test]
     fn a_fault_has_its_place_in_characters() {
         let place = |text: &str| {
-            let malformed = CodexConfig::parse(text).unwrap_err();
+            let malformed = check(text).unwrap_err();
             (malformed.line, malformed.column)
         };
         assert_eq!(place("model = \"m\"\nbad = = 3\n"), (2, 7));

@@ -1,91 +1,51 @@
-//! What Codex's configuration says about what the wrapper adds for its run.
+//! Codex's settings that a wrapped run adds to.
 //!
 //! Developer instructions that are given for one run take the place of those of the
 //! configuration, so these are a part of what is given. An approval policy of the
 //! configuration stays.
-//!
-//! The configuration is looked at as Codex reads it: `.codex/config.toml` in the folders
-//! from the working one up to the top of the repository, if the user trusts them
-//! (see `trust`); the profile, a file of its own or in older releases
-//! a table; `config.toml`; and `/etc/codex/config.toml`. Source: Codex 0.104.0, 0.153.4
-//! and 0.169.0. A file that can't be read is left to Codex, which says what is wrong with
-//! it.
 
 use std::path::Path;
 
 use codex_mcp_core::eyes::arguments::{Approval, Arguments};
 use codex_mcp_core::eyes::contract;
-use toml::{Table, Value};
+use toml::Table;
 
 use super::Place;
-use crate::trust::{Trust, codex_trust};
-use crate::untrusted_file::{self, Links};
-
-/// The longest file that is read, in bytes.
-const LIMIT: u64 = 4 * 1024 * 1024;
+use crate::codex_config::{CodexConfig, UserConfig};
+use crate::engine::profile::ProfileName;
+use crate::trust::codex_trust;
 
 const INSTRUCTIONS: &str = "developer_instructions";
 
-/// What all users of a machine have.
-const OF_ALL: &str = "/etc/codex/config.toml";
+/// The configuration of a Codex with these arguments that works in this place. Codex is run
+/// as it is, so only its own trust makes a repository's settings count.
+#[must_use]
+pub fn config_for(arguments: &Arguments, codex_home: &Path, place: &Place) -> CodexConfig {
+    let user = UserConfig::read(codex_home);
+    let profile = arguments.profile().map(str::to_owned);
+    let profile = profile.and_then(|name| ProfileName::try_from(name).ok());
+    let trust = codex_trust(place.folder(), &user).ok();
+    user.layers(profile.as_ref(), trust.as_ref())
+}
 
-/// The configuration of a run, the part that counts most first.
-#[derive(Debug)]
-pub struct CodexConfig(Vec<Table>);
-
-impl CodexConfig {
-    /// Reads it for a Codex with these arguments that works in this place.
-    #[must_use]
-    pub fn read(arguments: &Arguments, codex_home: &Path, place: &Place) -> Self {
-        let user = table(&codex_home.join("config.toml")).unwrap_or_default();
-        let mut layers = match codex_trust(&user, place.folder(), place.top()) {
-            Trust::Trusted => folders(place)
-                .filter_map(|folder| table(&folder.join(".codex/config.toml")))
-                .collect(),
-            Trust::Untrusted => Vec::new(),
-        };
-        let chosen = arguments.profile();
-        let profile = chosen.or_else(|| user.get("profile")?.as_str());
-        if let Some(name) = profile {
-            layers.extend(table(&codex_home.join(format!("{name}.config.toml"))));
-            let of_old = || user.get("profiles")?.get(name)?.as_table().cloned();
-            layers.extend(of_old());
-        }
-        layers.push(user);
-        layers.extend(table(Path::new(OF_ALL)));
-        Self(layers)
-    }
-
-    /// All developer instructions for the run: the user's, from where Codex would take
-    /// them, and ours.
-    #[must_use]
-    pub fn instructions(&self, arguments: &Arguments) -> String {
-        let given = arguments.instructions().map(in_toml);
-        let configured = || self.get(INSTRUCTIONS)?.as_str().map(str::to_owned);
-        match given.or_else(configured) {
-            Some(theirs) => format!("{theirs}\n\n{}", contract::instructions()),
-            None => contract::instructions(),
-        }
-    }
-
-    /// Whether it says when Codex asks.
-    #[must_use]
-    pub fn approval(&self) -> Approval {
-        match self.get("approval_policy") {
-            Some(_) => Approval::Configured,
-            None => Approval::Never,
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.0.iter().find_map(|layer| layer.get(key))
+/// All developer instructions for the run: the user's, from where Codex would take them,
+/// and ours.
+#[must_use]
+pub fn instructions(config: &CodexConfig, arguments: &Arguments) -> String {
+    let given = arguments.instructions().map(in_toml);
+    match given.or_else(|| config.value_of(INSTRUCTIONS)) {
+        Some(theirs) => format!("{theirs}\n\n{}", contract::instructions()),
+        None => contract::instructions(),
     }
 }
 
-/// From the working folder up to the top of the repository.
-fn folders(place: &Place) -> impl Iterator<Item = &Path> {
-    let within = |folder: &&Path| folder.starts_with(place.top());
-    place.folder().ancestors().take_while(within)
+/// Whether the configuration says when Codex asks.
+#[must_use]
+pub fn approval(config: &CodexConfig) -> Approval {
+    match config.get("approval_policy") {
+        Some(_) => Approval::Configured,
+        None => Approval::Never,
+    }
 }
 
 /// As Codex reads what stands after `-c KEY=`: as TOML, or else as it is.
@@ -95,11 +55,6 @@ fn in_toml(text: &str) -> String {
         .as_ref()
         .and_then(|table| table.get(INSTRUCTIONS)?.as_str());
     value.unwrap_or(text).to_owned()
-}
-
-fn table(path: &Path) -> Option<Table> {
-    let text = untrusted_file::read_text(path, LIMIT, Links::Followed).ok()?;
-    toml::from_str(&text).ok()
 }
 
 #[cfg(test)]
@@ -151,14 +106,14 @@ mod tests {
         let args = args.iter().map(OsString::from).collect();
         let arguments = Arguments::read(args).unwrap();
         let place = Place::around(&root.join(folder), SizeLimit::default()).unwrap();
-        let config = CodexConfig::read(&arguments, &home, &place);
-        let all = config.instructions(&arguments);
+        let config = config_for(&arguments, &home, &place);
+        let all = instructions(&config, &arguments);
         let ours = contract::instructions();
         let theirs = all.strip_suffix(&ours).unwrap().trim_end().to_owned();
-        (theirs, config.approval())
+        (theirs, approval(&config))
     }
 
-    fn instructions(args: &[&str], files: &[(&str, &str)]) -> String {
+    fn told_words(args: &[&str], files: &[(&str, &str)]) -> String {
         told(args, files).0
     }
 
@@ -169,24 +124,16 @@ mod tests {
     #[test]
     fn the_users_own_instructions_stay() {
         let top = ("config.toml", TOP);
-        let both = (
-            "config.toml",
-            "developer_instructions = \"top\"\nprofile = \"q\"\n\
-             [profiles.p]\ndeveloper_instructions = \"table\"\n\
-             [profiles.q]\ndeveloper_instructions = \"selected\"\n",
-        );
         let file = ("p.config.toml", "developer_instructions = \"file\"\n");
-        assert_eq!(instructions(&[], &[]), "");
-        assert_eq!(instructions(&[], &[top]), "top");
-        assert_eq!(instructions(&["-p", "p"], &[top, file]), "file");
-        assert_eq!(instructions(&["--profile=p"], &[both]), "table");
-        assert_eq!(instructions(&["-p", "none"], &[both]), "top");
-        assert_eq!(instructions(&[], &[both]), "selected");
+        assert_eq!(told_words(&[], &[]), "");
+        assert_eq!(told_words(&[], &[top]), "top");
+        assert_eq!(told_words(&["-p", "p"], &[top, file]), "file");
+        assert_eq!(told_words(&["--profile=none"], &[top, file]), "top");
         let given = ["-c", "developer_instructions='a \"b\"'"];
-        assert_eq!(instructions(&given, &[top]), "a \"b\"");
+        assert_eq!(told_words(&given, &[top]), "a \"b\"");
         let bare = ["-c", "developer_instructions=be kind", "-c", "model=x"];
-        assert_eq!(instructions(&bare, &[top]), "be kind");
-        assert_eq!(instructions(&[], &[("config.toml", "= broken")]), "");
+        assert_eq!(told_words(&bare, &[top]), "be kind");
+        assert_eq!(told_words(&[], &[("config.toml", "= broken")]), "");
     }
 
     #[test]
@@ -217,5 +164,10 @@ mod tests {
         let profile = ("p.config.toml", text);
         assert_eq!(policy(&["-p", "p"], &[profile]), Approval::Configured);
         assert_eq!(policy(&[], &[profile]), Approval::Never);
+        let table = format!("profile = \"p\"\n[profiles.p]\n{text}");
+        assert_eq!(
+            policy(&[], &[("config.toml", &table)]),
+            Approval::Configured
+        );
     }
 }

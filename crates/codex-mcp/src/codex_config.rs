@@ -1,0 +1,255 @@
+//! Codex's own configuration.
+//!
+//! Codex takes a key from the first of these layers that has it:
+//!
+//! 1. the administrator's `/etc/codex/managed_config.toml`
+//! 2. the table `[profiles.NAME]`, in whichever layer, of the profile that the caller names
+//!    or else the key `profile` selects
+//! 3. `.codex/config.toml` in the working directory and in each one above it up to the top
+//!    of the repository, the nearest first, if the user trusts the repository
+//! 4. `$CODEX_HOME/NAME.config.toml`, of a profile that the caller names
+//! 5. `$CODEX_HOME/config.toml`
+//! 6. `/etc/codex/config.toml`, which all users of the machine share
+//!
+//! Source: Codex 0.104.0, 0.153.4 and 0.169.0, run with one layer removed after the other.
+//! Only 0.104.0 has profiles as tables, and only the newer two have them as files. A table
+//! of 0.104.0 cannot set the keys in [`NOT_IN_TABLES`], and precedes the managed file in all
+//! but `sandbox_mode` and `approval_policy`. The newer two refuse to select a table.
+//!
+//! Codex's own answer, `config/read` of the app-server, takes 3 to 10 ms and is without
+//! profiles.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::engine::profile::ProfileName;
+use crate::trust::{DirectoryTrust, Trust};
+use crate::untrusted_file::{Links, read_text};
+
+/// The administrator's layer.
+const MANAGED: &str = "/etc/codex/managed_config.toml";
+
+/// The layer of all users of the machine.
+const OF_ALL: &str = "/etc/codex/config.toml";
+
+/// The longest file that is read, in bytes. Codex adds each directory that the user
+/// trusts.
+const LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Keys that Codex ignores in `[profiles.NAME]`.
+const NOT_IN_TABLES: [&str; 2] = ["developer_instructions", "shell_environment_policy"];
+
+/// One layer.
+type Layer = Map<String, Value>;
+
+/// The user's own layer, which alone decides what Codex trusts.
+#[derive(Debug)]
+pub struct UserConfig {
+    codex_home: PathBuf,
+    layer: Layer,
+}
+
+/// All layers, the one that counts most first.
+#[derive(Debug)]
+pub struct CodexConfig(Vec<Layer>);
+
+impl UserConfig {
+    /// Reads `config.toml` of a Codex with this home. A file that cannot be read counts as
+    /// empty, here and in the other layers; Codex itself says what is wrong with it.
+    #[must_use]
+    pub fn read(codex_home: &Path) -> Self {
+        let layer = layer(&codex_home.join("config.toml"), Links::Followed);
+        Self {
+            codex_home: codex_home.to_owned(),
+            layer: layer.unwrap_or_default(),
+        }
+    }
+
+    /// Whether Codex trusts this very directory; `None` if the user has not said.
+    #[must_use]
+    pub fn trust_in(&self, directory: &Path) -> Option<Trust> {
+        let project = self.layer.get("projects")?.get(directory.to_str()?)?;
+        match project.get("trust_level")?.as_str() {
+            Some("trusted") => Some(Trust::Trusted),
+            _ => Some(Trust::Untrusted),
+        }
+    }
+
+    /// Reads the other layers: with this profile, and with the repository's own if `trust`
+    /// says that the user trusts it.
+    #[must_use]
+    pub fn layers(
+        &self,
+        profile: Option<&ProfileName>,
+        trust: Option<&DirectoryTrust>,
+    ) -> CodexConfig {
+        let mut layers: Vec<_> = layer(Path::new(MANAGED), Links::Followed)
+            .into_iter()
+            .collect();
+        let tables_at = layers.len();
+        if let Some(trust) = trust.filter(|trust| trust.trust == Trust::Trusted) {
+            let within = |above: &&Path| above.starts_with(&trust.top);
+            let directories = trust.directory.ancestors().take_while(within);
+            let paths = directories.map(|above| above.join(".codex/config.toml"));
+            layers.extend(paths.filter_map(|path| layer(&path, Links::Refused)));
+        }
+        let file = profile.map(|name| self.codex_home.join(format!("{name}.config.toml")));
+        layers.extend(file.and_then(|path| layer(&path, Links::Followed)));
+        layers.push(self.layer.clone());
+        layers.extend(layer(Path::new(OF_ALL), Links::Followed));
+        let mut config = CodexConfig(layers);
+        let named = profile.map(ToString::to_string);
+        if let Some(name) = named.or_else(|| config.value_of("profile")) {
+            let tables = config.profile_tables(&name);
+            config.0.splice(tables_at..tables_at, tables);
+        }
+        config
+    }
+}
+
+impl CodexConfig {
+    /// The value of a dotted key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.iter().find_map(|layer| get(layer, key))
+    }
+
+    /// The value of a dotted key. One that is not of this type counts as unset.
+    #[must_use]
+    pub fn value_of<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_value(self.get(key)?.clone()).ok()
+    }
+
+    fn profile_tables(&self, name: &str) -> Vec<Layer> {
+        let table = |layer: &Layer| layer.get("profiles")?.get(name)?.as_object().cloned();
+        let mut tables: Vec<Layer> = self.0.iter().filter_map(table).collect();
+        for table in &mut tables {
+            table.retain(|key, _| !NOT_IN_TABLES.contains(&key.as_str()));
+        }
+        tables
+    }
+}
+
+/// The value of a key in a layer or among overrides, whose keys may be dotted, nested or
+/// both.
+pub(crate) fn get<'a>(layer: &'a Layer, key: &str) -> Option<&'a Value> {
+    layer.get(key).or_else(|| {
+        let dots = key.match_indices('.').map(|(dot, _)| dot);
+        dots.filter_map(|dot| {
+            let inner = layer.get(key.get(..dot)?)?.as_object()?;
+            get(inner, key.get(dot + 1..)?)
+        })
+        .next()
+    })
+}
+
+fn layer(path: &Path, links: Links) -> Option<Layer> {
+    toml::from_str(&read_text(path, LIMIT, links).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A CODEX_HOME, and a repository `repo` with the directory `sub`.
+    struct World(tempfile::TempDir);
+
+    impl World {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let world = Self(tempfile::tempdir().unwrap());
+            for (name, text) in files {
+                let path = world.0.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            world
+        }
+
+        fn read(&self, profile: Option<&str>, trust: Trust) -> CodexConfig {
+            let profile = profile.map(|name| ProfileName::try_from(name.to_owned()).unwrap());
+            let top = self.0.path().join("repo");
+            let trust = DirectoryTrust {
+                trust,
+                directory: top.join("sub"),
+                top,
+                told: Vec::new(),
+            };
+            let user = UserConfig::read(&self.0.path().join("home"));
+            user.layers(profile.as_ref(), Some(&trust))
+        }
+    }
+
+    #[test]
+    fn layers_count_in_their_order() {
+        let world = World::new(&[
+            (
+                "home/config.toml",
+                "x = \"user\"\ny = \"user\"\nz = 1\n[profiles.table]\nx = \"table\"\n\
+                 shell_environment_policy.inherit = \"none\"\n",
+            ),
+            ("home/file.config.toml", "x = \"file\"\ny = \"file\"\n"),
+            (
+                "repo/.codex/config.toml",
+                "x = \"top\"\nw = \"top\"\n[a]\nb.c = 2\n",
+            ),
+            ("repo/sub/.codex/config.toml", "x = \"sub\"\n"),
+            ("repo/sub/below/.codex/config.toml", "x = \"below\"\n"),
+        ]);
+        use Trust::{Trusted, Untrusted};
+        for (profile, trust, key, expected) in [
+            (None, Untrusted, "x", json!("user")),
+            (None, Trusted, "x", json!("sub")),
+            (None, Trusted, "w", json!("top")),
+            (None, Trusted, "a.b.c", json!(2)),
+            (Some("file"), Untrusted, "x", json!("file")),
+            (Some("file"), Trusted, "x", json!("sub")),
+            (Some("file"), Trusted, "y", json!("file")),
+            (Some("table"), Trusted, "x", json!("table")),
+            (Some("absent"), Untrusted, "z", json!(1)),
+        ] {
+            let config = world.read(profile, trust);
+            assert_eq!(config.get(key), Some(&expected), "{profile:?} {key}");
+        }
+        let untrusted = world.read(Some("table"), Untrusted);
+        assert_eq!(untrusted.get("a.b.c"), None);
+        assert_eq!(untrusted.get("shell_environment_policy.inherit"), None);
+        assert_eq!(untrusted.value_of::<u8>("x"), None);
+        assert_eq!(untrusted.value_of::<u8>("z"), Some(1));
+    }
+
+    #[test]
+    fn selected_profile_is_a_table() {
+        let world = World::new(&[
+            (
+                "home/config.toml",
+                "profile = \"p\"\nx = \"user\"\n[profiles.p]\nx = \"table\"\n",
+            ),
+            ("home/p.config.toml", "x = \"file\"\ny = \"file\"\n"),
+        ]);
+        let config = world.read(None, Trust::Untrusted);
+        assert_eq!(config.get("x"), Some(&json!("table")));
+        assert_eq!(config.get("y"), None);
+    }
+
+    #[test]
+    fn links_are_followed_for_the_user_alone() {
+        let world = World::new(&[
+            ("home/dotfiles", "x = \"user\"\n"),
+            ("repo/.codex/elsewhere", "x = \"repository\"\n"),
+        ]);
+        for directory in ["home", "repo/.codex"] {
+            let directory = world.0.path().join(directory);
+            let target = fs::read_dir(&directory).unwrap().next().unwrap().unwrap();
+            symlink(target.path(), directory.join("config.toml")).unwrap();
+        }
+        let config = world.read(None, Trust::Trusted);
+        assert_eq!(config.get("x"), Some(&json!("user")));
+    }
+}
