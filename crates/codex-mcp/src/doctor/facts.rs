@@ -7,6 +7,7 @@ use super::settings::{Malformed, Settings};
 use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
 use crate::engine::run::Finished;
+use crate::git::private::Leftover;
 
 /// All that was found.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Facts {
     pub codex: Result<Place, ConfigError>,
     /// Other programs.
     pub tools: Tools,
+    /// The private git directories of runs, or why they cannot be listed.
+    pub(crate) leftovers: Result<Vec<Leftover>, String>,
 }
 
 /// A Codex and its home.

@@ -22,7 +22,8 @@
 //!
 //! - `codexMcp`: our own version.
 //! - `works`: `false` if any check found a problem; the exit code is 1 then.
-//! - `checks`: one for each [`Check`], always all of them and in this order.
+//! - `checks`: one for each [`Check`], always all of them and in this order; of `settings` and
+//!   `private-git` one for each finding.
 //!   - `name`: see the table.
 //!   - `status`: `ok`; `note` (needs no action, or could not be checked);
 //!     `warning` (some work will fail); `problem` (no work can be done).
@@ -44,6 +45,7 @@
 //! | `sandbox` | whether a command runs in Codex's sandbox | |
 //! | `git` | git | its version |
 //! | `gh` | GitHub's program | its version |
+//! | `private-git` | git directories of runs that commit | `{"path", "repository", "state"}`: paths, and `in-use`, `interrupted`, `kept` or `unreadable` |
 
 mod facts;
 mod gather;

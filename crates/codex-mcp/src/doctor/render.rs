@@ -24,7 +24,7 @@ pub fn as_text(report: &Report, out: &mut Output<impl Write>) -> io::Result<()> 
 const STATUS_WIDTH: usize = Status::Problem.name().len() + 2;
 
 /// The width of the longest name and its distance to the message.
-const NAME_WIDTH: usize = Check::AppServer.name().len() + 2;
+const NAME_WIDTH: usize = Check::PrivateGit.name().len() + 2;
 
 fn write_finding(finding: &Finding, out: &mut Output<impl Write>) -> io::Result<()> {
     let style = style(finding.status);

@@ -29,6 +29,8 @@ pub enum Check {
     Git,
     /// GitHub's program.
     Gh,
+    /// Private git directories of runs.
+    PrivateGit,
 }
 
 impl Check {
@@ -47,6 +49,7 @@ impl Check {
             Self::Sandbox => "sandbox",
             Self::Git => "git",
             Self::Gh => "gh",
+            Self::PrivateGit => "private-git",
         }
     }
 }
@@ -206,6 +209,7 @@ mod tests {
             Check::Sandbox,
             Check::Git,
             Check::Gh,
+            Check::PrivateGit,
         ] {
             assert_eq!(json!(check), check.name());
         }

@@ -28,7 +28,8 @@ use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
 use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
-use crate::git::private::{PrivateGit, Taken};
+use crate::git::Git;
+use crate::git::private::{self, PrivateGit, Taken};
 use crate::mcp::joined;
 
 /// How long one command of a criterion may take (5 min); less where the run has less
@@ -80,17 +81,33 @@ pub struct Rig<'a, W> {
     pub name: String,
 }
 
+impl<W: Watcher> Rig<'_, W> {
+    fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+        for warning in warnings {
+            if !self.warnings.contains(&warning) {
+                self.watcher.hears(News::Warning(&warning));
+                self.warnings.push(warning);
+            }
+        }
+    }
+}
+
 /// Drives a run until it is over.
 ///
 /// # Errors
 ///
 /// [`RunError`] if it could not be begun: Codex has not been asked to do anything then.
 pub async fn drive<W: Watcher>(
-    rig: Rig<'_, W>,
+    mut rig: Rig<'_, W>,
     order: &Order,
     mut looker: Looker,
 ) -> Result<Done, RunError> {
     order.check()?;
+    if let Some(git) = git_for_commits(order, &looker) {
+        // Before the start is looked at: commits of earlier runs are none of this run.
+        let recovered = private::recover(git, &rig.name).await;
+        rig.warn(recovered);
+    }
     let start = looker.start().await?;
     let private = private_git(&rig.name, order, &looker).await?;
     let grants = grants(order, private.as_ref());
@@ -143,14 +160,19 @@ const ABOUT_GIT: &str = "Git uses a private git directory here (GIT_DIR and GIT_
     Before you run git in another repository, or tests that do, run: \
     unset $(git rev-parse --local-env-vars)";
 
+/// Git, if criteria want commits and there is a repository.
+fn git_for_commits<'a>(order: &Order, looker: &'a Looker) -> Option<&'a Git> {
+    let is_wanted = order.criteria.grants().contains(&Grant::GitFolder);
+    looker.git().filter(|_| is_wanted)
+}
+
 /// The git directory in which Codex commits, if criteria want commits.
 async fn private_git(
     run: &str,
     order: &Order,
     looker: &Looker,
 ) -> Result<Option<PrivateGit>, RunError> {
-    let git = looker.git();
-    let Some(git) = git.filter(|_| order.criteria.grants().contains(&Grant::GitFolder)) else {
+    let Some(git) = git_for_commits(order, looker) else {
         return Ok(None);
     };
     let opened = PrivateGit::open(git, run).await;
@@ -415,6 +437,7 @@ impl<W: Watcher> Driver<'_, W> {
             Ok(Taken {
                 warnings,
                 all: true,
+                ..
             }) => (warnings, None),
             Ok(Taken { warnings, .. }) => {
                 let why = warnings.last().cloned().unwrap_or_default();
@@ -426,16 +449,7 @@ impl<W: Watcher> Driver<'_, W> {
             }
         };
         self.not_taken = not_taken;
-        self.warn(warnings);
-    }
-
-    fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
-        for warning in warnings {
-            if !self.rig.warnings.contains(&warning) {
-                self.rig.watcher.hears(News::Warning(&warning));
-                self.rig.warnings.push(warning);
-            }
-        }
+        self.rig.warn(warnings);
     }
 
     fn judge(&self, now: &Snapshot) -> Verdict {
@@ -496,8 +510,8 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     fn done(mut self, end: End, now: &Snapshot, turns: u32) -> Done {
-        let kept = self.private.take().and_then(|private| private.kept());
-        self.warn(kept);
+        let kept = self.private.take().and_then(|private| private.keep());
+        self.rig.warn(kept);
         let made = artifacts::listed(&self.start, now);
         let evidence = RunEvidence {
             total: self.work.evidence,

@@ -118,7 +118,7 @@ pub(super) fn open(path: &Path) -> Result<Option<File>, FileError> {
 
 /// Opens a file that is to be locked, and makes it if it isn't there. Something else
 /// than a file is not waited for.
-pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
+pub(crate) fn open_to_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)

@@ -11,6 +11,8 @@ use super::facts::{Asked, Facts, Place, Tools};
 use crate::config::{self, Config, ConfigError, Flags};
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
+use crate::git::private;
+use crate::off_runtime;
 
 /// Finds out all that is reported on. `codex_bin` is what the command line or
 /// the environment says; `limit` is how long any one program may take.
@@ -22,8 +24,20 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
         codex_bin,
         ..Flags::default()
     });
-    let (codex, tools) = tokio::join!(place(config, limit), tools(limit));
-    Facts { codex, tools }
+    let (codex, tools, leftovers) = tokio::join!(
+        place(config, limit),
+        tools(limit),
+        off_runtime::run(private::leftovers)
+    );
+    let leftovers = match leftovers {
+        Ok(leftovers) => leftovers.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    Facts {
+        codex,
+        tools,
+        leftovers,
+    }
 }
 
 async fn place(config: Result<Config, ConfigError>, limit: Duration) -> Result<Place, ConfigError> {

@@ -4,6 +4,7 @@
 mod codex;
 mod home;
 mod login;
+mod private_git;
 mod tools;
 mod words;
 
@@ -23,6 +24,7 @@ pub fn judge(facts: &Facts) -> Report {
     };
     findings.push(tools::git(&facts.tools.git));
     findings.push(tools::gh(&facts.tools.gh, &facts.tools.gh_login));
+    findings.extend(private_git::leftovers(&facts.leftovers));
     Report { findings }
 }
 

@@ -12,6 +12,7 @@ use crate::codex_config::UserConfig;
 use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, Source};
 use crate::engine::run::Finished;
+use crate::git::private::{Leftover, LeftoverState};
 use crate::output::{Colours, Output};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -70,6 +71,7 @@ fn healthy() -> Facts {
             gh: ended(0, "gh version 2.83.0 (2025-11-04)\nhttps://x\n", ""),
             gh_login: ended(0, "", ""),
         },
+        leftovers: Ok(Vec::new()),
     }
 }
 
@@ -182,7 +184,7 @@ fn every_report_has_every_check_in_order_and_a_hint_with_each_trouble() {
         report.findings.iter().map(|it| it.check.name()).collect()
     };
     let all = names(&healthy());
-    assert_eq!(all.len(), 11);
+    assert_eq!(all.len(), 12);
     for facts in [not_codex, no_codex, no_settings] {
         assert_eq!(names(&facts), all);
         assert!(!judge(&facts).works());
@@ -207,6 +209,38 @@ fn a_program_that_cannot_tell_its_version_is_a_problem() {
         assert_finding(&facts, Check::Version, Status::Problem, words);
         assert_finding(&facts, Check::AppServer, Status::Note, "not checked");
     }
+}
+
+#[test]
+fn private_git_directories_are_listed_with_what_to_do() {
+    let leftover = |name: &str, state| Leftover {
+        path: Path::new("/state").join(name),
+        repository: Some("/srv/re\u{1b}]0;x\npo".into()),
+        state,
+    };
+    let mut facts = healthy();
+    facts.leftovers = Ok(vec![
+        leftover("a", LeftoverState::InUse),
+        leftover("b", LeftoverState::Interrupted),
+        leftover("c", LeftoverState::Kept("/state/c/kept".into())),
+        leftover(
+            "d\u{202e}",
+            LeftoverState::Unreadable("no\nJSON".to_owned()),
+        ),
+    ]);
+    let report = judge(&facts);
+    let listed = report.findings.iter();
+    let listed = listed.filter(|finding| finding.check == Check::PrivateGit);
+    let listed: Vec<&Finding> = listed.collect();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&listed).unwrap());
+    assert!(report.works());
+
+    facts.leftovers = Ok((0..30)
+        .map(|number| leftover(&number.to_string(), LeftoverState::InUse))
+        .collect());
+    assert!(text(&facts).contains("10 more"));
+    facts.leftovers = Err("no".to_owned());
+    assert_finding(&facts, Check::PrivateGit, Status::Note, "not checked: no");
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub(super) fn stamp(path: &Path) -> Option<String> {
 /// What has to be changed in the repository's index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
+    /// The stamp of the repository's index that this was determined from.
+    stamp: Option<String>,
     /// As `git update-index` reads it.
     lines: Vec<u8>,
     /// The objects of the new entries.
@@ -57,7 +59,16 @@ pub(super) struct Difference {
     /// The paths that have become submodules.
     pub(super) submodules: Vec<String>,
     /// How many paths somebody else has staged meanwhile in another way: theirs stay.
-    pub(super) conflicts: usize,
+    conflicts: usize,
+}
+
+/// Whether the repository's index was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Applied {
+    /// It has all of the difference.
+    Done,
+    /// Another process has changed it first, so the difference holds no more.
+    Changed,
 }
 
 /// All entries of the private index, as git lists them.
@@ -100,9 +111,24 @@ impl Difference {
         git: &Git,
         id: IdLength,
     ) -> Result<Self, GitError> {
+        let stamp = stamp(&git.layout().git_dir.join("index"));
         let ours = git.told(LIST, &[]).await?;
         let (base, theirs) = (entries(&base.0), entries(&theirs.0));
-        Ok(Self::between(&base, &theirs, &entries(&ours), id))
+        Ok(Self {
+            stamp,
+            ..Self::between(&base, &theirs, &entries(&ours), id)
+        })
+    }
+
+    /// What the user has to know.
+    pub(super) fn warning(&self) -> Option<String> {
+        (self.conflicts > 0).then(|| {
+            format!(
+                "{} paths that Codex has staged are staged in another way by somebody else, \
+                 and stay so",
+                self.conflicts
+            )
+        })
     }
 
     fn between(base: &Entries, theirs: &Entries, ours: &Entries, id: IdLength) -> Self {
@@ -149,18 +175,30 @@ impl Difference {
         self.lines.push(0);
     }
 
-    /// Changes the repository's index; `new` is where it is prepared.
-    pub(super) async fn apply(&self, git: &Git, new: &Path) -> Result<(), GitError> {
+    /// Changes the repository's index. The new one is prepared at `new`, so that git's
+    /// lock is held for one write only: a process that is killed then leaves it behind.
+    pub(super) async fn apply(&self, git: &Git, new: &Path) -> Result<Applied, GitError> {
         if self.lines.is_empty() {
-            return Ok(());
+            return Ok(Applied::Done);
         }
         let index = git.layout().git_dir.join("index");
+        let bytes = self.prepare(git, &index, new).await?;
         let lock = Lock::take(index.with_file_name("index.lock")).await?;
-        match read(&index, INDEX_LIMIT, Links::Refused) {
+        if stamp(&index) != self.stamp {
+            return Ok(Applied::Changed);
+        }
+        lock.replace(&index, &bytes)?;
+        Ok(Applied::Done)
+    }
+
+    async fn prepare(&self, git: &Git, index: &Path, new: &Path) -> Result<Vec<u8>, GitError> {
+        match read(index, INDEX_LIMIT, Links::Refused) {
             Ok(bytes) => fs::write(new, bytes)?,
-            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_not_found() => remove_file(new)?,
             Err(error) => return Err(io::Error::other(error).into()),
         }
+        // Git leaves it behind when it is killed.
+        remove_file(&new.with_extension("new.lock"))?;
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
         preparing.told(PUT, &self.lines).await?;
@@ -168,7 +206,15 @@ impl Difference {
         // used for that, as with their next `git status`; files that differ are no error.
         preparing.invocation.overrides.clear();
         preparing.hear(REFRESH, &[]).await?;
-        Ok(lock.replace(&index, &fs::read(new)?)?)
+        Ok(fs::read(new)?)
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -214,8 +260,17 @@ impl Lock {
                     sleep(PAUSE).await;
                 }
                 Err(error) => {
+                    let what_to_do = match error.kind() {
+                        io::ErrorKind::AlreadyExists => {
+                            "; if no git works in the repository, one was killed there: remove \
+                             the file"
+                        }
+                        _ => "",
+                    };
                     let path = path.display();
-                    return Err(io::Error::other(format!("cannot make {path}: {error}")));
+                    return Err(io::Error::other(format!(
+                        "cannot make {path}: {error}{what_to_do}"
+                    )));
                 }
             }
         }

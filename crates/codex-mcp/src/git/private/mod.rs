@@ -18,10 +18,17 @@
 //! - `objects`: the way of objects into the repository.
 //! - `index`: the index.
 //! - `takeover`: what is taken over, and what is not.
+//! - `lock`: which directories belong to runs that live.
+//! - `leftovers`: what interrupted runs have left.
+//!
+//! Every step of a takeover can be done twice, and `synced.json` is written last. So a
+//! takeover that was killed is finished by doing it again.
 //!
 //! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
 
 mod index;
+mod leftovers;
+mod lock;
 mod objects;
 mod refs;
 mod takeover;
@@ -38,6 +45,9 @@ use super::setting::{self, Scope, Setting};
 use super::view::{in_file, make_directory, state_directory};
 use super::{Git, GitError};
 use crate::untrusted_file::{Links, read};
+pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
+use lock::DirectoryLock;
+use objects::Transfer;
 use refs::Refs;
 pub(crate) use takeover::Taken;
 
@@ -53,11 +63,18 @@ const SYNCED: &str = "synced.json";
 /// What was staged then, as git lists it.
 const BASE: &str = "index.base";
 
+/// A copy of a private directory that stays, without what Codex may have planted in it.
+/// Where it is, the caller has been told of the directory.
+const KEPT: &str = "kept";
+
 /// The most that is read of an index, or of what git lists of one, in bytes.
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;
 
 /// The most that is copied of another file, in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// The longest reflog that is read, in bytes.
+const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// Settings of the repository that would make the directory another one than it is, or
 /// have git work in the background.
@@ -79,11 +96,19 @@ pub(crate) struct PrivateGit {
     /// The repository's.
     git: Git,
     synced: Synced,
+    /// Whether a takeover was begun and has not come to its end.
+    is_half_taken: bool,
+    /// Released when all else is done.
+    _lock: DirectoryLock,
 }
 
 /// How the repository and the private directory were when they were last the same.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Synced {
+    /// The top of the repository.
+    top: OsString,
+    /// The repository's git directory.
+    git_dir: OsString,
     refs: Refs,
     /// The stamp of the private index.
     index: Option<String>,
@@ -96,26 +121,40 @@ impl PrivateGit {
     ///
     /// [`GitError`]; nothing is left behind then.
     pub(crate) async fn open(git: &Git, run: &str) -> Result<Self, GitError> {
-        let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
-        let state = state_directory(|name| git.variable(name));
-        let state = state.ok_or_else(no_home).map_err(GitError::View)?;
-        let directory = state.join(ALL).join(run);
-        let mut git = git.clone();
-        git.invocation.bounds.limit = INDEX_LIMIT;
-        let mut private = Self {
-            directory,
-            git,
-            synced: Synced::default(),
-        };
-        if private.directory.join(SYNCED).is_file() {
-            private.synced = private.load().map_err(GitError::View)?;
+        let directory = all(git)?.join(run);
+        let lock = DirectoryLock::create(&directory).await;
+        let mut private = Self::at(directory, lock.map_err(GitError::View)?, git);
+        let synced = Synced::load(&private.directory).map_err(GitError::View)?;
+        if let Some(synced) = synced {
+            private.synced = synced;
         }
         if private.reason_to_stay().is_none() {
             private.begin().await?;
         }
+        remove_all(&private.directory.join(KEPT))?;
         let logs = private.git.view.take_logs_from(&private.logs());
         logs.map_err(GitError::View)?;
         Ok(private)
+    }
+
+    /// In this directory of a run, as if nothing were in it.
+    fn at(directory: PathBuf, lock: DirectoryLock, git: &Git) -> Self {
+        let mut git = git.clone();
+        git.invocation.bounds.limit = INDEX_LIMIT;
+        let layout = git.layout();
+        let synced = Synced {
+            top: layout.top.clone().into(),
+            git_dir: layout.git_dir.clone().into(),
+            refs: Refs::default(),
+            index: None,
+        };
+        Self {
+            directory,
+            git,
+            synced,
+            is_half_taken: false,
+            _lock: lock,
+        }
     }
 
     /// The directory, which has to be writable for Codex's commands.
@@ -131,16 +170,34 @@ impl PrivateGit {
         ]
     }
 
-    /// Why it stays when this is dropped, if it does: for the user.
-    pub(crate) fn kept(&self) -> Option<String> {
+    /// Says why the directory stays when this is dropped, if it does: for the user, who
+    /// gets a copy of it in which git runs nothing that Codex has planted.
+    ///
+    /// Processes that Codex has left behind may still write to the directory itself.
+    pub(crate) fn keep(&self) -> Option<String> {
         let why = self.reason_to_stay()?;
-        let path = self.path();
-        Some(format!(
+        let (path, all) = (self.path(), self.directory.display());
+        let warning = format!(
             "Codex's git directory {0} is kept, since {why}. Do not run git in it, as Codex can \
-             have written its settings: `git fetch {0} REF` takes a ref from there. Remove it when \
-             you need nothing of it",
+             have written its settings: ",
             path.display()
+        );
+        let what_to_do = match self.copy_for_user() {
+            Ok(copy) => format!(
+                "{0} has the same refs and objects and none of the settings, and \
+                 `git fetch {0} REF` takes a ref from there",
+                copy.display()
+            ),
+            Err(_) => format!("`git fetch {} REF` takes a ref from there", path.display()),
+        };
+        Some(format!(
+            "{warning}{what_to_do}. Remove {all} when you need nothing of it"
         ))
+    }
+
+    fn copy_for_user(&self) -> io::Result<PathBuf> {
+        let transfer = Transfer::new(&self.git, &self.directory)?;
+        transfer.copy(&self.path(), &self.directory.join(KEPT))
     }
 
     /// What the repository does not have.
@@ -153,16 +210,17 @@ impl PrivateGit {
         let unfinished = UNFINISHED.into_iter().find(|(name, _)| is_there(name));
         match (unfinished, self.refs()) {
             (Some((_, what)), _) => Some(what.to_owned()),
-            (None, Ok(refs)) if refs == self.synced.refs => None,
+            (None, Ok(refs)) if refs == self.synced.refs => match self.is_half_taken {
+                true => Some("its index was not taken over".to_owned()),
+                false => None,
+            },
             (None, Ok(_)) => Some("refs of it were not taken over".to_owned()),
             (None, Err(error)) => Some(error.to_string()),
         }
     }
 
     async fn begin(&mut self) -> Result<(), GitError> {
-        if self.directory.symlink_metadata().is_ok() {
-            fs::remove_dir_all(&self.directory)?;
-        }
+        leftovers::clear(&self.directory)?;
         self.check()?;
         self.git.refresh()?;
         let refs = Refs::of_repository(&self.git).await?;
@@ -171,10 +229,8 @@ impl PrivateGit {
         fs::write(self.path().join("config"), self.config(&conditional))?;
         let base = index::Listed::of_repository(&self.git).await?;
         fs::write(self.directory.join(BASE), base.0)?;
-        self.synced = Synced {
-            index: index::stamp(&self.path().join("index")),
-            refs,
-        };
+        self.synced.index = index::stamp(&self.path().join("index"));
+        self.synced.refs = refs;
         self.save().map_err(GitError::View)
     }
 
@@ -303,19 +359,46 @@ impl PrivateGit {
     }
 
     fn save(&self) -> io::Result<()> {
-        let new = self.directory.join("synced.new");
-        fs::write(&new, serde_json::to_vec(&self.synced)?)?;
-        fs::rename(new, self.directory.join(SYNCED))
+        self.replace(SYNCED, &serde_json::to_vec(&self.synced)?)
     }
 
-    fn load(&self) -> io::Result<Synced> {
-        let bytes = read(&self.directory.join(SYNCED), INDEX_LIMIT, Links::Refused);
-        Ok(serde_json::from_slice(&bytes.map_err(io::Error::other)?)?)
+    /// Replaces a file in the directory of the run in one step.
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = self.directory.join(format!("{name}.new"));
+        fs::write(&new, bytes)?;
+        fs::rename(new, self.directory.join(name))
     }
 
     /// The refs that the private directory has now.
     fn refs(&self) -> io::Result<Refs> {
         Refs::of_directory(&self.path())
+    }
+}
+
+impl Synced {
+    /// Reads that of a run's directory; `None` if there is none.
+    fn load(directory: &Path) -> io::Result<Option<Self>> {
+        match read(&directory.join(SYNCED), INDEX_LIMIT, Links::Refused) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// Where private git directories are.
+fn all(git: &Git) -> Result<PathBuf, GitError> {
+    let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
+    let state = state_directory(|name| git.variable(name));
+    let state = state.ok_or_else(no_home).map_err(GitError::View)?;
+    Ok(state.join(ALL))
+}
+
+/// Removes a directory, if it is there.
+fn remove_all(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -336,7 +419,7 @@ impl Drop for PrivateGit {
     fn drop(&mut self) {
         if self.reason_to_stay().is_none() {
             // What cannot be removed is of no use to anybody.
-            let _ = fs::remove_dir_all(&self.directory);
+            let _ = leftovers::remove(&self.directory);
         }
     }
 }

@@ -15,16 +15,20 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::refs::Refs;
-use super::unfit;
+use super::{LOG_LIMIT, remove_all, unfit};
 use crate::git::setting::Setting;
 use crate::git::view::{in_file, make_directory};
 use crate::git::{Git, GitError, Layout};
+use crate::untrusted_file::{Links, read};
 
 /// The most files of objects that are taken at once.
 const FILES_LIMIT: usize = 1_000_000;
 
 /// Where the wanted objects have names in the quarantine.
 const WANTED: &str = "refs/wanted";
+
+/// The reflog that has the stashes, in a git directory.
+const STASH_LOG: &str = "logs/refs/stash";
 
 const FETCH: &[&str] = &[
     "-c",
@@ -55,9 +59,7 @@ impl<'a> Transfer<'a> {
     /// Below the directory of a run.
     pub(super) fn new(git: &'a Git, run: &Path) -> io::Result<Self> {
         let directory = run.join("transfer");
-        if directory.symlink_metadata().is_ok() {
-            fs::remove_dir_all(&directory)?;
-        }
+        remove_all(&directory)?;
         make_directory(&directory)?;
         Ok(Self { git, directory })
     }
@@ -66,6 +68,33 @@ impl<'a> Transfer<'a> {
     pub(super) fn quarantine(&self, private: &Path) -> Result<Git, GitError> {
         self.fill_quarantine(private).map_err(GitError::View)?;
         Ok(self.git_in("quarantine"))
+    }
+
+    /// Makes a git directory at `target` that has the private directory's refs and
+    /// objects, and no file that names programs. It replaces an older one.
+    pub(super) fn copy(&self, private: &Path, target: &Path) -> io::Result<PathBuf> {
+        self.fill_quarantine(private)?;
+        let copy = self.directory.join("quarantine");
+        let refs = Refs::all_of_directory(private)?;
+        fs::write(copy.join("packed-refs"), refs.packed())?;
+        if refs.head().is_some() {
+            fs::write(copy.join("HEAD"), &refs.head)?;
+        }
+        let mut config = fs::read(copy.join("config"))?;
+        config.extend(b"[core]\n\tbare = true\n");
+        fs::write(copy.join("config"), config)?;
+        // Older stashes are entries of the reflog.
+        match read(&private.join(STASH_LOG), LOG_LIMIT, Links::Refused) {
+            Ok(log) => {
+                make_directory(&copy.join("logs/refs"))?;
+                fs::write(copy.join(STASH_LOG), log)?;
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(io::Error::other(error)),
+        }
+        remove_all(target)?;
+        fs::rename(&copy, target)?;
+        Ok(target.to_owned())
     }
 
     /// Brings objects, and all that they lead to, into the repository. `known` are refs of

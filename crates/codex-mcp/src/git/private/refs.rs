@@ -52,23 +52,38 @@ impl Refs {
         let head = git.layout().head().map_err(io::Error::other)?;
         Ok(Self {
             head: one_line(&head),
-            all: told.lines().filter_map(entry).collect(),
+            all: told
+                .lines()
+                .filter_map(entry)
+                .filter(|(name, _)| is_taken(name))
+                .collect(),
             others: 0,
         })
     }
 
     /// Those of a directory that somebody else writes to.
     pub(super) fn of_directory(path: &Path) -> io::Result<Self> {
+        Self::read(path, is_taken)
+    }
+
+    /// The same with those that are not taken over.
+    pub(super) fn all_of_directory(path: &Path) -> io::Result<Self> {
+        Self::read(path, |name| name.starts_with("refs/"))
+    }
+
+    fn read(path: &Path, is_wanted: fn(&str) -> bool) -> io::Result<Self> {
+        let wanted = |line| entry(line).filter(|(name, _)| is_wanted(name));
         let mut all = BTreeMap::new();
         // It was there at the beginning, and git never removes it.
         match read_text(&path.join("packed-refs"), PACKED_LIMIT, Links::Refused) {
-            Ok(text) => all.extend(text.lines().filter_map(entry)),
+            Ok(text) => all.extend(text.lines().filter_map(wanted)),
             Err(error) => return Err(io::Error::other(error)),
         }
         if path.join("refs").is_symlink() {
             return Err(io::Error::other("refs is a symbolic link"));
         }
         let mut loose = Loose {
+            is_wanted,
             left: LOOSE_LIMIT,
             all,
             others: 0,
@@ -105,10 +120,10 @@ fn one_line(text: &str) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Reads `ID NAME`, of the refs that are taken over.
+/// Reads `ID NAME`.
 fn entry(line: &str) -> Option<(String, String)> {
     let (id, name) = line.split_once(' ')?;
-    (is_id(id) && is_taken(name) && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
+    (is_id(id) && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
 }
 
 fn is_id(text: &str) -> bool {
@@ -118,13 +133,23 @@ fn is_id(text: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether a name can stand in a line of its own. Git itself checks the rest.
+/// Whether git takes this for the name of a ref. `NAME.lock` is what a git leaves that
+/// was killed while it wrote a ref.
+///
+/// Source: git-check-ref-format(1).
 fn is_plain(name: &str) -> bool {
-    !name.chars().any(|one| one.is_control() || one == ' ')
+    let is_bad = |one: char| one.is_control() || " ~^:?*[\\".contains(one);
+    let is_bad_part =
+        |part: &str| part.is_empty() || part.starts_with('.') || part.ends_with(".lock");
+    !name.contains(is_bad)
+        && !name.ends_with('.')
+        && !["..", "@{"].iter().any(|bad| name.contains(bad))
+        && !name.split('/').any(is_bad_part)
 }
 
 /// The refs that have a file each, which count more than packed ones.
 struct Loose {
+    is_wanted: fn(&str) -> bool,
     left: usize,
     all: BTreeMap<String, String>,
     others: usize,
@@ -148,10 +173,9 @@ impl Loose {
             if kind.is_dir() && depth > 0 {
                 self.read(path, &name, depth - 1)?;
             } else if kind.is_file() {
-                match loose_entry(path, &name)? {
-                    Some((name, id)) => drop(self.all.insert(name, id)),
-                    None if is_taken(&name) => {}
-                    None => self.others += 1,
+                match (self.is_wanted)(&name) {
+                    true => self.all.extend(loose_entry(path, &name)?),
+                    false => self.others += 1,
                 }
             }
         }
@@ -207,6 +231,7 @@ mod tests {
             ("refs/stash", &format!("{ID}\n")),
             ("refs/heads/bad", "garbage"),
             ("refs/heads/bad name", &format!("{ID}\n")),
+            ("refs/heads/a.lock", &format!("{ID}\n")),
         ]);
         let refs = Refs::of_directory(directory.path()).unwrap();
         let all: Vec<_> = refs
@@ -224,6 +249,9 @@ mod tests {
         );
         assert_eq!(refs.head(), Some(Head::Branch("refs/heads/a")));
         assert_eq!(refs.others, 1, "the stash");
+        let all = Refs::all_of_directory(directory.path()).unwrap().all;
+        assert_eq!(all.len(), 4);
+        assert_eq!(all["refs/stash"], ID);
         fs::remove_file(directory.path().join("packed-refs")).unwrap();
         assert!(Refs::of_directory(directory.path()).is_err());
     }
@@ -236,6 +264,8 @@ mod tests {
             ("ref: refs/tags/x", None),
             ("ref: /etc/passwd", None),
             ("ref: refs/heads/a\nb", None),
+            ("ref: refs/heads/../../x", None),
+            ("ref: refs/heads/a.lock", None),
             ("", None),
         ] {
             let refs = Refs {

@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::index::{Difference, Listed, stamp};
+use super::index::{Applied, Difference, Listed, stamp};
 use super::objects::Transfer;
 use super::refs::{Head, Refs};
-use super::{BASE, PrivateGit, Synced};
+use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
 use crate::git::{Git, GitError};
 use crate::untrusted_file::{Links, read};
 
@@ -17,9 +17,6 @@ const MESSAGE: &str = "codex-mcp: taken over from Codex";
 
 /// Where tips are kept that the repository's own refs do not get.
 const ASIDE: &str = "refs/codex-mcp";
-
-/// The longest reflog that is looked at, in bytes.
-const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// How many reflogs there are at the most.
 const LOGS_LIMIT: usize = 10_000;
@@ -41,6 +38,9 @@ const CHANGES: &[&str] = &[
     "--stdin",
 ];
 
+/// How often a takeover is begun anew because the repository's index has changed.
+const ROUNDS: u32 = 5;
+
 /// What was taken over.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -48,6 +48,8 @@ pub(crate) struct Taken {
     pub(crate) warnings: Vec<String>,
     /// Whether the repository has all of Codex's commits on its branches.
     pub(crate) all: bool,
+    /// The refs that have been changed or created.
+    pub(crate) refs: Vec<String>,
 }
 
 /// What is to be done to the repository's refs.
@@ -70,62 +72,83 @@ impl PrivateGit {
     ///
     /// [`GitError`]. What was not taken over then is still in the private directory.
     pub(crate) async fn take_over(&mut self) -> Result<Taken, GitError> {
-        let private = self.path();
+        self.is_half_taken = true;
+        let mut refs = Vec::new();
+        for _ in 0..ROUNDS {
+            if let Some(mut taken) = self.take_over_once(&mut refs).await? {
+                self.is_half_taken = false;
+                taken.refs = refs;
+                return Ok(taken);
+            }
+        }
+        let busy = "other processes keep changing the repository's index";
+        Err(io::Error::other(busy).into())
+    }
+
+    /// `None` if the repository's index has changed meanwhile: all is to be done again
+    /// then. Adds to `refs` those that it changes.
+    async fn take_over_once(&mut self, refs: &mut Vec<String>) -> Result<Option<Taken>, GitError> {
         let theirs = self.refs()?;
-        let index = stamp(&private.join("index"));
+        let index = stamp(&self.path().join("index"));
         self.copy_logs()?;
         if theirs == self.synced.refs && index == self.synced.index {
-            return Ok(Taken {
+            return Ok(Some(Taken {
                 warnings: Vec::new(),
                 all: true,
-            });
+                refs: Vec::new(),
+            }));
         }
         self.git.refresh()?;
         let now = Refs::of_repository(&self.git).await?;
-        let has_moved = now.head != self.synced.refs.head && now.head != theirs.head;
-        let (staged, difference) = {
-            let transfer = Transfer::new(&self.git, &self.directory)?;
-            let quarantine = transfer.quarantine(&private)?;
-            let copy = self.directory.join("index.private");
-            let base = Listed(fs::read(self.directory.join(BASE))?);
-            let staged = match index == self.synced.index || has_moved {
-                true => base,
-                false => Listed::of_private(&quarantine, &private, &copy).await?,
-            };
-            let base = Listed(fs::read(self.directory.join(BASE))?);
-            let difference = Difference::read(&staged, &base, &self.git, self.id_length()).await?;
-            let wanted = wanted(&self.synced.refs, &theirs, &difference);
-            transfer.bring(&wanted, &now).await?;
-            (staged, difference)
-        };
+        let (staged, difference) = self.bring_objects(&theirs, &now, index.as_deref()).await?;
         self.check_submodules(&theirs, &now, &difference).await?;
         let elsewhere = self.checked_out_elsewhere().await?;
         let mut plan = Plan::of(&self.synced.refs, &now, &theirs, &elsewhere);
-        let done = self.carry_out(&mut plan).await?;
-        if done {
-            if difference.conflicts > 0 {
-                plan.warnings.push(format!(
-                    "{} paths that Codex has staged are staged in another way by somebody else, \
-                     and stay so",
-                    difference.conflicts
-                ));
-            }
+        let all = self.carry_out(&mut plan).await?;
+        refs.extend(plan.changed().map(str::to_owned));
+        if all {
+            plan.warnings.extend(difference.warning());
             let new = self.directory.join("index.new");
-            difference.apply(&self.git, &new).await?;
-            fs::write(self.directory.join(BASE), &staged.0)?;
-            self.synced = Synced {
-                refs: Refs {
-                    others: 0,
-                    ..theirs
-                },
-                index,
+            if difference.apply(&self.git, &new).await? == Applied::Changed {
+                return Ok(None);
+            }
+            self.replace(BASE, &staged.0)?;
+            self.synced.refs = Refs {
+                others: 0,
+                ..theirs
             };
+            self.synced.index = index;
             self.save()?;
         }
-        Ok(Taken {
+        Ok(Some(Taken {
             warnings: plan.warnings,
-            all: done,
-        })
+            all,
+            refs: Vec::new(),
+        }))
+    }
+
+    /// Brings the new objects into the repository. Returns what is staged in the private
+    /// directory, whose index has this stamp, and what of it has to be staged.
+    async fn bring_objects(
+        &self,
+        theirs: &Refs,
+        now: &Refs,
+        index: Option<&str>,
+    ) -> Result<(Listed, Difference), GitError> {
+        let has_moved = now.head != self.synced.refs.head && now.head != theirs.head;
+        let private = self.path();
+        let transfer = Transfer::new(&self.git, &self.directory)?;
+        let quarantine = transfer.quarantine(&private)?;
+        let copy = self.directory.join("index.private");
+        let base = Listed(fs::read(self.directory.join(BASE))?);
+        let staged = match index == self.synced.index.as_deref() || has_moved {
+            true => Listed(base.0.clone()),
+            false => Listed::of_private(&quarantine, &private, &copy).await?,
+        };
+        let difference = Difference::read(&staged, &base, &self.git, self.id_length()).await?;
+        let wanted = wanted(&self.synced.refs, theirs, &difference);
+        transfer.bring(&wanted, now).await?;
+        Ok((staged, difference))
     }
 
     /// Refuses submodules that were not there: git reads the settings of a directory that
@@ -226,13 +249,9 @@ impl PrivateGit {
             files: LOGS_LIMIT,
             bytes: LOGS_BYTES,
         };
-        if new.symlink_metadata().is_ok() {
-            fs::remove_dir_all(&new)?;
-        }
+        remove_all(&new)?;
         copy_files(&from, &new, &mut left)?;
-        if to.symlink_metadata().is_ok() {
-            fs::remove_dir_all(&to)?;
-        }
+        remove_all(&to)?;
         fs::rename(new, to)
     }
 
@@ -243,6 +262,12 @@ impl PrivateGit {
 }
 
 impl Plan {
+    /// The names of the refs that the repository gets.
+    fn changed(&self) -> impl Iterator<Item = &str> {
+        let names = self.updates.iter().map(|line| line.split(' ').nth(1));
+        names.flatten()
+    }
+
     /// `before` is what both had when they were last the same. `elsewhere` are branches
     /// that other working trees have checked out.
     fn of(before: &Refs, now: &Refs, theirs: &Refs, elsewhere: &BTreeSet<String>) -> Self {

@@ -3,6 +3,7 @@
 mod bounds;
 mod environment;
 mod hostile_files;
+mod interrupted_runs;
 mod questions;
 mod repository;
 mod settings;

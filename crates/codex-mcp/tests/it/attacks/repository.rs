@@ -18,14 +18,14 @@ const VERSION: &str = "2025-06-18";
 /// How long an attack may take to work where nothing protects.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-struct Stage {
-    home: Home,
+pub(super) struct Stage {
+    pub(super) home: Home,
     _model: ScriptedModel,
     release: String,
 }
 
 impl Stage {
-    async fn new(release: &str, script: Script) -> Self {
+    pub(super) async fn new(release: &str, script: Script) -> Self {
         let model = ScriptedModel::start(script).await.unwrap();
         let config = "features.plugins = false";
         Self {
@@ -37,15 +37,15 @@ impl Stage {
 
     /// What a program of the repository leaves when it runs outside of the sandbox:
     /// neither below the work directory nor in a temporary one.
-    fn caught(&self) -> PathBuf {
+    pub(super) fn caught(&self) -> PathBuf {
         self.home.home().join("caught")
     }
 
-    fn was_attacked(&self) -> bool {
+    pub(super) fn was_attacked(&self) -> bool {
         self.caught().exists()
     }
 
-    async fn until_attacked(&self) {
+    pub(super) async fn until_attacked(&self) {
         let attacked = async {
             while !self.was_attacked() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -56,7 +56,7 @@ impl Stage {
         fs::remove_file(self.caught()).unwrap();
     }
 
-    fn git_dir(&self) -> PathBuf {
+    pub(super) fn git_dir(&self) -> PathBuf {
         self.home.work().join(".git")
     }
 
@@ -76,20 +76,23 @@ impl Stage {
         testkit::codex::native_binary(&self.release)
     }
 
-    async fn codex_mcp(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    pub(super) async fn codex_mcp(&self, args: &[&str]) -> Output {
+        self.command(args).output().await.unwrap()
+    }
+
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        command
             .args(args)
             .env_clear()
             .envs(self.home.env())
             .env("CODEX_MCP_CODEX_BIN", self.codex())
             .current_dir(self.home.work())
-            .stdin(Stdio::null())
-            .output()
-            .await
-            .unwrap()
+            .stdin(Stdio::null());
+        command
     }
 
-    async fn run(&self, args: &[&str]) -> (Option<i32>, Value, String) {
+    pub(super) async fn run(&self, args: &[&str]) -> (Option<i32>, Value, String) {
         let output = self.codex_mcp(&[&["run", "--json"], args].concat()).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let result = serde_json::from_slice(&output.stdout);
@@ -134,7 +137,7 @@ impl Stage {
     }
 }
 
-fn commit(file: &str) -> Reply {
+pub(super) fn commit(file: &str) -> Reply {
     Reply::shell(format!(
         "echo made > {file} && git -c core.hooksPath=/dev/null add {file} && \
          git -c core.hooksPath=/dev/null -c core.fsmonitor=false commit --quiet --message {file}"
@@ -427,7 +430,9 @@ async fn commits_of_the_user_during_a_run_stay() {
     let stage = Stage::new(release, script).await;
     let users = async {
         let git = stage.home.state_home().join("codex-mcp/git-private");
-        while fs::read_dir(&git).into_iter().flatten().count() == 0 {
+        let is_ready = |run: fs::DirEntry| run.path().join("synced.json").exists();
+        let runs = || fs::read_dir(&git).into_iter().flatten().flatten();
+        while !runs().any(is_ready) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stage

@@ -1,0 +1,75 @@
+//! Private git directories of runs.
+
+use std::path::Path;
+
+use codex_mcp_core::text::visible_line;
+use serde_json::json;
+
+use super::super::report::{Check, Finding};
+use crate::git::private::{Leftover, LeftoverState};
+
+/// How many are listed.
+const LISTED: usize = 20;
+
+const CHECK: Check = Check::PrivateGit;
+
+pub(super) fn leftovers(found: &Result<Vec<Leftover>, String>) -> Vec<Finding> {
+    let found = match found {
+        Ok(found) if found.is_empty() => {
+            return vec![Finding::ok(CHECK, "no run has left anything")];
+        }
+        Ok(found) => found,
+        Err(error) => return vec![Finding::not_checked(CHECK, &visible_line(error))],
+    };
+    let mut findings: Vec<Finding> = found.iter().take(LISTED).map(leftover).collect();
+    if let Some(more) = found.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        findings.push(Finding::note(CHECK, format!("{more} more")));
+    }
+    findings
+}
+
+fn leftover(leftover: &Leftover) -> Finding {
+    let path = shown(&leftover.path);
+    let repository = leftover.repository.as_deref().map(shown);
+    let of = repository.as_deref().unwrap_or("an unknown repository");
+    let (state, message, hint) = match &leftover.state {
+        LeftoverState::InUse => ("in-use", format!("{path}: used by a run in {of}"), None),
+        LeftoverState::Interrupted => (
+            "interrupted",
+            format!("{path}: left by an interrupted run in {of}"),
+            Some(format!(
+                "The next run there that is to commit takes over its commits. If {of} is gone, \
+                 remove {path}."
+            )),
+        ),
+        LeftoverState::Kept(copy) => (
+            "kept",
+            format!("{path}: kept from a run in {of}"),
+            Some(format!(
+                "Take what you need with `git fetch {} REF`, then remove {path}.",
+                shown(copy)
+            )),
+        ),
+        LeftoverState::Unreadable(error) => (
+            "unreadable",
+            format!("{path}: cannot be read: {}", visible_line(error)),
+            Some(format!("Remove {path} if you need none of its commits.")),
+        ),
+    };
+    let raw = |path: &Path| path.display().to_string();
+    let value = json!({
+        "path": raw(&leftover.path),
+        "repository": leftover.repository.as_deref().map(raw),
+        "state": state,
+    });
+    let finding = Finding::note(CHECK, message).with_value(value);
+    match hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}
+
+/// A path in one line.
+fn shown(path: &Path) -> String {
+    visible_line(&path.display().to_string()).into_owned()
+}

@@ -1,0 +1,368 @@
+//! Runs that are killed while Codex commits, or while its commits are taken over, and the
+//! private git directories that runs leave behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use scripted_model::{Gate, Reply, Script};
+use serde_json::Value;
+use testkit::process::wait_until_gone;
+use tokio::process::Child;
+
+use super::repository::{Stage, commit};
+
+/// How long Codex may live on after its owner was killed.
+const GONE: Duration = Duration::from_secs(10);
+
+/// A run whose Codex has committed and works on.
+struct Working {
+    stage: Stage,
+    run: Child,
+    gate: Gate,
+}
+
+impl Working {
+    /// The prompt of the run has the word "first"; others do as `others` says.
+    async fn new(first: &[Reply], others: &[Reply]) -> Self {
+        let gate = Gate::new();
+        let end = Reply::say("Done.").behind(&gate);
+        let first = first.iter().cloned().chain([end]);
+        let script = Script::new()
+            .on("first", first)
+            .otherwise(others.iter().cloned());
+        let stage = Stage::new(testkit::codex::newest(), script).await;
+        let mut command = stage.command(&[&["run", "--json", "first"], &WANTED[..]].concat());
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let run = piped.kill_on_drop(true).spawn().unwrap();
+        gate.reached(1).await;
+        Self { stage, run, gate }
+    }
+
+    /// Kills the run, and waits for the end of its Codex.
+    async fn killed(mut self) -> Stage {
+        self.run.kill().await.unwrap();
+        let processes = self.stage.home.processes();
+        let left: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        assert_eq!(wait_until_gone(&left, GONE).await, []);
+        self.stage
+    }
+}
+
+const WANTED: [&str; 6] = [
+    "--sandbox",
+    "workspace-write",
+    "--until",
+    "commits=1",
+    "--max-turns",
+    "1",
+];
+
+/// Another run, in which nothing is wanted of the first one.
+async fn second(stage: &Stage, more: &[&str]) -> (Option<i32>, Value, String) {
+    stage.run(&[&["second"], &WANTED[..], more].concat()).await
+}
+
+/// The directories of runs.
+fn directories(stage: &Stage) -> Vec<PathBuf> {
+    let all = stage.home.state_home().join("codex-mcp/git-private");
+    let entries = fs::read_dir(all).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn only_directory(stage: &Stage) -> PathBuf {
+    let directories = directories(stage);
+    assert_eq!(directories.len(), 1, "{directories:?}");
+    directories.into_iter().next().unwrap()
+}
+
+async fn doctor(stage: &Stage) -> Vec<Value> {
+    let output = stage.codex_mcp(&["doctor", "--json"]).await;
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let checks = checks.filter(|check| check["name"] == "private-git");
+    checks.cloned().collect()
+}
+
+/// How far a takeover had come when it was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Nothing,
+    Refs,
+    Head,
+    Index,
+    Base,
+}
+
+/// Does by hand what a takeover does up to this step.
+fn take_over_until(stage: &Stage, step: Step) {
+    let directory = only_directory(stage);
+    let private = directory.join("private");
+    let id = fs::read_to_string(private.join("refs/heads/side")).unwrap();
+    let id = id.trim();
+    // What a git leaves that is killed while it writes.
+    fs::write(private.join("refs/heads/other.lock"), id).unwrap();
+    fs::create_dir_all(directory.join("transfer/quarantine/objects")).unwrap();
+    for name in ["index.new", "index.new.lock", "synced.json.new"] {
+        fs::write(directory.join(name), "").unwrap();
+    }
+    let git = |args: &[&str]| stage.home.git(args);
+    let fetch = ["fetch", "--quiet", "--no-write-fetch-head"];
+    let source = [private.to_str().unwrap(), "refs/heads/side"];
+    git(&[&fetch[..], &source].concat());
+    if step >= Step::Refs {
+        git(&["update-ref", "refs/heads/side", id]);
+    }
+    if step >= Step::Head {
+        git(&["symbolic-ref", "HEAD", "refs/heads/side"]);
+    }
+    if step >= Step::Index {
+        git(&["read-tree", "HEAD"]);
+        git(&["add", "c.txt"]);
+    }
+    if step >= Step::Base {
+        let staged = git(&["ls-files", "-z", "--stage"]);
+        fs::write(directory.join("index.base"), staged).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn takeover_that_was_killed_is_finished_by_the_next_run() {
+    let first = [
+        Reply::shell("git checkout --quiet -b side && echo c > c.txt"),
+        commit("a.txt"),
+        Reply::shell("git add c.txt"),
+    ];
+    for step in [
+        Step::Nothing,
+        Step::Refs,
+        Step::Head,
+        Step::Index,
+        Step::Base,
+    ] {
+        let working = Working::new(&first, &[Reply::say("Done.")]).await;
+        let stage = working.killed().await;
+        take_over_until(&stage, step);
+        let found = doctor(&stage).await;
+        assert_eq!(found[0]["value"]["state"], "interrupted", "{found:?}");
+
+        let (code, result, told) = second(&stage, &[]).await;
+        // The commit of the first run is none of the second one.
+        assert_eq!(code, Some(2), "{step:?}: {result:#}\n{told}");
+        let git = |args: &[&str]| stage.home.git(args);
+        assert_eq!(git(&["symbolic-ref", "HEAD"]), "refs/heads/side");
+        assert_eq!(git(&["show", "side:a.txt"]), "made");
+        assert_eq!(git(&["rev-list", "--count", "side"]), "2");
+        assert_eq!(git(&["status", "--porcelain"]), "A  c.txt", "{step:?}");
+        assert_eq!(git(&["fsck", "--strict"]), "");
+        assert_eq!(directories(&stage), [] as [PathBuf; 0], "{step:?}");
+        let warnings = result["warnings"].to_string();
+        let what = match step {
+            Step::Nothing => "its work was taken over (refs/heads/side)",
+            _ => "its work was taken over (its index)",
+        };
+        assert!(warnings.contains(what), "{step:?}: {warnings}");
+        assert!(told.contains(what), "{step:?}: {told}");
+        let found = doctor(&stage).await;
+        assert_eq!(found[0]["status"], "ok", "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn directory_of_a_live_run_is_left_alone() {
+    let others = [commit("b.txt"), Reply::say("Done.")];
+    let mut working = Working::new(&[commit("a.txt")], &others).await;
+    let stage = &working.stage;
+    let directory = only_directory(stage);
+    let found = doctor(stage).await;
+    assert_eq!(found[0]["value"]["state"], "in-use", "{found:?}");
+    assert_eq!(
+        found[0]["value"]["repository"],
+        stage.home.work().to_str().unwrap()
+    );
+
+    let (code, result, told) = second(stage, &[]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["ls-tree", "--name-only", "main"]), "README.md\nb.txt");
+    assert!(!told.contains("interrupted run"), "{told}");
+    assert_eq!(only_directory(stage), directory);
+
+    working.gate.release();
+    let ended = working.run.wait().await.unwrap();
+    assert_eq!(ended.code(), Some(2), "main was moved on by the second run");
+    let kept = git(&["for-each-ref", "--format=%(refname)", "refs/codex-mcp"]);
+    assert_eq!(git(&["show", &format!("{kept}:a.txt")]), "made");
+}
+
+#[tokio::test]
+async fn branch_that_was_moved_on_stays_and_the_commits_are_kept_beside_it() {
+    let working = Working::new(&[commit("a.txt")], &[Reply::say("Done.")]).await;
+    let stage = working.killed().await;
+    let git = |args: &[&str]| stage.home.git(args);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+    let (_, result, told) = second(&stage, &[]).await;
+    assert_eq!(git(&["log", "-1", "--format=%s", "main"]), "mine");
+    let directory = only_directory(&stage);
+    let name = directory.file_name().unwrap().to_str().unwrap();
+    let kept = format!("refs/codex-mcp/{name}/heads/main");
+    assert_eq!(git(&["show", &format!("{kept}:a.txt")]), "made");
+    let warnings = result["warnings"].as_array().unwrap();
+    let of_run = |warning: &&Value| {
+        let text = warning.as_str().unwrap();
+        text.starts_with(&format!("interrupted run {name}: ")) && !text.contains('\n')
+    };
+    assert_eq!(warnings.iter().filter(of_run).count(), 2, "{told}");
+
+    let found = doctor(&stage).await;
+    assert_eq!(found[0]["value"]["state"], "kept", "{found:?}");
+    let (_, result, _) = second(&stage, &[]).await;
+    let warnings = result["warnings"].to_string();
+    assert!(!warnings.contains(name), "it was said once: {warnings}");
+    assert_eq!(only_directory(&stage), directory);
+}
+
+#[tokio::test]
+async fn damaged_directory_is_named_and_keeps_no_run_from_beginning() {
+    let others = [commit("b.txt"), Reply::say("Done.")];
+    let working = Working::new(&[commit("a.txt")], &others).await;
+    let stage = working.killed().await;
+    let directory = only_directory(&stage);
+    fs::write(directory.join("synced.json"), "{").unwrap();
+    let (code, result, told) = second(&stage, &[]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let path = directory.to_str().unwrap();
+    assert!(result["warnings"].to_string().contains(path), "{result:#}");
+    assert!(told.contains(path), "{told}");
+    assert!(directory.join("private/refs/heads/main").is_file());
+    let found = doctor(&stage).await;
+    assert_eq!(found[0]["value"]["state"], "unreadable", "{found:?}");
+    assert_eq!(found[0]["value"]["path"], path);
+
+    // Codex had not been given a directory in which this file is missing.
+    fs::remove_file(directory.join("synced.json")).unwrap();
+    let (_, result, _) = second(&stage, &[]).await;
+    assert!(!result["warnings"].to_string().contains(path), "{result:#}");
+    assert_eq!(directories(&stage), [] as [PathBuf; 0]);
+}
+
+#[tokio::test]
+async fn directory_of_another_repository_is_left_alone() {
+    let others = [commit("b.txt"), Reply::say("Done.")];
+    let working = Working::new(&[commit("a.txt")], &others).await;
+    let stage = working.killed().await;
+    let directory = only_directory(&stage);
+    let other = stage.home.root().join("other");
+    let other = other.to_str().unwrap();
+    stage.home.git(&["clone", "--quiet", ".", other]);
+    for (key, value) in [("user.name", "Test"), ("user.email", "test@example.com")] {
+        stage.home.git(&["-C", other, "config", key, value]);
+    }
+    let (code, result, told) = second(&stage, &["--repo", other]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert!(!told.contains("interrupted run"), "{told}");
+    assert_eq!(only_directory(&stage), directory);
+    assert_eq!(stage.home.git(&["rev-list", "--count", "main"]), "1");
+    stage
+        .home
+        .git(&["-C", other, "cat-file", "-e", "main:b.txt"]);
+}
+
+/// A user's git that holds the lock of the index for a moment, and has changed it then.
+#[tokio::test]
+async fn index_that_the_user_changes_during_a_takeover_is_merged() {
+    let working = Working::new(&[commit("a.txt")], &[]).await;
+    let stage = &working.stage;
+    fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
+    let (index, lock) = ["index", "index.lock"]
+        .map(|name| stage.git_dir().join(name))
+        .into();
+    // The takeover prepares its index from the old one, and waits for the lock.
+    fs::copy(&index, &lock).unwrap();
+    working.gate.release();
+    let prepared = only_directory(stage).join("index.new");
+    while !prepared.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let users = stage.home.root().join("users-index");
+    fs::copy(&index, &users).unwrap();
+    let mut git = tokio::process::Command::new("git");
+    let git = git.args(["add", "mine.txt"]).current_dir(stage.home.work());
+    let git = git.env_clear().envs(stage.home.env());
+    let added = git.env("GIT_INDEX_FILE", &users).status().await.unwrap();
+    assert!(added.success());
+    fs::rename(&users, &index).unwrap();
+    fs::remove_file(&lock).unwrap();
+
+    let output = working.run.wait_with_output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let status = working.stage.home.git(&["status", "--porcelain"]);
+    assert_eq!(status, "A  mine.txt");
+}
+
+/// The control is the directory itself, in which the planted programs run.
+#[tokio::test]
+async fn copy_of_a_kept_directory_runs_nothing_that_was_planted() {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("sh \"$HOME/plant\""),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let caught = stage.caught();
+    let caught = caught.display();
+    let plant = format!(
+        "echo x >> README.md && git stash --quiet\n\
+         echo y >> README.md && git stash --quiet\n\
+         cd \"$GIT_DIR\"\n\
+         git config core.fsmonitor 'touch {caught}; true'\n\
+         git config alias.go '!touch {caught}'\n\
+         git config core.pager 'touch {caught}; cat'\n\
+         git config uploadpack.packObjectsHook 'touch {caught}; true'\n\
+         git config core.hooksPath \"$GIT_DIR/hooks\"\n\
+         git config extensions.worktreeConfig true\n\
+         git config --file config.worktree core.sshCommand 'touch {caught}; true'\n\
+         mkdir -p hooks info && echo '* filter=x' > info/attributes\n\
+         for hook in reference-transaction post-index-change; do\n\
+         printf '#!/bin/sh\\ntouch {caught}\\n' > hooks/$hook; chmod +x hooks/$hook; done\n"
+    );
+    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    let (code, result, told) = second(&stage, &[]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let directory = only_directory(&stage);
+    let (copy, private) = (directory.join("kept"), directory.join("private"));
+    let copy = copy.to_str().unwrap();
+    assert!(told.contains(&format!("git fetch {copy} REF")), "{told}");
+
+    let git = |args: &[&str]| stage.home.git(args);
+    git(&["fetch", "--quiet", copy, "refs/stash:refs/heads/stashed"]);
+    let line = git(&["diff", "stashed^", "stashed"]);
+    assert!(line.ends_with("+y"), "{line}");
+    let at = format!("--git-dir={copy}");
+    assert_eq!(
+        git(&[&at, "--work-tree=.", "stash", "list"])
+            .lines()
+            .count(),
+        2
+    );
+    assert!(git(&["-C", copy, "log", "--format=%s", "main"]).starts_with("a.txt"));
+    git(&["-C", copy, "update-ref", "refs/heads/new", "main"]);
+    git(&[&at, "--work-tree=.", "status"]);
+    git(&[&at, "fsck"]);
+    assert!(!stage.was_attacked());
+    let mode = fs::metadata(copy).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+
+    let at = format!("--git-dir={}", private.display());
+    for args in [
+        &[&at, "--work-tree=.", "status"][..],
+        &[&at, "go"],
+        &[&at, "update-ref", "refs/heads/new", "main"],
+    ] {
+        git(args);
+        stage.until_attacked().await;
+    }
+}
