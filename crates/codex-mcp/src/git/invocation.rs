@@ -2,7 +2,10 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -52,6 +55,10 @@ const NO_PROTOCOL: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "none");
 /// How many settings the environment brings already.
 pub(super) const COUNT: &str = "GIT_CONFIG_COUNT";
 
+/// The share of its time that a question gets once one has not been answered in time:
+/// what holds git will hold it again.
+const SHARE: u32 = 12;
+
 /// What a question may take.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
@@ -72,6 +79,9 @@ pub(super) struct Invocation {
     /// Settings that overrule those in files.
     pub(super) overrides: Vec<(OsString, OsString)>,
     pub(super) bounds: Bounds,
+    /// Whether a question about the repository has not been answered in time. `None`
+    /// where others are asked, who may be slow once.
+    pub(super) was_late: Option<Arc<AtomicBool>>,
 }
 
 impl Invocation {
@@ -84,6 +94,7 @@ impl Invocation {
             env: env.cloned().collect(),
             overrides: Vec::new(),
             bounds,
+            was_late: Some(Arc::default()),
         };
         for (name, value) in [
             ("LC_ALL", "C"),
@@ -140,8 +151,9 @@ impl Invocation {
         program.cwd = Some(self.cwd.clone());
         program.env = [self.env.as_slice(), &self.variables()].concat();
         program.without = ELSEWHERE;
+        let patience = self.patience();
         let end = async {
-            let _ = timeout(self.bounds.patience, self.bounds.halt.cancelled()).await;
+            let _ = timeout(patience, self.bounds.halt.cancelled()).await;
         };
         let talk = Talk {
             input,
@@ -151,7 +163,21 @@ impl Invocation {
             Ok(heard) if heard.exit == NOT_FOUND => Err(GitError::Missing),
             Ok(heard) => Ok(heard),
             Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::GivenUp),
-            Err(error) => Err(error.into()),
+            Err(error) => match &self.was_late {
+                Some(was_late) if error.kind() == ErrorKind::TimedOut => {
+                    was_late.store(true, Ordering::Relaxed);
+                    Err(GitError::Late(patience))
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let was_late = self.was_late.as_ref();
+        match was_late.is_some_and(|late| late.load(Ordering::Relaxed)) {
+            true => self.bounds.patience / SHARE,
+            false => self.bounds.patience,
         }
     }
 

@@ -16,6 +16,7 @@
 //! - `tree`: what differs from commits.
 //! - `private`: a git directory of a run's own, in which Codex commits.
 //! - `flags`: marks in the index that hide changes.
+//! - `submodules`: keeps Codex from having programs run through submodules.
 //! - `path`: paths as texts.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
@@ -36,6 +37,11 @@ mod path;
 )]
 pub(crate) mod private;
 mod setting;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it follows no links, and writes only what it has moved aside before"
+)]
+mod submodules;
 mod tree;
 #[expect(
     clippy::disallowed_methods,
@@ -47,11 +53,13 @@ pub(crate) use flags::Flags;
 pub(crate) use invocation::{Bounds, ELSEWHERE};
 pub(crate) use layout::{CEILINGS, Layout, LayoutError, ceilings_in};
 pub(crate) use path::written;
+pub(crate) use submodules::Submodules;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,12 +74,22 @@ use view::View;
 /// How many settings the user and the repository have together at the most.
 const SETTINGS_LIMIT: usize = 5000;
 
+/// The files at the top of a working tree that git reads.
+const IN_TREE: [&str; 4] = [".gitattributes", ".gitignore", ".gitmodules", ".mailmap"];
+
 /// Why git doesn't tell.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
     /// It can't be started, or took too long.
     #[error("git can't be run: {0}")]
     Unusable(#[from] io::Error),
+    /// It has not answered within its time.
+    #[error(
+        "git has not answered for {}; the likely reason is a named pipe in place of a file that \
+         git reads: look for one with `find . -type p`, and remove it",
+        humantime::format_duration(*.0)
+    )]
+    Late(Duration),
     /// There is no such program.
     #[error("there is no program git on the PATH")]
     Missing,
@@ -152,6 +170,7 @@ impl Git {
         ] {
             not_special(file)?;
         }
+        no_pipes(&layout)?;
         invocation.cwd.clone_from(&layout.top);
         let mut plain = invocation.clone();
         point_to(&mut plain, &layout);
@@ -199,6 +218,16 @@ impl Git {
     /// [`GitError::View`].
     pub(crate) fn refresh(&self) -> Result<(), GitError> {
         self.view.copy_head(&self.layout).map_err(GitError::View)
+    }
+
+    /// Refuses named pipes in place of the files that git reads for most questions: it
+    /// would wait for somebody to write. Others show by the time that git takes.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Layout`] names the pipe.
+    pub(crate) fn check_pipes(&self) -> Result<(), GitError> {
+        Ok(no_pipes(&self.layout)?)
     }
 
     /// The same with questions that may take this long.
@@ -278,6 +307,20 @@ fn not_special(path: PathBuf) -> Result<(), LayoutError> {
     match path.metadata() {
         Ok(about) if !about.is_file() => Err(ReadError::NotRegular { path }.into()),
         _ => Ok(()),
+    }
+}
+
+fn no_pipes(layout: &Layout) -> Result<(), LayoutError> {
+    let logs = [layout.git_dir.join("logs/HEAD")].into_iter();
+    let info = ["info/exclude", "info/attributes"].map(|name| layout.common_dir.join(name));
+    let in_tree = IN_TREE.map(|name| layout.top.join(name));
+    let is_pipe = |path: &PathBuf| {
+        let about = path.metadata();
+        about.is_ok_and(|about| about.file_type().is_fifo())
+    };
+    match logs.chain(info).chain(in_tree).find(is_pipe) {
+        Some(path) => Err(ReadError::NotRegular { path }.into()),
+        None => Ok(()),
     }
 }
 

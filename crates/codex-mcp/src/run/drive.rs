@@ -28,8 +28,8 @@ use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
 use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
-use crate::git::Git;
 use crate::git::private::{self, PrivateGit, Taken};
+use crate::git::{Git, Submodules};
 use crate::mcp::joined;
 
 /// How long one command of a criterion may take (5 min); less where the run has less
@@ -76,6 +76,8 @@ pub struct Rig<'a, W> {
     pub evidence: Option<EvidenceFile>,
     /// What the caller is told besides.
     pub warnings: Vec<String>,
+    /// The repository's submodules as they were before Codex began.
+    pub(crate) submodules: &'a Submodules,
     /// The name of the run, by which a second attempt finds what the first one has left:
     /// letters, digits and dashes.
     pub name: String,
@@ -405,6 +407,8 @@ impl<W: Watcher> Driver<'_, W> {
         };
         let mut now = {
             let _paused = self.rig.engine.pause_commands();
+            let put_back = self.rig.submodules.put_back().await;
+            self.rig.warn(put_back);
             self.take_over().await;
             let now = self.looker.now().await;
             match &self.not_taken {

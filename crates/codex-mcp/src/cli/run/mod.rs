@@ -191,8 +191,13 @@ async fn work(
     order: &Order,
     ending: &Ending,
 ) -> Result<Done, Failure> {
-    let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
+    let means = Means {
+        stop: ending.closing.clone(),
+        ..Means::default()
+    };
+    let looker = Looker::at(&order.repo, &order.criteria, means).await;
     let looker = looker.map_err(RunError::from)?;
+    let (submodules, not_noted) = looker.submodules().await;
     let (top, home) = (looker.top().to_owned(), config.codex_home.clone());
     let threads = config.threads.clone();
     let read = move || (templates_for(&top, &home), Defaults::read(&threads));
@@ -202,6 +207,7 @@ async fn work(
         warnings: of_repository,
     } = templates?;
     let more = identity.warnings.iter().cloned().chain(of_repository);
+    let more = more.chain(not_noted);
     let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
     let warnings = config.warnings.iter().map(ToString::to_string);
     let defaults = defaults?.for_member(identity.member.clone());
@@ -216,9 +222,21 @@ async fn work(
         templates: &templates,
         evidence: Some(evidence(args, config)?),
         warnings: warnings.chain(more).collect(),
+        submodules: &submodules,
         name: Uuid::new_v4().simple().to_string(),
     };
-    Ok(drive(rig, &order, looker).await?)
+    let mut driven = drive(rig, &order, looker).await;
+    engine.shut_down().await;
+    // What Codex had started may have gone on until now.
+    let mut put_back = submodules.put_back().await;
+    if let Ok(done) = &mut driven {
+        put_back.retain(|what| !done.warnings.contains(what));
+        done.warnings.extend(put_back.iter().cloned());
+    }
+    for warning in &put_back {
+        complain("warning", warning);
+    }
+    Ok(driven?)
 }
 
 fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {

@@ -38,6 +38,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +142,8 @@ impl PrivateGit {
     fn at(directory: PathBuf, lock: DirectoryLock, git: &Git) -> Self {
         let mut git = git.clone();
         git.invocation.bounds.limit = INDEX_LIMIT;
+        // What holds up a look at the working tree need not hold up this.
+        git.invocation.was_late = Some(Arc::default());
         let layout = git.layout();
         let synced = Synced {
             top: layout.top.clone().into(),

@@ -1,6 +1,7 @@
 //! An attempt at a run: turns of one thread until its criteria hold, with an engine of
 //! its own.
 
+use std::cell::OnceCell;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use super::telling::Telling;
 use crate::bounds::OutOfBounds;
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
+use crate::git::Submodules;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
 use crate::run::look::{Looker, Means};
@@ -137,11 +139,23 @@ impl Attempt<'_> {
             Err(error) => return Ended::before(error),
         };
         let reporter = Reporter::new(self.journal, order);
-        let driven = tokio::select! {
-            driven = self.drive(&engine, &reporter, order) => driven,
+        let submodules = OnceCell::new();
+        let mut driven = tokio::select! {
+            driven = self.drive(&engine, &reporter, order, &submodules) => driven,
             () = self.no_time_left() => Err(Failure::Cut),
         };
         engine.shut_down().await;
+        // What Codex had started may have gone on until now.
+        if let Some(submodules) = submodules.get() {
+            let mut put_back = submodules.put_back().await;
+            match &mut driven {
+                Ok(done) => {
+                    put_back.retain(|what| !done.warnings.contains(what));
+                    done.warnings.extend(put_back);
+                }
+                Err(_) => put_back.iter().for_each(|what| tracing::warn!("{what}")),
+            }
+        }
         Ended {
             driven,
             thread: reporter.thread(),
@@ -177,11 +191,18 @@ impl Attempt<'_> {
         engine: &Engine,
         reporter: &Reporter<'_>,
         order: &Order,
+        submodules: &OnceCell<Submodules>,
     ) -> Result<run::Done, Failure> {
         let limit = Duration::from_millis(self.job.request.timeout_ms.into());
         let driving = async {
-            let looker = Looker::at(&order.repo, &order.criteria, Means::default()).await;
+            let means = Means {
+                stop: self.leash.pulled.clone(),
+                ..Means::default()
+            };
+            let looker = Looker::at(&order.repo, &order.criteria, means).await;
             let looker = looker.map_err(RunError::from)?;
+            let (noted, not_noted) = looker.submodules().await;
+            let submodules = submodules.get_or_init(|| noted);
             start(engine).await;
             let clerk = Clerk::start().map_err(Failure::Thread)?;
             let top = looker.top().to_owned();
@@ -195,7 +216,8 @@ impl Attempt<'_> {
                 stop: &self.leash.pulled,
                 templates: &chosen.templates,
                 evidence: Some(evidence),
-                warnings: chosen.warnings,
+                warnings: [chosen.warnings, not_noted].concat(),
+                submodules,
                 name: self.job.summary.id.to_string(),
             };
             Ok(drive(rig, order, looker).await?)

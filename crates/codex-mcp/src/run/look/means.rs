@@ -1,9 +1,14 @@
 //! With what somebody looks.
 
 use std::ffi::OsString;
+use std::pin::pin;
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+/// How long a look may take of a run that nobody wants any more (5 s).
+pub(super) const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// With what somebody looks.
 #[derive(Debug, Clone)]
@@ -17,6 +22,26 @@ pub struct Means {
     /// Gives up all that is being asked, which is told as a failure. Whoever wants to
     /// look once more after something has ended cancels it then, and not before.
     pub halt: CancellationToken,
+    /// Cancelled when nobody wants the run any more. A look that is under way then, or
+    /// begins later, is given up after [`LAST_LOOK`].
+    pub stop: CancellationToken,
+}
+
+impl Means {
+    /// Does work that `halt` gives up, and gives it up where the run is stopped.
+    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> T {
+        let stopped = async {
+            self.stop.cancelled().await;
+            sleep(LAST_LOOK).await;
+        };
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = stopped => self.halt.cancel(),
+        }
+        work.await
+    }
 }
 
 impl Default for Means {
@@ -26,6 +51,7 @@ impl Default for Means {
             patience: Duration::from_secs(60),
             network_patience: Duration::from_secs(30),
             halt: CancellationToken::new(),
+            stop: CancellationToken::new(),
         }
     }
 }

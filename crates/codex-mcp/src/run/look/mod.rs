@@ -32,6 +32,7 @@ pub use error::LookError;
 pub use means::Means;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ use self::lines::{Known, Lines};
 use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
-use crate::git::{Flags, Git, GitError};
+use crate::git::{CEILINGS, Flags, Git, GitError, Layout, Submodules, ceilings_in};
 use crate::team::clerk::Clerk;
 
 /// How long the first of the commands may take at least.
@@ -90,8 +91,15 @@ impl Looker {
         criteria: &Criteria,
         mut means: Means,
     ) -> Result<Self, LookError> {
-        // Dropped half-way, it leaves nothing to go on.
         means.halt = means.halt.child_token();
+        let bounds = means.clone();
+        bounds
+            .until_stopped(Self::here(folder, criteria, means))
+            .await
+    }
+
+    async fn here(folder: &Path, criteria: &Criteria, means: Means) -> Result<Self, LookError> {
+        // Dropped half-way, it leaves nothing to go on.
         let guard = means.halt.clone().drop_guard();
         let needs = Needs::of(criteria);
         let place = Place::at(folder, &needs, &means).await?;
@@ -130,6 +138,29 @@ impl Looker {
         }
     }
 
+    /// The submodules as they are before Codex does anything, and what the caller has to
+    /// know of them.
+    pub(crate) async fn submodules(&self) -> (Submodules, Vec<String>) {
+        let why = match &self.place {
+            Place::Tree { git } => match Submodules::note(git).await {
+                Ok(noted) => return noted,
+                Err(error) => error.to_string(),
+            },
+            Place::Folder { path, why } => {
+                let ceilings = ceilings_in(&env::var_os(CEILINGS).unwrap_or_default());
+                if matches!(Layout::around(path, &ceilings), Ok(None)) {
+                    return (Submodules::none(), Vec::new());
+                }
+                why.clone()
+            }
+        };
+        let warning = format!(
+            "submodules are not protected: {why}. Look at their .git before you run git in the \
+             repository"
+        );
+        (Submodules::none(), vec![warning])
+    }
+
     /// How it stands before Codex does anything, which is remembered.
     ///
     /// # Errors
@@ -137,6 +168,11 @@ impl Looker {
     /// [`LookError`] if something that criteria ask for can't be found out: then it
     /// could not be told later what is new.
     pub async fn start(&mut self) -> Result<Snapshot, LookError> {
+        let bounds = self.means.clone();
+        bounds.until_stopped(self.begun()).await
+    }
+
+    async fn begun(&mut self) -> Result<Snapshot, LookError> {
         let (known, flags) = match &self.place {
             Place::Tree { git } => futures::join!(Known::now(git), git.flags()),
             Place::Folder { .. } => (Ok(Known::default()), Err(GitError::GivenUp)),
@@ -158,7 +194,7 @@ impl Looker {
             greeting,
             comments,
         });
-        let snapshot = self.now().await;
+        let snapshot = self.snapshot().await;
         self.check(&snapshot)?;
         Ok(snapshot)
     }
@@ -190,6 +226,10 @@ impl Looker {
 
     /// How it stands now. No command is run.
     pub async fn now(&self) -> Snapshot {
+        self.means.until_stopped(self.snapshot()).await
+    }
+
+    async fn snapshot(&self) -> Snapshot {
         let Some(begin) = &self.begin else {
             return Snapshot::default();
         };
@@ -225,6 +265,7 @@ impl Looker {
     /// Git for a look at what there is now, whatever has been marked as unchanged since.
     async fn as_it_is(&self, git: &Git, begin: &Begin) -> Result<Git, GitError> {
         git.refresh()?;
+        git.check_pipes()?;
         match &begin.flags {
             Some(flags) => git.seeing_through(flags).await,
             None => Ok(git.clone()),

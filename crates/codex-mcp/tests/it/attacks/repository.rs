@@ -72,7 +72,7 @@ impl Stage {
         client
     }
 
-    fn codex(&self) -> PathBuf {
+    pub(super) fn codex(&self) -> PathBuf {
         testkit::codex::native_binary(&self.release)
     }
 

@@ -7,6 +7,7 @@ mod deceived;
 mod files;
 mod github;
 mod hostile;
+mod pipes;
 mod places;
 mod pushed;
 mod worktrees;

@@ -1,0 +1,67 @@
+//! A named pipe that a model leaves where git reads a file, with the real Codex.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use scripted_model::{Reply, Script};
+use testkit::Signal;
+use tokio::process::Command;
+
+use super::repository::Stage;
+
+/// How long a run may take to end after SIGTERM: far below the 60 s that git would wait.
+const SOON: Duration = Duration::from_secs(40);
+
+/// The control: the user's own git, which waits.
+#[tokio::test]
+async fn pipe_for_git_does_not_hold_up_the_first_signal() {
+    let plant = "mkdir deep && mkfifo deep/.gitignore && sleep 1000";
+    let script = Script::new().otherwise([Reply::shell(plant), Reply::say("never")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let run = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["run", "--json", "x", "--sandbox", "workspace-write"])
+        .args(["--until", "clean"])
+        .env_clear()
+        .envs(stage.home.env())
+        .env("CODEX_MCP_CODEX_BIN", stage.codex())
+        .current_dir(stage.home.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_planted = || {
+        let processes = stage.home.processes();
+        processes
+            .iter()
+            .any(|one| one.command.ends_with("sleep 1000"))
+    };
+    while !is_planted() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let pid = i32::try_from(run.id().unwrap()).unwrap();
+    let began = Instant::now();
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    let output = run.wait_with_output().await.unwrap();
+    let took = began.elapsed();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(took < SOON, "{took:?}\n{told}");
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let result = String::from_utf8_lossy(&output.stdout);
+    assert!(result.contains("\"cancelled\""), "{result}\n{told}");
+    assert_eq!(stage.home.processes(), []);
+
+    let mut git = Command::new("git")
+        .args(["status", "--untracked-files=all"])
+        .env_clear()
+        .envs(stage.home.env())
+        .current_dir(stage.home.work())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let waits = tokio::time::timeout(Duration::from_secs(2), git.wait()).await;
+    assert!(waits.is_err(), "a plain git returns: {waits:?}");
+}

@@ -1,0 +1,253 @@
+//! Programs that a model plants in submodules, for the user's next `git status`, with the
+//! real Codex.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::AppServer;
+
+use super::repository::Stage;
+
+macro_rules! on_both_releases {
+    ($($name:ident),* $(,)?) => {
+        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
+        mod on_the_newest {
+            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
+        }
+    };
+}
+
+on_both_releases!(planted_submodules_are_put_back);
+
+/// `sub` and `sub/inner` have their git directories in `.git/modules`, `own` its own, `far`
+/// another one in the working tree, by way of a link, and `empty` none: it is not checked
+/// out.
+fn add_submodules(stage: &Stage) {
+    let git = |directory: &Path, args: &[&str]| {
+        let usual = [
+            "-C",
+            directory.to_str().unwrap(),
+            "-c",
+            "protocol.file.allow=always",
+        ];
+        let own = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+        stage.home.git(&[&usual[..], &own, args].concat())
+    };
+    let work = stage.home.work();
+    let others = stage.home.root().join("others");
+    let (inner, sub) = (others.join("inner"), others.join("sub"));
+    for path in [&inner, &sub] {
+        fs::create_dir_all(path).unwrap();
+        git(path, &["init", "--quiet", "--initial-branch=main"]);
+        git(
+            path,
+            &["commit", "--quiet", "--allow-empty", "--message", "x"],
+        );
+    }
+    let (inner, sub_url) = (inner.to_str().unwrap(), sub.to_str().unwrap());
+    git(&sub, &["submodule", "--quiet", "add", inner, "inner"]);
+    git(&sub, &["commit", "--quiet", "--message", "inner"]);
+    for path in ["sub", "empty", "deep/below"] {
+        git(&work, &["submodule", "--quiet", "add", sub_url, path]);
+    }
+    git(&work, &["clone", "--quiet", inner, "own"]);
+    let real = work.join("stores/real");
+    let separate = format!("--separate-git-dir={}", real.join("far").display());
+    fs::create_dir_all(&real).unwrap();
+    git(&work, &["clone", "--quiet", &separate, inner, "far"]);
+    symlink("real", work.join("stores/link")).unwrap();
+    fs::write(work.join("far/.git"), "gitdir: ../stores/link/far\n").unwrap();
+    git(&work, &["add", "own", "far"]);
+    git(&work, &["commit", "--quiet", "--message", "submodules"]);
+    git(
+        &work,
+        &[
+            "submodule",
+            "--quiet",
+            "update",
+            "--init",
+            "--recursive",
+            "sub",
+        ],
+    );
+    git(
+        &work,
+        &["submodule", "--quiet", "deinit", "--force", "empty"],
+    );
+    assert!(work.join("sub/inner/.git").is_file());
+    assert!(!work.join("empty/.git").exists());
+}
+
+/// Each is armed in another way that a model has.
+const PLANT: &str = r#"
+unset $(git rev-parse --local-env-vars)
+arm() {
+    git -C "$1" config core.fsmonitor "echo $1 >> CAUGHT; true"
+    mkdir -p "$1/.git/hooks"
+    printf '#!/bin/sh\necho %s-hook >> CAUGHT\n' "$1" > "$1/.git/hooks/post-commit"
+    chmod +x "$1/.git/hooks/post-commit"
+}
+new() {
+    rm -rf "$1/.git"
+    git init --quiet "$1"
+    git -C "$1" -c user.name=x -c user.email=x commit --quiet --allow-empty --message x
+    arm "$1"
+}
+chmod u+w sub
+new sub
+new sub/inner
+new empty
+new own/evil
+git -C own add evil
+arm own
+cp -r stores/real stores/evil
+git config --file stores/evil/far/config core.fsmonitor "echo far >> CAUGHT; true"
+ln -sfn evil stores/link
+[ -e far/.git ] || echo 'gitdir: ../stores/link/far' > far/.git
+mv deep moved
+ln -s moved deep
+chmod a-w sub
+true
+"#;
+
+/// The settings and hooks of the submodules that are checked out.
+fn settings(work: &Path) -> Vec<String> {
+    let read = |path: &str| fs::read_to_string(work.join(path)).unwrap_or_default();
+    let mut settings: Vec<String> = ["sub/.git", "sub/inner/.git", "own/.git/config"]
+        .map(read)
+        .into();
+    let hooks = fs::read_dir(work.join("own/.git/hooks"))
+        .into_iter()
+        .flatten();
+    let mut names: Vec<String> = hooks
+        .map(|hook| hook.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".sample"))
+        .collect();
+    names.sort();
+    settings.extend(names);
+    settings
+}
+
+/// What ran for the user's next commands.
+fn fired(stage: &Stage) -> Vec<String> {
+    stage.home.git(&["status"]);
+    let work = stage.home.work();
+    for path in ["sub", "own"] {
+        let path = work.join(path);
+        let at = ["-C", path.to_str().unwrap()];
+        let commit = ["commit", "--quiet", "--allow-empty", "--message", "mine"];
+        let own = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+        stage.home.git(&[&at[..], &own, &commit].concat());
+    }
+    let caught = fs::read_to_string(stage.caught()).unwrap_or_default();
+    let _ = fs::remove_file(stage.caught());
+    let mut lines: Vec<String> = caught.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+fn script(stage_plant: &str) -> Script {
+    Script::new().otherwise([Reply::shell(stage_plant), Reply::say("Done.")])
+}
+
+/// The control: Codex itself.
+async fn planted_submodules_are_put_back(release: &str) {
+    let stage = Stage::new(release, script("sh \"$HOME/plant\"")).await;
+    let plant = PLANT.replace("CAUGHT", stage.caught().to_str().unwrap());
+    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    add_submodules(&stage);
+    let before = settings(&stage.home.work());
+    let (code, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert_eq!(fired(&stage), [] as [&str; 0], "{result:#}\n{told}");
+    assert_eq!(settings(&stage.home.work()), before);
+    let warnings = warnings(&result);
+    for path in ["sub", "sub/inner", "empty", "own", "own/evil", "far"] {
+        let named = format!("the submodule \"{path}\" were changed during the run");
+        let warning: Vec<_> = warnings
+            .iter()
+            .filter(|text| text.contains(&named))
+            .collect();
+        assert_eq!(warning.len(), 1, "{path} {warnings:#?}");
+        assert!(warning[0].contains("-moved-aside-"), "{warning:?}");
+    }
+    let link = "deep has become a symbolic link";
+    assert!(
+        warnings.iter().any(|text| text.contains(link)),
+        "{warnings:#?}"
+    );
+
+    let server = AppServer::real(release, &stage.home).await;
+    let thread = server
+        .start_thread(json!({
+            "cwd": stage.home.work(),
+            "sandbox": "workspace-write",
+            "approvalPolicy": "never",
+        }))
+        .await;
+    let mut news = server.notifications(&thread);
+    server.turn(&thread, &mut news, "control").await;
+    let expected = [
+        "empty", "far", "own", "own-hook", "own/evil", "sub", "sub-hook",
+    ];
+    assert_eq!(
+        fired(&stage),
+        expected,
+        "the control shows the attack working"
+    );
+}
+
+fn warnings(result: &Value) -> Vec<String> {
+    let warnings = result["warnings"].as_array();
+    let texts = warnings.into_iter().flatten();
+    texts
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// A process that Codex leaves behind plants again after each look.
+#[tokio::test]
+async fn submodule_that_is_planted_until_the_end_is_put_back() {
+    let plant = "(while :; do if [ -f sub/.git ]; then rm sub/.git; git init --quiet sub; \
+                 git -C sub config core.fsmonitor \"echo sub >> $HOME/caught; true\"; fi; \
+                 sleep 0.01; done) > /dev/null 2>&1 & \
+                 until [ -d sub/.git ]; do sleep 0.01; done";
+    let stage = Stage::new(testkit::codex::newest(), script(plant)).await;
+    add_submodules(&stage);
+    let before = settings(&stage.home.work());
+    let (code, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert_eq!(stage.home.processes(), []);
+    assert_eq!(settings(&stage.home.work()), before, "{told}");
+    assert_eq!(fired(&stage), [] as [&str; 0], "{told}");
+    assert!(!stage.was_attacked());
+    assert!(!warnings(&result).is_empty(), "{result:#}");
+}
+
+/// The user's own work in submodules during a run stays.
+#[tokio::test]
+async fn submodule_that_is_checked_out_during_a_run_stays() {
+    let script = script("until [ -e sub2-is-there ]; do sleep 0.01; done");
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    add_submodules(&stage);
+    let users = async {
+        let views = stage.home.state_home().join("codex-mcp/git-views");
+        while fs::read_dir(&views).into_iter().flatten().count() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let update = ["submodule", "--quiet", "update", "--init", "empty"];
+        stage
+            .home
+            .git(&[&["-c", "protocol.file.allow=always"][..], &update].concat());
+        fs::write(stage.home.work().join("sub2-is-there"), "").unwrap();
+    };
+    let args = ["x", "--sandbox", "workspace-write"];
+    let ((code, result, told), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert!(stage.home.work().join("empty/.git").is_file(), "{told}");
+    assert!(!told.contains("moved-aside"), "{told}");
+}
