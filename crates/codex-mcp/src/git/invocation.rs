@@ -1,14 +1,15 @@
 //! Starting the git program, and what it answers.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::GitError;
@@ -55,9 +56,12 @@ const NO_PROTOCOL: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "none");
 /// How many settings the environment brings already.
 pub(super) const COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// The share of its time that a question gets once one has not been answered in time:
-/// what holds git will hold it again.
-const SHARE: u32 = 12;
+/// Divides the time of a question after one of the same subcommand has timed out: the
+/// cause is probably still there.
+const REDUCED_TIMEOUT_DIVISOR: u32 = 12;
+
+/// The subcommands whose last question has timed out.
+pub(super) type TimedOut = Arc<Mutex<BTreeSet<OsString>>>;
 
 /// What a question may take.
 #[derive(Debug, Clone)]
@@ -79,9 +83,9 @@ pub(super) struct Invocation {
     /// Settings that overrule those in files.
     pub(super) overrides: Vec<(OsString, OsString)>,
     pub(super) bounds: Bounds,
-    /// Whether a question about the repository has not been answered in time. `None`
-    /// where others are asked, who may be slow once.
-    pub(super) was_late: Option<Arc<AtomicBool>>,
+    /// The questions about the repository that have timed out. `None` where other hosts
+    /// are asked, which may be slow once.
+    pub(super) has_timed_out: Option<TimedOut>,
 }
 
 impl Invocation {
@@ -94,7 +98,7 @@ impl Invocation {
             env: env.cloned().collect(),
             overrides: Vec::new(),
             bounds,
-            was_late: Some(Arc::default()),
+            has_timed_out: Some(Arc::default()),
         };
         for (name, value) in [
             ("LC_ALL", "C"),
@@ -151,7 +155,8 @@ impl Invocation {
         program.cwd = Some(self.cwd.clone());
         program.env = [self.env.as_slice(), &self.variables()].concat();
         program.without = ELSEWHERE;
-        let patience = self.patience();
+        let kind = subcommand(question);
+        let patience = self.patience(&kind);
         let end = async {
             let _ = timeout(patience, self.bounds.halt.cancelled()).await;
         };
@@ -161,24 +166,30 @@ impl Invocation {
         };
         match converse(&program, &talk, end).await {
             Ok(heard) if heard.exit == NOT_FOUND => Err(GitError::Missing),
-            Ok(heard) => Ok(heard),
+            Ok(heard) => {
+                self.note(|kinds| kinds.remove(&kind));
+                Ok(heard)
+            }
             Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::GivenUp),
-            Err(error) => match &self.was_late {
-                Some(was_late) if error.kind() == ErrorKind::TimedOut => {
-                    was_late.store(true, Ordering::Relaxed);
-                    Err(GitError::Late(patience))
-                }
-                _ => Err(error.into()),
-            },
+            Err(error) if error.kind() == ErrorKind::TimedOut && self.has_timed_out.is_some() => {
+                self.note(|kinds| kinds.insert(kind));
+                Err(GitError::TimedOut(patience))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
-    fn patience(&self) -> Duration {
-        let was_late = self.was_late.as_ref();
-        match was_late.is_some_and(|late| late.load(Ordering::Relaxed)) {
-            true => self.bounds.patience / SHARE,
+    fn patience(&self, kind: &OsStr) -> Duration {
+        match self.note(|kinds| kinds.contains(kind)) {
+            true => self.bounds.patience / REDUCED_TIMEOUT_DIVISOR,
             false => self.bounds.patience,
         }
+    }
+
+    /// Reads or changes the subcommands that have timed out.
+    fn note(&self, change: impl FnOnce(&mut BTreeSet<OsString>) -> bool) -> bool {
+        let kinds = self.has_timed_out.as_ref();
+        kinds.is_some_and(|kinds| change(&mut kinds.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The value of a variable as git gets it.
@@ -206,6 +217,39 @@ impl Invocation {
     }
 }
 
+/// The subcommand of a question, after the settings that precede it.
+fn subcommand<A: AsRef<OsStr>>(question: &[A]) -> OsString {
+    let mut words = question.iter().map(AsRef::as_ref);
+    while let Some(word) = words.next() {
+        match word == "-c" {
+            true => drop(words.next()),
+            false => return word.to_owned(),
+        }
+    }
+    OsString::new()
+}
+
+/// Does work that `halt` gives up, and cancels `halt` once `stop` has been cancelled for
+/// the length of `grace`.
+pub(crate) async fn until_stopped<T>(
+    stop: &CancellationToken,
+    halt: &CancellationToken,
+    grace: Duration,
+    work: impl Future<Output = T>,
+) -> T {
+    let stopped = async {
+        stop.cancelled().await;
+        sleep(grace).await;
+    };
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = stopped => halt.cancel(),
+    }
+    work.await
+}
+
 /// Whether a variable would lead git to another repository.
 fn leads_elsewhere(name: &OsStr) -> bool {
     ELSEWHERE.iter().any(|known| name == *known)
@@ -220,5 +264,31 @@ pub(super) fn answered(heard: &Heard) -> Result<(), GitError> {
             let words = words.lines().next().unwrap_or_default().to_owned();
             Err(GitError::Failed { exit, words })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invocation() -> Invocation {
+        let bounds = Bounds {
+            patience: Duration::from_secs(60),
+            limit: 0,
+            halt: CancellationToken::new(),
+        };
+        Invocation::new(Path::new("/"), &[], bounds)
+    }
+
+    #[test]
+    fn timeout_shortens_only_questions_of_the_same_subcommand() {
+        let invocation = invocation();
+        let status = subcommand(&["-c", "log.showRoot=true", "status", "-z"]);
+        assert_eq!(status, "status");
+        invocation.note(|kinds| kinds.insert(status.clone()));
+        let patience = |kind: &str| invocation.patience(OsStr::new(kind)).as_secs();
+        assert_eq!((patience("status"), patience("log")), (5, 60));
+        invocation.note(|kinds| kinds.remove(&status));
+        assert_eq!(patience("status"), 60);
     }
 }

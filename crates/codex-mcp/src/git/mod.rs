@@ -50,7 +50,7 @@ mod tree;
 mod view;
 
 pub(crate) use flags::Flags;
-pub(crate) use invocation::{Bounds, ELSEWHERE};
+pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
 pub(crate) use layout::{CEILINGS, Layout, LayoutError, ceilings_in};
 pub(crate) use path::written;
 pub(crate) use submodules::Submodules;
@@ -85,11 +85,10 @@ pub(crate) enum GitError {
     Unusable(#[from] io::Error),
     /// It has not answered within its time.
     #[error(
-        "git has not answered for {}; the likely reason is a named pipe in place of a file that \
-         git reads: look for one with `find . -type p`, and remove it",
-        humantime::format_duration(*.0)
+        "git did not answer within {} s (slow disk, or a named pipe in place of one of its files)",
+        .0.as_secs().max(1)
     )]
-    Late(Duration),
+    TimedOut(Duration),
     /// There is no such program.
     #[error("there is no program git on the PATH")]
     Missing,
@@ -170,7 +169,7 @@ impl Git {
         ] {
             not_special(file)?;
         }
-        no_pipes(&layout)?;
+        reject_fifos(&layout)?;
         invocation.cwd.clone_from(&layout.top);
         let mut plain = invocation.clone();
         point_to(&mut plain, &layout);
@@ -227,7 +226,7 @@ impl Git {
     ///
     /// [`GitError::Layout`] names the pipe.
     pub(crate) fn check_pipes(&self) -> Result<(), GitError> {
-        Ok(no_pipes(&self.layout)?)
+        Ok(reject_fifos(&self.layout)?)
     }
 
     /// The same with questions that may take this long.
@@ -310,7 +309,7 @@ fn not_special(path: PathBuf) -> Result<(), LayoutError> {
     }
 }
 
-fn no_pipes(layout: &Layout) -> Result<(), LayoutError> {
+fn reject_fifos(layout: &Layout) -> Result<(), LayoutError> {
     let logs = [layout.git_dir.join("logs/HEAD")].into_iter();
     let info = ["info/exclude", "info/attributes"].map(|name| layout.common_dir.join(name));
     let in_tree = IN_TREE.map(|name| layout.top.join(name));

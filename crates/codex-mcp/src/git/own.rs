@@ -31,7 +31,7 @@ impl Git {
         git.invocation.cwd = PathBuf::from("/");
         git.invocation.forget_repository();
         git.invocation.allow_protocols();
-        git.invocation.was_late = None;
+        git.invocation.has_timed_out = None;
         // Else one around that directory would be found.
         git.set("GIT_DIR", "/dev/null");
         for (name, value) in FILES {

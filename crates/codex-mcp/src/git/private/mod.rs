@@ -143,7 +143,7 @@ impl PrivateGit {
         let mut git = git.clone();
         git.invocation.bounds.limit = INDEX_LIMIT;
         // What holds up a look at the working tree need not hold up this.
-        git.invocation.was_late = Some(Arc::default());
+        git.invocation.has_timed_out = Some(Arc::default());
         let layout = git.layout();
         let synced = Synced {
             top: layout.top.clone().into(),

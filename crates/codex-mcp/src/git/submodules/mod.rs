@@ -209,7 +209,7 @@ impl Scene {
         own.invocation.bounds.halt = CancellationToken::new();
         own.invocation.bounds.patience = PATIENCE;
         own.invocation.bounds.limit = INDEX_LIMIT;
-        own.invocation.was_late = Some(Arc::default());
+        own.invocation.has_timed_out = Some(Arc::default());
         Self {
             git: own,
             top: git.layout().top.clone(),

@@ -1,11 +1,11 @@
 //! With what somebody looks.
 
 use std::ffi::OsString;
-use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::git::until_stopped;
 
 /// How long a look may take of a run that nobody wants any more (5 s).
 pub(super) const LAST_LOOK: Duration = Duration::from_secs(5);
@@ -30,17 +30,7 @@ pub struct Means {
 impl Means {
     /// Does work that `halt` gives up, and gives it up where the run is stopped.
     pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> T {
-        let stopped = async {
-            self.stop.cancelled().await;
-            sleep(LAST_LOOK).await;
-        };
-        let mut work = pin!(work);
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = stopped => self.halt.cancel(),
-        }
-        work.await
+        until_stopped(&self.stop, &self.halt, LAST_LOOK, work).await
     }
 }
 

@@ -1,5 +1,7 @@
 //! A named pipe that a model leaves where git reads a file, with the real Codex.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -32,12 +34,9 @@ async fn pipe_for_git_does_not_hold_up_the_first_signal() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let is_planted = || {
-        let processes = stage.home.processes();
-        processes
-            .iter()
-            .any(|one| one.command.ends_with("sleep 1000"))
-    };
+    // The shell has the words `sleep 1000` before it makes the pipe.
+    let pipe = stage.home.work().join("deep/.gitignore");
+    let is_planted = || fs::metadata(&pipe).is_ok_and(|about| about.file_type().is_fifo());
     while !is_planted() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
