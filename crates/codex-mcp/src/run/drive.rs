@@ -28,7 +28,7 @@ use super::turn::{Came, Leash, Turn};
 use super::watcher::{News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
 use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
-use crate::git::private::{self, PrivateGit, Taken};
+use crate::git::private::{self, PrivateGit, Takeover};
 use crate::git::{Git, Submodules};
 use crate::mcp::joined;
 
@@ -107,7 +107,7 @@ pub async fn drive<W: Watcher>(
     order.check()?;
     if let Some(git) = git_for_commits(order, &looker) {
         // Before the start is looked at: commits of earlier runs are none of this run.
-        let recovered = private::recover(git, &rig.name).await;
+        let recovered = private::recover(git, &rig.name, rig.stop).await;
         rig.warn(recovered);
     }
     let start = looker.start().await?;
@@ -437,13 +437,13 @@ impl<W: Watcher> Driver<'_, W> {
         let Some(private) = &mut self.private else {
             return;
         };
-        let (warnings, not_taken) = match private.take_over().await {
-            Ok(Taken {
+        let (warnings, not_taken) = match private.take_over(self.rig.stop).await {
+            Ok(Takeover {
                 warnings,
-                all: true,
+                complete: true,
                 ..
             }) => (warnings, None),
-            Ok(Taken { warnings, .. }) => {
+            Ok(Takeover { warnings, .. }) => {
                 let why = warnings.last().cloned().unwrap_or_default();
                 (warnings, Some(why))
             }

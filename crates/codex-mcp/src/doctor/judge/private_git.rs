@@ -13,10 +13,13 @@ const LISTED: usize = 20;
 
 const CHECK: Check = Check::PrivateGit;
 
+/// For a directory that no run imports.
+const ONLY_COPY: &str = "Its commits may exist nowhere else. Do not run git in it.";
+
 pub(super) fn leftovers(found: &Result<Vec<Leftover>, String>) -> Vec<Finding> {
     let found = match found {
         Ok(found) if found.is_empty() => {
-            return vec![Finding::ok(CHECK, "no run has left anything")];
+            return vec![Finding::ok(CHECK, "no leftover run directories")];
         }
         Ok(found) => found,
         Err(error) => return vec![Finding::not_checked(CHECK, &visible_line(error))],
@@ -37,10 +40,12 @@ fn leftover(leftover: &Leftover) -> Finding {
         LeftoverState::Interrupted => (
             "interrupted",
             format!("{path}: left by an interrupted run in {of}"),
-            Some(format!(
-                "The next run there that is to commit takes over its commits. If {of} is gone, \
-                 remove {path}."
-            )),
+            Some("The next committing run in that repository imports its commits.".to_owned()),
+        ),
+        LeftoverState::Orphaned => (
+            "orphaned",
+            format!("{path}: left by an interrupted run in {of}, which is gone or was replaced"),
+            Some(ONLY_COPY.to_owned()),
         ),
         LeftoverState::Kept(copy) => (
             "kept",
@@ -53,7 +58,7 @@ fn leftover(leftover: &Leftover) -> Finding {
         LeftoverState::Unreadable(error) => (
             "unreadable",
             format!("{path}: cannot be read: {}", visible_line(error)),
-            Some(format!("Remove {path} if you need none of its commits.")),
+            Some(ONLY_COPY.to_owned()),
         ),
     };
     let raw = |path: &Path| path.display().to_string();

@@ -227,6 +227,7 @@ fn private_git_directories_are_listed_with_what_to_do() {
             "d\u{202e}",
             LeftoverState::Unreadable("no\nJSON".to_owned()),
         ),
+        leftover("e", LeftoverState::Orphaned),
     ]);
     let report = judge(&facts);
     let listed = report.findings.iter();

@@ -4,18 +4,24 @@
 //! are read and put into the repository's own index where they differ, which keeps what
 //! git has noted there of all others.
 //!
-//! Source: git-ls-files(1), git-update-index(1) for `--index-info`.
+//! The new index is written to a file of the run's own in the git directory, and linked to
+//! `index.lock`: its stamp is noted before the lock exists, so that the lock of a killed
+//! run can be told from that of a live git.
+//!
+//! Source: git-ls-files(1), git-update-index(1) for `--index-info`, api-lockfile of git.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::INDEX_LIMIT;
+use super::{INDEX_LIMIT, remove_file};
 use crate::git::{Git, GitError};
 use crate::untrusted_file::{Links, read};
 
@@ -24,6 +30,18 @@ const LIST: &[&str] = &["ls-files", "-z", "--stage"];
 const PUT: &[&str] = &["update-index", "-z", "--index-info"];
 
 const REFRESH: &[&str] = &["update-index", "-q", "--refresh"];
+
+/// How long git may take to compare the working tree with a new index (5 s). It saves the
+/// next git the work.
+const REFRESH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The paths whose files differ from an index. Git is not run in submodules.
+const DIFFERING: &[&str] = &[
+    "diff-files",
+    "--name-only",
+    "-z",
+    "--ignore-submodules=dirty",
+];
 
 /// The mode of a submodule, whose commit is not in this repository.
 const SUBMODULE: &str = "160000";
@@ -62,13 +80,19 @@ pub(super) struct Difference {
     conflicts: usize,
 }
 
-/// Whether the repository's index was changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Applied {
-    /// It has all of the difference.
-    Done,
-    /// Another process has changed it first, so the difference holds no more.
-    Changed,
+/// The index that the repository is to get, beside its own. Removed when this is dropped.
+pub(super) struct NewIndex {
+    path: PathBuf,
+    index: PathBuf,
+    /// The stamp of the index that it was made from.
+    base: Option<String>,
+}
+
+/// Git's lock on the index, which has the new index. Released when this is dropped.
+pub(super) struct IndexLock {
+    /// `None` once it has become the index.
+    path: Option<PathBuf>,
+    index: PathBuf,
 }
 
 /// All entries of the private index, as git lists them.
@@ -175,20 +199,34 @@ impl Difference {
         self.lines.push(0);
     }
 
-    /// Changes the repository's index. The new one is prepared at `new`, so that git's
-    /// lock is held for one write only: a process that is killed then leaves it behind.
-    pub(super) async fn apply(&self, git: &Git, new: &Path) -> Result<Applied, GitError> {
+    /// Makes the index that the repository is to get; `None` if nothing differs. It is
+    /// prepared at `new` and written to [`own_index`] of the run.
+    pub(super) async fn stage(
+        &self,
+        git: &Git,
+        new: &Path,
+        run: &OsStr,
+    ) -> Result<Option<NewIndex>, GitError> {
         if self.lines.is_empty() {
-            return Ok(Applied::Done);
+            return Ok(None);
         }
-        let index = git.layout().git_dir.join("index");
+        let git_dir = &git.layout().git_dir;
+        let index = git_dir.join("index");
         let bytes = self.prepare(git, &index, new).await?;
-        let lock = Lock::take(index.with_file_name("index.lock")).await?;
-        if stamp(&index) != self.stamp {
-            return Ok(Applied::Changed);
-        }
-        lock.replace(&index, &bytes)?;
-        Ok(Applied::Done)
+        let path = own_index(git_dir, run);
+        remove_file(&path)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        let staged = NewIndex {
+            path,
+            index,
+            base: self.stamp.clone(),
+        };
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        Ok(Some(staged))
     }
 
     async fn prepare(&self, git: &Git, index: &Path, new: &Path) -> Result<Vec<u8>, GitError> {
@@ -202,19 +240,66 @@ impl Difference {
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
         preparing.told(PUT, &self.lines).await?;
-        // So that git need not read the new files once more. The user's own filters are
-        // used for that, as with their next `git status`; files that differ are no error.
-        preparing.invocation.overrides.clear();
-        preparing.hear(REFRESH, &[]).await?;
+        refresh(&preparing).await;
         Ok(fs::read(new)?)
     }
 }
 
-/// Removes a file, if it is there.
-fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Has git note which files are as in the index that it uses, so that it need not read them
+/// once more. The user's own filters are used for that, as with their next `git status`.
+/// A failure costs the next git time, and nothing else.
+async fn refresh(git: &Git) {
+    let mut git = git.patient(REFRESH_PATIENCE);
+    git.invocation.overrides.clear();
+    // A slow comparison says nothing about other questions.
+    git.invocation.has_timed_out = None;
+    let _ = git.hear(REFRESH, &[]).await;
+}
+
+/// Whether the working tree is still as the index at `copy` has it, for the paths in which
+/// `theirs` differs from `base`.
+pub(super) async fn has_working_tree(
+    git: &Git,
+    copy: &Path,
+    base: &Listed,
+    theirs: &Listed,
+) -> Result<bool, GitError> {
+    let (base, theirs) = (entries(&base.0), entries(&theirs.0));
+    let paths = theirs.keys().chain(base.keys());
+    let changed: BTreeSet<&Vec<u8>> = paths
+        .filter(|path| base.get(*path) != theirs.get(*path))
+        .collect();
+    let mut git = git.clone();
+    git.set("GIT_INDEX_FILE", copy);
+    refresh(&git).await;
+    git.invocation.overrides.clear();
+    let told = git.told(DIFFERING, &[]).await?;
+    let differing: BTreeSet<&[u8]> = told.split(|byte| *byte == 0).collect();
+    let is_there = |path: &[u8]| {
+        let path = git.root().join(OsStr::from_bytes(path));
+        path.symlink_metadata().is_ok()
+    };
+    Ok(changed.into_iter().all(|path| match theirs.get(path) {
+        Some(_) => !differing.contains(&path[..]),
+        None => !is_there(path),
+    }))
+}
+
+/// Where a run puts the index that the repository is to get.
+fn own_index(git_dir: &Path, run: &OsStr) -> PathBuf {
+    let mut name = OsStr::new("codex-mcp-index-").to_owned();
+    name.push(run);
+    git_dir.join(name)
+}
+
+/// Removes what a run of this name has left that was killed when it replaced the index.
+/// `stamp` is that of its new index.
+pub(super) fn remove_stale_lock(git_dir: &Path, run: &OsStr, of_lock: &str) -> io::Result<()> {
+    remove_file(&own_index(git_dir, run))?;
+    let lock = git_dir.join("index.lock");
+    match stamp(&lock).as_deref() == Some(of_lock) {
+        true => remove_file(&lock),
+        false => Ok(()),
     }
 }
 
@@ -240,53 +325,88 @@ fn entries(told: &[u8]) -> Entries {
     entries
 }
 
-/// The lock by which git's own programs keep each other from the index.
-struct Lock {
-    path: PathBuf,
-    file: fs::File,
-}
+impl NewIndex {
+    /// The stamp of the lock, which is there before the lock is.
+    pub(super) fn stamp(&self) -> Option<String> {
+        stamp(&self.path)
+    }
 
-impl Lock {
-    async fn take(path: PathBuf) -> io::Result<Self> {
+    /// Takes the lock by which git's own programs keep each other from the index; `None`
+    /// if one of them has changed the index first.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system; one that says what to do if another process has held the
+    /// lock for 2 s.
+    pub(super) async fn lock(self) -> io::Result<Option<IndexLock>> {
+        let path = self.index.with_file_name("index.lock");
         let mut attempts = 1;
-        loop {
-            let made = OpenOptions::new().write(true).create_new(true).open(&path);
-            match made {
-                Ok(file) => return Ok(Self { path, file }),
-                Err(error)
-                    if error.kind() == io::ErrorKind::AlreadyExists && attempts < ATTEMPTS =>
-                {
-                    attempts += 1;
-                    sleep(PAUSE).await;
-                }
-                Err(error) => {
-                    let what_to_do = match error.kind() {
-                        io::ErrorKind::AlreadyExists => {
-                            "; if no git works in the repository, one was killed there: remove \
-                             the file"
-                        }
-                        _ => "",
-                    };
-                    let path = path.display();
-                    return Err(io::Error::other(format!(
-                        "cannot make {path}: {error}{what_to_do}"
-                    )));
-                }
+        while let Err(error) = self.link(&path) {
+            let is_busy = error.kind() == ErrorKind::AlreadyExists;
+            if !is_busy || attempts == ATTEMPTS {
+                let what_to_do = match is_busy {
+                    true => {
+                        "; if no git works in the repository, one was killed there: remove the \
+                         file"
+                    }
+                    false => "",
+                };
+                let path = path.display();
+                let why = format!("cannot make {path}: {error}{what_to_do}");
+                return Err(io::Error::other(why));
             }
+            attempts += 1;
+            sleep(PAUSE).await;
+        }
+        let lock = IndexLock {
+            path: Some(path),
+            index: self.index.clone(),
+        };
+        Ok((stamp(&self.index) == self.base).then_some(lock))
+    }
+
+    /// Has the new index appear at `path`, where nothing is yet.
+    fn link(&self, path: &Path) -> io::Result<()> {
+        match fs::hard_link(&self.path, path) {
+            // The file system has no hard links.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::Unsupported
+                ) =>
+            {
+                OpenOptions::new().write(true).create_new(true).open(path)?;
+                fs::rename(&self.path, path)
+            }
+            linked => linked,
         }
     }
+}
 
-    fn replace(mut self, index: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.file.sync_all()?;
-        fs::rename(&self.path, index)
+impl Drop for NewIndex {
+    fn drop(&mut self) {
+        // The next takeover of the run removes it.
+        let _ = remove_file(&self.path);
     }
 }
 
-impl Drop for Lock {
+impl IndexLock {
+    /// Puts the new index in place of the old one.
+    pub(super) fn publish(mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            fs::rename(path, &self.index)?;
+        }
+        self.path = None;
+        Ok(())
+    }
+}
+
+impl Drop for IndexLock {
     fn drop(&mut self) {
-        // It is not there any more when it has become the index.
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            // Git names it when it is in the way.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -334,5 +454,52 @@ mod tests {
         let difference = between(&base, &theirs, &ours);
         assert_eq!(difference.lines, b"");
         assert_eq!(difference.conflicts, 1);
+    }
+
+    fn new_index(git_dir: &Path) -> NewIndex {
+        let new = NewIndex {
+            path: own_index(git_dir, OsStr::new("run")),
+            index: git_dir.join("index"),
+            base: None,
+        };
+        fs::write(&new.path, "new").unwrap();
+        new
+    }
+
+    #[tokio::test]
+    async fn lock_of_a_killed_run_is_told_from_that_of_a_live_git() {
+        let directory = tempfile::tempdir().unwrap();
+        let git_dir = directory.path();
+        let lock = git_dir.join("index.lock");
+        let new = new_index(git_dir);
+        let noted = new.stamp().unwrap();
+        let held = new.lock().await.unwrap().unwrap();
+        assert_eq!(stamp(&lock).as_deref(), Some(&noted[..]));
+        std::mem::forget(held);
+        remove_stale_lock(git_dir, OsStr::new("run"), &noted).unwrap();
+        assert!(!lock.exists());
+        fs::write(&lock, "of git").unwrap();
+        remove_stale_lock(git_dir, OsStr::new("run"), &noted).unwrap();
+        assert!(lock.exists(), "it is not that of the run");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_lock_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = directory.path().join("index.lock");
+        fs::write(&lock, "").unwrap();
+        let Err(refused) = new_index(directory.path()).lock().await else {
+            panic!("the lock was taken");
+        };
+        assert!(refused.to_string().contains("remove the file"), "{refused}");
+        assert!(lock.exists());
+        fs::remove_file(&lock).unwrap();
+        let held = new_index(directory.path()).lock().await.unwrap().unwrap();
+        held.publish().unwrap();
+        assert!(!lock.exists());
+        assert_eq!(fs::read(directory.path().join("index")).unwrap(), b"new");
+        let changed = new_index(directory.path()).lock().await.unwrap();
+        assert!(changed.is_none(), "the index is another one");
+        assert!(!lock.exists());
     }
 }

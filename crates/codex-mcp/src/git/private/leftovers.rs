@@ -1,19 +1,25 @@
 //! Directories of runs that were interrupted, and of those that still work.
 //!
 //! A run that was killed leaves its directory behind, with commits that the repository
-//! may not have, or only half. The next run in the same repository takes them over before
-//! it begins.
+//! may not have, or only half. The next run in the same repository imports them before it
+//! begins. It finishes a takeover that had begun to change the repository, and moves a
+//! branch, `HEAD` and the index only where the working tree is still as the run has left
+//! it; else the commits are put below `refs/codex-mcp`.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use codex_mcp_core::text::visible_line;
+use tokio_util::sync::CancellationToken;
 
 use super::lock::{DirectoryLock, LOCK};
-use super::{ALL, KEPT, PrivateGit, SYNCED, Synced};
+use super::takeover::{AFTER_STOP, Source, Takeover};
+use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, Synced};
+use crate::git::invocation::Invocation;
 use crate::git::view::state_directory;
-use crate::git::{Git, GitError};
+use crate::git::{Bounds, Git, GitError, until_stopped};
 
 /// How many directories are looked at.
 const DIRECTORIES_LIMIT: usize = 1000;
@@ -36,6 +42,8 @@ pub(crate) enum LeftoverState {
     InUse,
     /// Its run was interrupted.
     Interrupted,
+    /// The same, and its repository is gone, or another one is at its path.
+    Orphaned,
     /// Its run has reported that it stays, with a copy of the refs and objects in this
     /// directory.
     Kept(PathBuf),
@@ -52,21 +60,30 @@ pub(crate) fn leftovers() -> io::Result<Vec<Leftover>> {
     let Some(state) = state_directory(|name| std::env::var_os(name)) else {
         return Ok(Vec::new());
     };
-    let directories = directories(&state.join(ALL))?;
-    Ok(directories.into_iter().filter_map(leftover).collect())
+    let all = state.join(ALL);
+    let (directories, more) = directories(&all)?;
+    let left_out = more.map(|why| Leftover {
+        path: all,
+        repository: None,
+        state: LeftoverState::Unreadable(why),
+    });
+    let found = directories.into_iter().filter_map(leftover);
+    Ok(left_out.into_iter().chain(found).collect())
 }
 
 /// `None` for what a run has not finished making or removing.
 fn leftover(path: PathBuf) -> Option<Leftover> {
     let synced = Synced::load(&path);
+    let is_there = |synced: &Synced| synced.common_dir.is_there();
     let repository = synced.as_ref().ok().and_then(|synced| synced.as_ref());
     let repository = repository.map(|synced| PathBuf::from(&synced.top));
     let state = match (DirectoryLock::is_held(&path), synced) {
         (Ok(true), _) => LeftoverState::InUse,
         (Ok(false), Ok(None)) => return None,
-        (Ok(false), Ok(Some(_))) => match path.join(KEPT) {
+        (Ok(false), Ok(Some(synced))) => match path.join(KEPT) {
             kept if kept.is_dir() => LeftoverState::Kept(kept),
-            _ => LeftoverState::Interrupted,
+            _ if is_there(&synced) => LeftoverState::Interrupted,
+            _ => LeftoverState::Orphaned,
         },
         (Err(error), _) | (_, Err(error)) => LeftoverState::Unreadable(error.to_string()),
     };
@@ -77,99 +94,190 @@ fn leftover(path: PathBuf) -> Option<Leftover> {
     })
 }
 
-/// The directories of runs, sorted by their names.
-fn directories(all: &Path) -> io::Result<Vec<PathBuf>> {
+/// The directories of runs, sorted by their names, and a line that says so if there are
+/// more of them.
+fn directories(all: &Path) -> io::Result<(Vec<PathBuf>, Option<String>)> {
     let entries = match fs::read_dir(all) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), None)),
         Err(error) => return Err(error),
     };
     let mut directories = Vec::new();
-    for entry in entries.take(DIRECTORIES_LIMIT) {
+    let mut more = None;
+    for entry in entries {
         let entry = entry?;
+        if directories.len() == DIRECTORIES_LIMIT {
+            more = Some(format!(
+                "there are more than {DIRECTORIES_LIMIT} directories, of which the others were \
+                 not examined"
+            ));
+            break;
+        }
         if entry.file_type()?.is_dir() {
             directories.push(entry.path());
         }
     }
     directories.sort();
-    Ok(directories)
+    Ok((directories, more))
 }
 
-/// Takes over what interrupted runs have left of this repository, all but the run of this
+/// Imports what interrupted runs have left of this repository, all but the run of this
 /// name, and removes what nobody needs. Returns what the caller has to know, a line each.
-pub(crate) async fn recover(git: &Git, run: &str) -> Vec<String> {
+/// It is given up soon after `stop` is cancelled.
+pub(crate) async fn recover(git: &Git, run: &str, stop: &CancellationToken) -> Vec<String> {
     let all = match super::all(git) {
         Ok(all) => all,
         Err(error) => return vec![error.to_string()],
     };
-    let directories = match directories(&all) {
+    let (directories, more) = match directories(&all) {
         Ok(directories) => directories,
         Err(error) => return vec![format!("cannot list {}: {error}", shown(&all))],
     };
-    let mut warnings = Vec::new();
+    let more = more.map(|why| format!("{}: {why}", shown(&all)));
+    let mut warnings = Vec::from_iter(more);
     for directory in directories {
         if directory.file_name().is_some_and(|name| name == run) {
             continue;
         }
-        match recover_one(git, &directory).await {
+        if stop.is_cancelled() {
+            break;
+        }
+        match recover_one(git, &directory, stop).await {
             Ok(found) => warnings.extend(found),
-            Err(error) => warnings.push(format!(
-                "what an interrupted run has left in {} cannot be taken over: {error}; remove \
-                 that directory if you need none of its commits",
-                shown(&directory)
-            )),
+            Err(error) => warnings.push(not_imported(&directory, &error.to_string())),
         }
     }
     warnings
 }
 
-/// Why the directory of an interrupted run stays as it is.
-#[derive(Debug, thiserror::Error)]
-enum NotRecovered {
-    /// It cannot be read or removed.
-    #[error(transparent)]
-    Directory(#[from] io::Error),
-    /// Its commits cannot be taken over.
-    #[error(transparent)]
-    TakeOver(#[from] GitError),
+fn not_imported(directory: &Path, why: &str) -> String {
+    let directory = shown(directory);
+    format!("cannot import the commits of an interrupted run from {directory}: {why}")
 }
 
-async fn recover_one(git: &Git, directory: &Path) -> Result<Vec<String>, NotRecovered> {
-    let lock = match DirectoryLock::try_take(directory) {
+async fn recover_one(
+    git: &Git,
+    directory: &Path,
+    stop: &CancellationToken,
+) -> io::Result<Vec<String>> {
+    let lock = match DirectoryLock::take_if_free(directory).await {
         Ok(Some(lock)) => lock,
         // A run is using it, or has just removed it.
         Ok(None) => return Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let Some(synced) = Synced::load(directory)? else {
         // Codex gets a directory only after this file is there.
         remove(directory)?;
         return Ok(Vec::new());
     };
-    let is_here = synced.git_dir == git.layout().git_dir.as_os_str();
-    // The caller has been told of one that is kept.
-    if !is_here || directory.join(KEPT).is_dir() {
+    let is_reported = directory.join(KEPT).is_dir();
+    if is_reported && !directory.join(RETRY).is_file() {
         return Ok(Vec::new());
     }
-    let mut private = PrivateGit::at(directory.to_owned(), lock, git);
+    let Some((git, source)) = working_tree(git, &synced, stop).await else {
+        return Ok(Vec::new());
+    };
+    let age = age(directory);
+    let mut private = PrivateGit::at(directory.to_owned(), lock, &git)?;
     private.synced = synced.clone();
-    private.is_half_taken = true;
-    private.check()?;
-    let taken = private.take_over().await?;
+    private.takeover_incomplete = true;
+    let about = |text: String| about(directory, age, &text);
+    let warnings = match private.recovered(source, stop).await {
+        Ok(takeover) => {
+            let imported = (private.synced != synced || !takeover.refs.is_empty())
+                .then(|| imported(&takeover));
+            let warnings = takeover.warnings.into_iter().chain(imported);
+            warnings.map(about).collect()
+        }
+        Err(error) => vec![not_imported(directory, &error.to_string())],
+    };
+    let kept = private.keep().map(about);
+    match is_reported && private.takeover_incomplete {
+        true => Ok(Vec::new()),
+        false => Ok(warnings.into_iter().chain(kept).collect()),
+    }
+}
+
+/// Git in the working tree of a run, if it is one of the repository's.
+async fn working_tree(
+    git: &Git,
+    synced: &Synced,
+    stop: &CancellationToken,
+) -> Option<(Git, Source)> {
+    let layout = git.layout();
+    if synced.git_dir.is(&layout.git_dir) {
+        return Some((git.clone(), Source::InterruptedRun));
+    }
+    if !synced.common_dir.is(&layout.common_dir) {
+        return None;
+    }
+    let gone = Some((git.clone(), Source::RemovedWorktree));
+    if !synced.git_dir.is_there() {
+        return gone;
+    }
+    let Invocation { env, bounds, .. } = &git.invocation;
+    let bounds = Bounds {
+        halt: bounds.halt.child_token(),
+        ..bounds.clone()
+    };
+    let halt = bounds.halt.clone();
+    let begun = Git::begin(Path::new(&synced.top), env, bounds);
+    match until_stopped(stop, &halt, AFTER_STOP, begun).await {
+        Ok(there) if synced.git_dir.is(&there.layout().git_dir) => {
+            Some((there, Source::InterruptedRun))
+        }
+        _ => gone,
+    }
+}
+
+impl PrivateGit {
+    async fn recovered(
+        &mut self,
+        source: Source,
+        stop: &CancellationToken,
+    ) -> Result<Takeover, GitError> {
+        if source == Source::InterruptedRun {
+            self.check()?;
+        }
+        self.take_over_from(source, stop).await
+    }
+}
+
+/// How long ago a run began, or its commits were last imported.
+fn age(directory: &Path) -> Option<Duration> {
+    let about = fs::symlink_metadata(directory.join(SYNCED)).ok()?;
+    about.modified().ok()?.elapsed().ok()
+}
+
+/// A line about a run.
+fn about(directory: &Path, age: Option<Duration>, text: &str) -> String {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let name = visible_line(&name);
-    let about = |warning: String| format!("interrupted run {name}: {warning}");
-    let mut warnings: Vec<String> = taken.warnings.into_iter().map(about).collect();
-    if private.synced != synced {
-        let refs = match taken.refs.as_slice() {
-            [] => "its index".to_owned(),
-            refs => refs.join(", "),
-        };
-        warnings.push(about(format!("its work was taken over ({refs})")));
+    // Seconds say nothing of a run of yesterday.
+    let age = age.map(|age| match age.as_secs() {
+        seconds @ ..3600 => Duration::from_secs(seconds),
+        seconds => Duration::from_secs(seconds / 3600 * 3600),
+    });
+    match age {
+        Some(age) => {
+            let age = humantime::format_duration(age);
+            format!("interrupted run {name} (last imported or begun {age} ago): {text}")
+        }
+        None => format!("interrupted run {name}: {text}"),
     }
-    warnings.extend(private.keep().map(about));
-    Ok(warnings)
+}
+
+fn imported(takeover: &Takeover) -> String {
+    let refs = match takeover.refs.as_slice() {
+        [] => "its index".to_owned(),
+        refs => refs.join(", "),
+    };
+    match &takeover.head {
+        Some(head) => format!("imported {refs}; {head}"),
+        None => format!("imported {refs}"),
+    }
 }
 
 /// Empties the directory of a run but for its lock. `synced.json` goes first: without it,
@@ -197,7 +305,18 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
 pub(super) fn remove(directory: &Path) -> io::Result<()> {
     clear(directory)?;
     fs::remove_file(directory.join(LOCK))?;
-    fs::remove_dir(directory)
+    match fs::remove_dir(directory) {
+        Err(error) if !is_taken(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether another process has begun to use the directory, or has removed it.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound
+    )
 }
 
 /// A path in one line.

@@ -23,6 +23,9 @@ pub(super) const LOCK: &str = "lock";
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How long a recovery waits for a lock (200 ms): `doctor` holds one for a moment.
+const MOMENT: Duration = Duration::from_millis(200);
+
 /// The lock, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
@@ -56,7 +59,22 @@ impl DirectoryLock {
         }
     }
 
-    /// Locks a directory that is there; `None` if another run holds the lock.
+    /// Locks a directory that is there; `None` if a run holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::try_take`].
+    pub(super) async fn take_if_free(directory: &Path) -> io::Result<Option<Self>> {
+        let until = Instant::now() + MOMENT;
+        loop {
+            match Self::try_take(directory)? {
+                None if Instant::now() < until => sleep(PAUSE).await,
+                taken => return Ok(taken),
+            }
+        }
+    }
+
+    /// Locks a directory that is there; `None` if another process holds the lock.
     ///
     /// # Errors
     ///
@@ -113,6 +131,24 @@ mod tests {
         drop(lock);
         assert!(!DirectoryLock::is_held(&directory).unwrap());
         assert!(DirectoryLock::try_take(&directory).unwrap().is_some());
+    }
+
+    /// As `doctor` does in [`DirectoryLock::is_held`].
+    #[tokio::test]
+    async fn lock_that_is_held_for_a_moment_is_waited_for() {
+        let all = tempfile::tempdir().unwrap();
+        let directory = all.path().join("run");
+        drop(DirectoryLock::create(&directory).await.unwrap());
+        let shared = fs::File::open(directory.join(LOCK)).unwrap();
+        shared.lock_shared().unwrap();
+        let taking = tokio::spawn({
+            let directory = directory.clone();
+            async move { DirectoryLock::take_if_free(&directory).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!taking.is_finished());
+        drop(shared);
+        assert!(taking.await.unwrap().unwrap().is_some());
     }
 
     /// The next owner must not hold the lock of a file that is gone.

@@ -17,19 +17,23 @@
 //! - `refs`: refs as the private directory has them.
 //! - `objects`: the way of objects into the repository.
 //! - `index`: the index.
-//! - `takeover`: what is taken over, and what is not.
+//! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
+//! - `place`: tells a directory from another one at its path.
 //! - `lock`: which directories belong to runs that live.
 //! - `leftovers`: what interrupted runs have left.
 //!
 //! Every step of a takeover can be done twice, and `synced.json` is written last. So a
-//! takeover that was killed is finished by doing it again.
+//! takeover that was killed after it had begun to change the repository is finished by
+//! doing it again.
 //!
 //! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
 
 mod index;
+mod journal;
 mod leftovers;
 mod lock;
 mod objects;
+mod place;
 mod refs;
 mod takeover;
 
@@ -49,8 +53,9 @@ use crate::untrusted_file::{Links, read};
 pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
 use lock::DirectoryLock;
 use objects::Transfer;
+use place::Place;
 use refs::Refs;
-pub(crate) use takeover::Taken;
+pub(crate) use takeover::Takeover;
 
 /// Where private git directories are, below the state directory.
 const ALL: &str = "git-private";
@@ -67,6 +72,9 @@ const BASE: &str = "index.base";
 /// A copy of a private directory that stays, without what Codex may have planted in it.
 /// Where it is, the caller has been told of the directory.
 const KEPT: &str = "kept";
+
+/// Beside [`KEPT`] where a takeover has failed: the next run tries again.
+const RETRY: &str = "retry";
 
 /// The most that is read of an index, or of what git lists of one, in bytes.
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;
@@ -98,7 +106,7 @@ pub(crate) struct PrivateGit {
     git: Git,
     synced: Synced,
     /// Whether a takeover was begun and has not come to its end.
-    is_half_taken: bool,
+    takeover_incomplete: bool,
     /// Released when all else is done.
     _lock: DirectoryLock,
 }
@@ -109,7 +117,9 @@ struct Synced {
     /// The top of the repository.
     top: OsString,
     /// The repository's git directory.
-    git_dir: OsString,
+    git_dir: Place,
+    /// What all of the repository's working trees share.
+    common_dir: Place,
     refs: Refs,
     /// The stamp of the private index.
     index: Option<String>,
@@ -124,40 +134,43 @@ impl PrivateGit {
     pub(crate) async fn open(git: &Git, run: &str) -> Result<Self, GitError> {
         let directory = all(git)?.join(run);
         let lock = DirectoryLock::create(&directory).await;
-        let mut private = Self::at(directory, lock.map_err(GitError::View)?, git);
+        let mut private = Self::at(directory, lock.map_err(GitError::View)?, git)?;
         let synced = Synced::load(&private.directory).map_err(GitError::View)?;
         if let Some(synced) = synced {
             private.synced = synced;
         }
-        if private.reason_to_stay().is_none() {
+        if private.retention_reason().is_none() {
             private.begin().await?;
         }
         remove_all(&private.directory.join(KEPT))?;
+        remove_file(&private.directory.join(RETRY))?;
         let logs = private.git.view.take_logs_from(&private.logs());
         logs.map_err(GitError::View)?;
         Ok(private)
     }
 
     /// In this directory of a run, as if nothing were in it.
-    fn at(directory: PathBuf, lock: DirectoryLock, git: &Git) -> Self {
+    fn at(directory: PathBuf, lock: DirectoryLock, git: &Git) -> io::Result<Self> {
         let mut git = git.clone();
         git.invocation.bounds.limit = INDEX_LIMIT;
+        git.invocation.bounds.halt = git.invocation.bounds.halt.child_token();
         // What holds up a look at the working tree need not hold up this.
         git.invocation.has_timed_out = Some(Arc::default());
         let layout = git.layout();
         let synced = Synced {
             top: layout.top.clone().into(),
-            git_dir: layout.git_dir.clone().into(),
+            git_dir: Place::of(&layout.git_dir)?,
+            common_dir: Place::of(&layout.common_dir)?,
             refs: Refs::default(),
             index: None,
         };
-        Self {
+        Ok(Self {
             directory,
             git,
             synced,
-            is_half_taken: false,
+            takeover_incomplete: false,
             _lock: lock,
-        }
+        })
     }
 
     /// The directory, which has to be writable for Codex's commands.
@@ -178,33 +191,34 @@ impl PrivateGit {
     ///
     /// Processes that Codex has left behind may still write to the directory itself.
     pub(crate) fn keep(&self) -> Option<String> {
-        let why = self.reason_to_stay()?;
+        let why = self.retention_reason()?;
         let (path, all) = (self.path(), self.directory.display());
         let warning = format!(
-            "Codex's git directory {0} is kept, since {why}. Do not run git in it, as Codex can \
-             have written its settings: ",
+            "Kept Codex's git directory {}: {why}. Do not run git in it. ",
             path.display()
         );
         let what_to_do = match self.copy_for_user() {
             Ok(copy) => format!(
-                "{0} has the same refs and objects and none of the settings, and \
-                 `git fetch {0} REF` takes a ref from there",
+                "To get a ref, run `git fetch {} REF`. Then delete {all}.",
                 copy.display()
             ),
-            Err(_) => format!("`git fetch {} REF` takes a ref from there", path.display()),
+            Err(error) => format!("Cannot make a copy of it that is safe to fetch from: {error}."),
         };
-        Some(format!(
-            "{warning}{what_to_do}. Remove {all} when you need nothing of it"
-        ))
+        Some(warning + &what_to_do)
     }
 
     fn copy_for_user(&self) -> io::Result<PathBuf> {
         let transfer = Transfer::new(&self.git, &self.directory)?;
+        let retry = self.directory.join(RETRY);
+        match self.takeover_incomplete {
+            true => fs::write(retry, "")?,
+            false => remove_file(&retry)?,
+        }
         transfer.copy(&self.path(), &self.directory.join(KEPT))
     }
 
     /// What the repository does not have.
-    fn reason_to_stay(&self) -> Option<String> {
+    fn retention_reason(&self) -> Option<String> {
         if !self.directory.join(SYNCED).is_file() {
             return None;
         }
@@ -213,11 +227,11 @@ impl PrivateGit {
         let unfinished = UNFINISHED.into_iter().find(|(name, _)| is_there(name));
         match (unfinished, self.refs()) {
             (Some((_, what)), _) => Some(what.to_owned()),
-            (None, Ok(refs)) if refs == self.synced.refs => match self.is_half_taken {
-                true => Some("its index was not taken over".to_owned()),
+            (None, Ok(refs)) if refs == self.synced.refs => match self.takeover_incomplete {
+                true => Some("its index was not imported".to_owned()),
                 false => None,
             },
-            (None, Ok(_)) => Some("refs of it were not taken over".to_owned()),
+            (None, Ok(_)) => Some("some refs were not imported".to_owned()),
             (None, Err(error)) => Some(error.to_string()),
         }
     }
@@ -397,6 +411,14 @@ fn all(git: &Git) -> Result<PathBuf, GitError> {
     Ok(state.join(ALL))
 }
 
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a directory, if it is there.
 fn remove_all(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
@@ -420,7 +442,7 @@ const UNFINISHED: [(&str, &str); 9] = [
 
 impl Drop for PrivateGit {
     fn drop(&mut self) {
-        if self.reason_to_stay().is_none() {
+        if self.retention_reason().is_none() {
             // What cannot be removed is of no use to anybody.
             let _ = leftovers::remove(&self.directory);
         }

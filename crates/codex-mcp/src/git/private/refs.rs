@@ -103,6 +103,14 @@ impl Refs {
         format!("# pack-refs with: sorted \n{}", lines.collect::<String>())
     }
 
+    /// The commit that is checked out, if there is one.
+    pub(super) fn tip(&self) -> Option<&str> {
+        match self.head()? {
+            Head::Branch(name) => self.all.get(name).map(String::as_str),
+            Head::Commit(id) => Some(id),
+        }
+    }
+
     /// What is checked out; `None` if that is nonsense.
     pub(super) fn head(&self) -> Option<Head<'_>> {
         let head = self.head.trim_end();

@@ -1,15 +1,27 @@
-//! What is taken over from the private directory, and what is not.
+//! Imports objects, refs, HEAD and index from the private directory.
+//!
+//! The order of the steps decides what a run leaves that is killed: objects, then the new
+//! index in git's lock, then refs and `HEAD`, then the index. So a lock that another
+//! process holds changes nothing, and no git of the user's changes the index while the
+//! refs are ahead of it. `takeover.json` is written before the lock is taken.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::index::{Applied, Difference, Listed, stamp};
+use tokio_util::sync::CancellationToken;
+
+use super::index::{
+    Difference, IndexLock, Listed, NewIndex, has_working_tree, remove_stale_lock, stamp,
+};
+use super::journal::{JOURNAL, Journal};
 use super::objects::Transfer;
 use super::refs::{Head, Refs};
 use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
-use crate::git::{Git, GitError};
+use crate::git::{Git, GitError, until_stopped};
 use crate::untrusted_file::{Links, read};
 
 /// What the reflogs of the repository say.
@@ -38,18 +50,41 @@ const CHANGES: &[&str] = &[
     "--stdin",
 ];
 
+/// A copy of the private index, below the directory of the run.
+const INDEX_COPY: &str = "index.private";
+
 /// How often a takeover is begun anew because the repository's index has changed.
 const ROUNDS: u32 = 5;
 
+/// How long a takeover may go on after the run was stopped (10 s).
+pub(super) const AFTER_STOP: Duration = Duration::from_secs(10);
+
+/// How long each git command may take that moves refs or `HEAD` (10 s). It is not given
+/// up: the index follows at once.
+const MOVE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What was taken over.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Takeover {
     /// What the user has to know.
     pub(crate) warnings: Vec<String>,
     /// Whether the repository has all of Codex's commits on its branches.
-    pub(crate) all: bool,
+    pub(crate) complete: bool,
     /// The refs that have been changed or created.
     pub(crate) refs: Vec<String>,
+    /// How `HEAD` has changed.
+    pub(crate) head: Option<String>,
+}
+
+/// Whose work is taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// That of a run that works.
+    LiveRun,
+    /// That of a run that was interrupted, perhaps long ago.
+    InterruptedRun,
+    /// The same, and its working tree is gone.
+    RemovedWorktree,
 }
 
 /// What is to be done to the repository's refs.
@@ -57,74 +92,206 @@ pub(crate) struct Taken {
 struct Plan {
     /// As `git update-ref` reads them.
     updates: Vec<String>,
-    /// Tips that are kept aside, as somebody else has changed the ref or works on it.
+    /// Tips that are kept aside.
     aside: Vec<(String, String)>,
+    /// Why they are.
+    why_aside: &'static str,
     /// What is checked out now, if that is to change.
     head: Option<String>,
+    /// Whether `HEAD` and the index stay as they are.
+    keeps_checkout: bool,
     /// What the user is told.
     warnings: Vec<String>,
 }
 
+/// Why tips are kept aside.
+const CHANGED_BY_OTHERS: &str = "another process has changed or checked out the branch since";
+const ABANDONED: &str = "the working tree has changed since the run was interrupted, so no \
+    branch was moved";
+const NO_WORKTREE: &str = "the working tree of the run is gone";
+
 impl PrivateGit {
     /// Takes over what is new since the last time. Codex's commands must not be running.
+    /// Once `stop` has been cancelled for [`AFTER_STOP`], it is given up.
     ///
     /// # Errors
     ///
     /// [`GitError`]. What was not taken over then is still in the private directory.
-    pub(crate) async fn take_over(&mut self) -> Result<Taken, GitError> {
-        self.is_half_taken = true;
-        let mut refs = Vec::new();
+    pub(crate) async fn take_over(
+        &mut self,
+        stop: &CancellationToken,
+    ) -> Result<Takeover, GitError> {
+        self.take_over_from(Source::LiveRun, stop).await
+    }
+
+    /// The same for the work of another run.
+    pub(super) async fn take_over_from(
+        &mut self,
+        source: Source,
+        stop: &CancellationToken,
+    ) -> Result<Takeover, GitError> {
+        self.takeover_incomplete = true;
+        let halt = self.git.invocation.bounds.halt.clone();
+        let rounds = self.take_over_in_rounds(source);
+        let takeover = until_stopped(stop, &halt, AFTER_STOP, rounds).await?;
+        self.takeover_incomplete = false;
+        Ok(takeover)
+    }
+
+    async fn take_over_in_rounds(&mut self, source: Source) -> Result<Takeover, GitError> {
+        self.clean_up()?;
         for _ in 0..ROUNDS {
-            if let Some(mut taken) = self.take_over_once(&mut refs).await? {
-                self.is_half_taken = false;
-                taken.refs = refs;
-                return Ok(taken);
+            if let Some(takeover) = self.take_over_once(source).await? {
+                return Ok(takeover);
             }
         }
         let busy = "other processes keep changing the repository's index";
         Err(io::Error::other(busy).into())
     }
 
+    /// Removes the lock that an interrupted takeover has left.
+    fn clean_up(&self) -> io::Result<()> {
+        let lock = Journal::load(&self.directory)?.and_then(|journal| journal.lock);
+        match lock {
+            Some(lock) => remove_stale_lock(&self.git.layout().git_dir, self.run(), &lock),
+            None => Ok(()),
+        }
+    }
+
+    /// The name of the run.
+    fn run(&self) -> &OsStr {
+        self.directory.file_name().unwrap_or_default()
+    }
+
     /// `None` if the repository's index has changed meanwhile: all is to be done again
-    /// then. Adds to `refs` those that it changes.
-    async fn take_over_once(&mut self, refs: &mut Vec<String>) -> Result<Option<Taken>, GitError> {
+    /// then.
+    async fn take_over_once(&mut self, source: Source) -> Result<Option<Takeover>, GitError> {
+        self.git.check_pipes()?;
         let theirs = self.refs()?;
-        let index = stamp(&self.path().join("index"));
+        let index = match source {
+            Source::RemovedWorktree => self.synced.index.clone(),
+            _ => stamp(&self.path().join("index")),
+        };
         self.copy_logs()?;
         if theirs == self.synced.refs && index == self.synced.index {
-            return Ok(Some(Taken {
-                warnings: Vec::new(),
-                all: true,
-                refs: Vec::new(),
-            }));
+            Journal::remove(&self.directory)?;
+            return Ok(Some(Takeover::nothing()));
         }
         self.git.refresh()?;
         let now = Refs::of_repository(&self.git).await?;
         let (staged, difference) = self.bring_objects(&theirs, &now, index.as_deref()).await?;
         self.check_submodules(&theirs, &now, &difference).await?;
-        let elsewhere = self.checked_out_elsewhere().await?;
-        let mut plan = Plan::of(&self.synced.refs, &now, &theirs, &elsewhere);
-        let all = self.carry_out(&mut plan).await?;
-        refs.extend(plan.changed().map(str::to_owned));
-        if all {
-            plan.warnings.extend(difference.warning());
-            let new = self.directory.join("index.new");
-            if difference.apply(&self.git, &new).await? == Applied::Changed {
+        let side = Side {
+            refs: &theirs,
+            index: index.as_deref(),
+            staged: &staged,
+        };
+        let mut plan = self.plan(source, &now, &side).await?;
+        let mut takeover = Takeover {
+            warnings: Vec::new(),
+            complete: !plan.keeps_checkout,
+            refs: plan.changed().map(str::to_owned).collect(),
+            head: plan.head_change(&now),
+        };
+        if plan.keeps_checkout {
+            self.move_refs(&plan).await?;
+            self.keep_aside(&mut plan, &theirs).await?;
+            Journal::remove(&self.directory)?;
+        } else {
+            let Some(lock) = self.lock_index(&difference, &side).await? else {
                 return Ok(None);
-            }
-            self.replace(BASE, &staged.0)?;
-            self.synced.refs = Refs {
-                others: 0,
-                ..theirs
             };
-            self.synced.index = index;
-            self.save()?;
+            self.move_refs(&plan).await?;
+            self.move_head(&plan).await?;
+            plan.warnings.extend(difference.warning());
+            self.publish(lock, &staged, theirs, index)?;
         }
-        Ok(Some(Taken {
-            warnings: plan.warnings,
-            all,
-            refs: Vec::new(),
-        }))
+        takeover.warnings = plan.warnings;
+        Ok(Some(takeover))
+    }
+
+    /// What is to be done. The checkout of an interrupted run is taken over only where the
+    /// working tree is still the one that its index belongs to.
+    async fn plan(&self, source: Source, now: &Refs, side: &Side<'_>) -> Result<Plan, GitError> {
+        let before = &self.synced.refs;
+        let is_current = match source {
+            Source::LiveRun => true,
+            Source::InterruptedRun => {
+                self.has_begun(now, side)? || self.is_still_checked_out(now, side).await?
+            }
+            Source::RemovedWorktree => false,
+        };
+        match source {
+            _ if is_current => {
+                let elsewhere = self.checked_out_elsewhere().await?;
+                Ok(Plan::of(before, now, side.refs, &elsewhere))
+            }
+            Source::RemovedWorktree => Ok(Plan::aside(before, side.refs, NO_WORKTREE)),
+            _ => Ok(Plan::aside(before, side.refs, ABANDONED)),
+        }
+    }
+
+    fn has_begun(&self, now: &Refs, side: &Side<'_>) -> io::Result<bool> {
+        let journal = Journal::load(&self.directory)?;
+        let before = &self.synced.refs;
+        Ok(journal.is_some_and(|journal| journal.has_begun(before, now, side.refs, side.index)))
+    }
+
+    /// Whether the working tree has what Codex has staged and committed there.
+    async fn is_still_checked_out(&self, now: &Refs, side: &Side<'_>) -> Result<bool, GitError> {
+        if now.head != self.synced.refs.head {
+            return Ok(false);
+        }
+        if side.index == self.synced.index.as_deref() {
+            // Commits that were made without the index.
+            return Ok(side.refs.tip() == self.synced.refs.tip());
+        }
+        let base = Listed(fs::read(self.directory.join(BASE))?);
+        let copy = self.directory.join(INDEX_COPY);
+        match has_working_tree(&self.git, &copy, &base, side.staged).await {
+            Err(GitError::GivenUp) => Err(GitError::GivenUp),
+            compared => Ok(compared.unwrap_or(false)),
+        }
+    }
+
+    /// Takes git's lock on the index, which has the new one then, and notes that the
+    /// repository is about to change. `None` if another process has changed the index.
+    async fn lock_index(
+        &self,
+        difference: &Difference,
+        side: &Side<'_>,
+    ) -> Result<Option<Option<IndexLock>>, GitError> {
+        let new = self.directory.join("index.new");
+        let new = difference.stage(&self.git, &new, self.run()).await?;
+        let stamp = new.as_ref().and_then(NewIndex::stamp);
+        let journal = Journal::new(side.refs, side.index, stamp);
+        let journal = serde_json::to_vec(&journal).map_err(io::Error::from)?;
+        self.replace(JOURNAL, &journal)?;
+        match new {
+            Some(new) => Ok(new.lock().await?.map(Some)),
+            None => Ok(Some(None)),
+        }
+    }
+
+    /// Puts the new index in place, and notes that nothing is left to do.
+    fn publish(
+        &mut self,
+        lock: Option<IndexLock>,
+        staged: &Listed,
+        theirs: Refs,
+        index: Option<String>,
+    ) -> io::Result<()> {
+        if let Some(lock) = lock {
+            lock.publish()?;
+        }
+        self.replace(BASE, &staged.0)?;
+        self.synced.refs = Refs {
+            others: 0,
+            ..theirs
+        };
+        self.synced.index = index;
+        self.save()?;
+        Journal::remove(&self.directory)
     }
 
     /// Brings the new objects into the repository. Returns what is staged in the private
@@ -139,7 +306,7 @@ impl PrivateGit {
         let private = self.path();
         let transfer = Transfer::new(&self.git, &self.directory)?;
         let quarantine = transfer.quarantine(&private)?;
-        let copy = self.directory.join("index.private");
+        let copy = self.directory.join(INDEX_COPY);
         let base = Listed(fs::read(self.directory.join(BASE))?);
         let staged = match index == self.synced.index.as_deref() || has_moved {
             true => Listed(base.0.clone()),
@@ -185,35 +352,56 @@ impl PrivateGit {
         }
     }
 
-    /// Whether all was taken over.
-    async fn carry_out(&self, plan: &mut Plan) -> Result<bool, GitError> {
-        let git = self.git.in_repository()?;
-        if !plan.updates.is_empty() {
-            update(&git, &plan.updates.concat()).await?;
+    /// Git for changes of the repository that are not given up halfway.
+    fn git_for_moves(&self) -> Result<Git, GitError> {
+        let mut git = self.git.in_repository()?.patient(MOVE_PATIENCE);
+        git.invocation.bounds.halt = CancellationToken::new();
+        Ok(git)
+    }
+
+    async fn move_refs(&self, plan: &Plan) -> Result<(), GitError> {
+        match plan.updates.is_empty() {
+            true => Ok(()),
+            false => update(&self.git_for_moves()?, &plan.updates.concat()).await,
         }
-        if !plan.aside.is_empty() {
-            let run = self.directory.file_name().unwrap_or_default();
-            let place = format!("{ASIDE}/{}", run.to_string_lossy());
-            let lines = plan.aside.iter().map(|(name, id)| {
-                let own = name.strip_prefix("refs/").unwrap_or(name);
-                format!("update {place}/{own} {id}\n")
-            });
-            update(&git, &lines.collect::<String>()).await?;
-            plan.warnings.push(format!(
-                "Codex's commits are kept below {place}, since somebody else has changed or \
-                 checked out {} meanwhile",
-                names(&plan.aside)
-            ));
-            return Ok(false);
+    }
+
+    async fn move_head(&self, plan: &Plan) -> Result<(), GitError> {
+        let Some(head) = plan.head.as_deref() else {
+            return Ok(());
+        };
+        let question = match head.strip_prefix("refs/") {
+            Some(_) => vec!["symbolic-ref", "-m", MESSAGE, "HEAD", head],
+            None => vec!["update-ref", "-m", MESSAGE, "--no-deref", "HEAD", head],
+        };
+        self.git_for_moves()?.told(&question, &[]).await.map(drop)
+    }
+
+    /// Puts tips below [`ASIDE`].
+    async fn keep_aside(&self, plan: &mut Plan, theirs: &Refs) -> Result<(), GitError> {
+        if plan.aside.is_empty() {
+            let why = plan.why_aside;
+            plan.warnings
+                .push(format!("what Codex has staged was not imported: {why}"));
+            return Ok(());
         }
-        if let Some(head) = plan.head.as_deref() {
-            let question = match head.strip_prefix("refs/") {
-                Some(_) => vec!["symbolic-ref", "-m", MESSAGE, "HEAD", head],
-                None => vec!["update-ref", "-m", MESSAGE, "--no-deref", "HEAD", head],
-            };
-            git.told(&question, &[]).await?;
-        }
-        Ok(true)
+        let place = format!("{ASIDE}/{}", self.run().to_string_lossy());
+        let in_place =
+            |name: &str| format!("{place}/{}", name.strip_prefix("refs/").unwrap_or(name));
+        let lines = plan.aside.iter();
+        let lines = lines.map(|(name, id)| format!("update {} {id}\n", in_place(name)));
+        update(&self.git_for_moves()?, &lines.collect::<String>()).await?;
+        let is_checked_out = |name: &str| theirs.head() == Some(Head::Branch(name));
+        let mut aside = plan.aside.iter().map(|(name, _)| name.as_str());
+        let first = aside.clone().next().unwrap_or_default();
+        let wanted = aside.find(|name| is_checked_out(name)).unwrap_or(first);
+        plan.warnings.push(format!(
+            "Codex's commits of {} are kept below {place}: {}; to get them, run `git merge {}`",
+            names(&plan.aside),
+            plan.why_aside,
+            in_place(wanted)
+        ));
+        Ok(())
     }
 
     /// The branches that other working trees of the repository have checked out.
@@ -261,7 +449,75 @@ impl PrivateGit {
     }
 }
 
+/// What the private directory has.
+struct Side<'a> {
+    refs: &'a Refs,
+    /// The stamp of its index.
+    index: Option<&'a str>,
+    /// What is staged in it, where that is to be taken over.
+    staged: &'a Listed,
+}
+
+impl Takeover {
+    fn nothing() -> Self {
+        Self {
+            warnings: Vec::new(),
+            complete: true,
+            refs: Vec::new(),
+            head: None,
+        }
+    }
+}
+
 impl Plan {
+    /// Has no branch, `HEAD` or index change: all tips that are new are kept aside.
+    fn aside(before: &Refs, theirs: &Refs, why: &'static str) -> Self {
+        let new = theirs.all.iter();
+        let new = new.filter(|(name, id)| before.all.get(*name) != Some(*id));
+        let detached = match theirs.head() {
+            Some(Head::Commit(id)) if theirs.head != before.head => {
+                Some(("refs/detached".to_owned(), id.to_owned()))
+            }
+            _ => None,
+        };
+        let new = new.map(|(name, id)| (name.clone(), id.clone()));
+        Self {
+            aside: new.chain(detached).collect(),
+            why_aside: why,
+            keeps_checkout: true,
+            ..Self::default()
+        }
+    }
+
+    /// How `HEAD` changes, for the user.
+    fn head_change(&self, now: &Refs) -> Option<String> {
+        let was = now.head.trim_end();
+        let was = was.strip_prefix("ref: ").unwrap_or(was);
+        match &self.head {
+            _ if self.keeps_checkout => None,
+            Some(head) => Some(format!("HEAD is {head} now, it was {was}")),
+            None => {
+                let old = now.all.get(was)?;
+                let moved = self.changed().any(|name| name == was);
+                moved.then(|| format!("HEAD ({was}) has moved on from {old}"))
+            }
+        }
+    }
+
+    /// Leaves the branch alone that is checked out, as its index is not taken over.
+    fn keep_checkout(&mut self, now: &Refs, theirs: &Refs) {
+        (self.keeps_checkout, self.why_aside) = (true, CHANGED_BY_OTHERS);
+        self.head = None;
+        let Some(Head::Branch(branch)) = now.head() else {
+            return;
+        };
+        let is_branch = |line: &String| line.split(' ').nth(1).map(str::trim_end) == Some(branch);
+        if let (true, Some(id)) = (self.updates.iter().any(is_branch), theirs.all.get(branch)) {
+            self.updates.retain(|line| !is_branch(line));
+            self.aside.push((branch.to_owned(), id.clone()));
+        }
+    }
+
     /// The names of the refs that the repository gets.
     fn changed(&self) -> impl Iterator<Item = &str> {
         let names = self.updates.iter().map(|line| line.split(' ').nth(1));
@@ -294,6 +550,9 @@ impl Plan {
         if theirs.head != before.head && theirs.head != now.head {
             plan.check_out(before, now, theirs, elsewhere);
         }
+        if !plan.aside.is_empty() {
+            plan.keep_checkout(now, theirs);
+        }
         plan
     }
 
@@ -311,7 +570,7 @@ impl Plan {
             Some(Head::Commit(id)) if now.head == before.head => self.head = Some(id.to_owned()),
             Some(Head::Commit(id)) => self.aside.push(("refs/detached".to_owned(), id.to_owned())),
             Some(_) => self.warnings.push(
-                "what Codex has checked out is not checked out here, since somebody else has \
+                "what Codex has checked out is not checked out here, since another process has \
                  checked out something meanwhile"
                     .to_owned(),
             ),
@@ -477,5 +736,41 @@ mod tests {
         let plan = Plan::of(&before, &refs("other", &[]), &refs("new", &[]), &none());
         assert_eq!(plan.head, None);
         assert_eq!(plan.warnings.len(), 1);
+    }
+
+    #[test]
+    fn checked_out_branch_stays_where_the_index_does() {
+        let before = refs("main", &[("main", "1"), ("side", "1")]);
+        let now = refs("main", &[("main", "1"), ("side", "9")]);
+        let theirs = refs("main", &[("main", "2"), ("side", "2"), ("new", "3")]);
+        let plan = Plan::of(&before, &now, &theirs, &none());
+        assert_eq!(plan.updates, ["create refs/heads/new 3\n"]);
+        let aside: Vec<_> = plan.aside.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(aside, ["refs/heads/side", "refs/heads/main"]);
+        assert!(plan.keeps_checkout);
+        assert_eq!(plan.head_change(&now), None);
+    }
+
+    #[test]
+    fn change_of_head_is_reported() {
+        let before = refs("main", &[("main", "1")]);
+        let moved = Plan::of(&before, &before, &refs("main", &[("main", "2")]), &none());
+        let told = "HEAD (refs/heads/main) has moved on from 1";
+        assert_eq!(moved.head_change(&before).as_deref(), Some(told));
+        let switched = refs("new", &[("main", "1"), ("new", "1")]);
+        let switched = Plan::of(&before, &before, &switched, &none());
+        let told = "HEAD is refs/heads/new now, it was refs/heads/main";
+        assert_eq!(switched.head_change(&before).as_deref(), Some(told));
+    }
+
+    #[test]
+    fn work_of_an_abandoned_run_is_kept_aside() {
+        let before = refs("main", &[("main", "1"), ("same", "1")]);
+        let theirs = refs("new", &[("main", "2"), ("same", "1"), ("new", "3")]);
+        let plan = Plan::aside(&before, &theirs, ABANDONED);
+        let aside: Vec<_> = plan.aside.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(aside, ["refs/heads/main", "refs/heads/new"]);
+        assert_eq!((plan.updates.len(), plan.head), (0, None));
+        assert!(plan.keeps_checkout);
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use scripted_model::{Gate, Reply, Script};
 use serde_json::Value;
@@ -17,6 +17,9 @@ use super::repository::{Stage, commit};
 /// How long Codex may live on after its owner was killed.
 const GONE: Duration = Duration::from_secs(10);
 
+/// Below the 60 s for which a named pipe would hold one question to git.
+const SOON: Duration = Duration::from_secs(50);
+
 /// A run whose Codex has committed and works on.
 struct Working {
     stage: Stage,
@@ -27,6 +30,16 @@ struct Working {
 impl Working {
     /// The prompt of the run has the word "first"; others do as `others` says.
     async fn new(first: &[Reply], others: &[Reply]) -> Self {
+        Self::with(first, others, &[], |_| Vec::new()).await
+    }
+
+    /// The same with more arguments and variables.
+    async fn with(
+        first: &[Reply],
+        others: &[Reply],
+        more: &[&str],
+        env: impl FnOnce(&Stage) -> Vec<(&'static str, String)>,
+    ) -> Self {
         let gate = Gate::new();
         let end = Reply::say("Done.").behind(&gate);
         let first = first.iter().cloned().chain([end]);
@@ -34,7 +47,8 @@ impl Working {
             .on("first", first)
             .otherwise(others.iter().cloned());
         let stage = Stage::new(testkit::codex::newest(), script).await;
-        let mut command = stage.command(&[&["run", "--json", "first"], &WANTED[..]].concat());
+        let mut command = stage.command(&[&["run", "--json", "first"], &WANTED[..], more].concat());
+        command.envs(env(&stage));
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = piped.kill_on_drop(true).spawn().unwrap();
         gate.reached(1).await;
@@ -43,7 +57,9 @@ impl Working {
 
     /// Kills the run, and waits for the end of its Codex.
     async fn killed(mut self) -> Stage {
-        self.run.kill().await.unwrap();
+        if self.run.try_wait().unwrap().is_none() {
+            self.run.kill().await.unwrap();
+        }
         let processes = self.stage.home.processes();
         let left: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         assert_eq!(wait_until_gone(&left, GONE).await, []);
@@ -86,88 +102,270 @@ async fn doctor(stage: &Stage) -> Vec<Value> {
     checks.cloned().collect()
 }
 
-/// How far a takeover had come when it was killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Nothing,
-    Refs,
-    Head,
-    Index,
-    Base,
+/// Where a takeover is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Killed {
+    BeforeRefs,
+    AfterRefs,
+    AfterHead,
+    AfterIndex,
 }
 
-/// Does by hand what a takeover does up to this step.
-fn take_over_until(stage: &Stage, step: Step) {
-    let directory = only_directory(stage);
-    let private = directory.join("private");
-    let id = fs::read_to_string(private.join("refs/heads/side")).unwrap();
-    let id = id.trim();
-    // What a git leaves that is killed while it writes.
-    fs::write(private.join("refs/heads/other.lock"), id).unwrap();
-    fs::create_dir_all(directory.join("transfer/quarantine/objects")).unwrap();
-    for name in ["index.new", "index.new.lock", "synced.json.new"] {
-        fs::write(directory.join(name), "").unwrap();
-    }
-    let git = |args: &[&str]| stage.home.git(args);
-    let fetch = ["fetch", "--quiet", "--no-write-fetch-head"];
-    let source = [private.to_str().unwrap(), "refs/heads/side"];
-    git(&[&fetch[..], &source].concat());
-    if step >= Step::Refs {
-        git(&["update-ref", "refs/heads/side", id]);
-    }
-    if step >= Step::Head {
-        git(&["symbolic-ref", "HEAD", "refs/heads/side"]);
-    }
-    if step >= Step::Index {
-        git(&["read-tree", "HEAD"]);
-        git(&["add", "c.txt"]);
-    }
-    if step >= Step::Base {
-        let staged = git(&["ls-files", "-z", "--stage"]);
-        fs::write(directory.join("index.base"), staged).unwrap();
-    }
+/// A git that kills a run before or after one of its questions, by the process ID that
+/// `run-pid` has. Otherwise it is the real one.
+fn killing_git(stage: &Stage, killed: Killed) -> PathBuf {
+    let git = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|directory| directory.join("git"))
+        .find(|git| git.is_file())
+        .unwrap();
+    let (question, before) = match killed {
+        Killed::BeforeRefs => ("update-ref", "kill -9 $pid; exit 1"),
+        Killed::AfterRefs => ("update-ref", ""),
+        Killed::AfterHead | Killed::AfterIndex => ("symbolic-ref", ""),
+    };
+    let directory = stage.home.root().join("killing");
+    fs::create_dir(&directory).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" {question} -\"*\"codex-mcp: \"*) ;; *) exec {git} \"$@\" ;; esac\n\
+         pid=$(cat {pid})\n{before}\n{git} \"$@\"\nkill -9 $pid\n",
+        git = git.display(),
+        pid = stage.home.root().join("run-pid").display(),
+    );
+    let path = directory.join("git");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    directory
 }
 
-#[tokio::test]
-async fn takeover_that_was_killed_is_finished_by_the_next_run() {
+/// A stage on which a takeover was killed.
+async fn takeover_killed(killed: Killed) -> Stage {
     let first = [
         Reply::shell("git checkout --quiet -b side && echo c > c.txt"),
         commit("a.txt"),
         Reply::shell("git add c.txt"),
     ];
-    for step in [
-        Step::Nothing,
-        Step::Refs,
-        Step::Head,
-        Step::Index,
-        Step::Base,
+    let path = |stage: &Stage| {
+        let git = killing_git(stage, killed);
+        let path = std::env::var("PATH").unwrap();
+        vec![("PATH", format!("{}:{path}", git.display()))]
+    };
+    let others = [Reply::say("Done.")];
+    let mut working = Working::with(&first, &others, &[], path).await;
+    let pid = working.run.id().unwrap();
+    fs::write(working.stage.home.root().join("run-pid"), pid.to_string()).unwrap();
+    working.gate.release();
+    working.run.wait().await.unwrap();
+    let stage = working.killed().await;
+    // What a git leaves that is killed while it writes.
+    let directory = only_directory(&stage);
+    let lock = directory.join("private/refs/heads/other.lock");
+    fs::write(lock, "").unwrap();
+    fs::write(directory.join("index.new.lock"), "").unwrap();
+    stage
+}
+
+/// The order of a takeover: the lock of the index, refs, `HEAD`, the index.
+fn assert_killed(stage: &Stage, killed: Killed) {
+    let has_branch = !stage.home.git(&["branch", "--list", "side"]).is_empty();
+    assert_eq!(has_branch, killed != Killed::BeforeRefs, "{killed:?}");
+    let head = match killed {
+        Killed::BeforeRefs | Killed::AfterRefs => "refs/heads/main",
+        Killed::AfterHead | Killed::AfterIndex => "refs/heads/side",
+    };
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["symbolic-ref", "HEAD"]), head, "{killed:?}");
+    assert!(stage.git_dir().join("index.lock").exists(), "{killed:?}");
+    assert_eq!(git(&["ls-files"]), "README.md", "{killed:?}");
+}
+
+#[tokio::test]
+async fn takeover_that_was_killed_is_finished_by_the_next_run() {
+    for killed in [
+        Killed::BeforeRefs,
+        Killed::AfterRefs,
+        Killed::AfterHead,
+        Killed::AfterIndex,
     ] {
-        let working = Working::new(&first, &[Reply::say("Done.")]).await;
-        let stage = working.killed().await;
-        take_over_until(&stage, step);
+        let stage = takeover_killed(killed).await;
+        assert_killed(&stage, killed);
+        let (lock, index) = ["index.lock", "index"]
+            .map(|name| stage.git_dir().join(name))
+            .into();
+        let changed = match killed {
+            Killed::BeforeRefs => "A  c.txt",
+            // A takeover that has begun is finished whatever has become of the files.
+            Killed::AfterRefs | Killed::AfterHead => {
+                fs::remove_file(stage.home.work().join("c.txt")).unwrap();
+                "AD c.txt"
+            }
+            Killed::AfterIndex => {
+                fs::rename(lock, index).unwrap();
+                "A  c.txt"
+            }
+        };
         let found = doctor(&stage).await;
         assert_eq!(found[0]["value"]["state"], "interrupted", "{found:?}");
 
         let (code, result, told) = second(&stage, &[]).await;
         // The commit of the first run is none of the second one.
-        assert_eq!(code, Some(2), "{step:?}: {result:#}\n{told}");
+        assert_eq!(code, Some(2), "{killed:?}: {result:#}\n{told}");
         let git = |args: &[&str]| stage.home.git(args);
         assert_eq!(git(&["symbolic-ref", "HEAD"]), "refs/heads/side");
         assert_eq!(git(&["show", "side:a.txt"]), "made");
         assert_eq!(git(&["rev-list", "--count", "side"]), "2");
-        assert_eq!(git(&["status", "--porcelain"]), "A  c.txt", "{step:?}");
+        assert_eq!(git(&["status", "--porcelain"]), changed, "{killed:?}");
         assert_eq!(git(&["fsck", "--strict"]), "");
-        assert_eq!(directories(&stage), [] as [PathBuf; 0], "{step:?}");
+        assert_eq!(directories(&stage), [] as [PathBuf; 0], "{killed:?}");
+        let left = fs::read_dir(stage.git_dir()).unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: Vec<_> = left.filter(|name| name.starts_with("codex-mcp")).collect();
+        assert_eq!(left, [] as [String; 0], "{killed:?}");
         let warnings = result["warnings"].to_string();
-        let what = match step {
-            Step::Nothing => "its work was taken over (refs/heads/side)",
-            _ => "its work was taken over (its index)",
+        let what = match killed {
+            Killed::BeforeRefs => "imported refs/heads/side; HEAD is refs/heads/side now",
+            Killed::AfterRefs => "imported its index; HEAD is refs/heads/side now",
+            Killed::AfterHead | Killed::AfterIndex => "imported its index",
         };
-        assert!(warnings.contains(what), "{step:?}: {warnings}");
-        assert!(told.contains(what), "{step:?}: {told}");
+        assert!(warnings.contains(what), "{killed:?}: {warnings}");
+        assert!(warnings.contains(" ago): "), "{killed:?}: {warnings}");
+        assert!(told.contains(what), "{killed:?}: {told}");
         let found = doctor(&stage).await;
         assert_eq!(found[0]["status"], "ok", "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn checkout_stays_where_the_working_tree_has_changed_since() {
+    let working = Working::new(&[commit("a.txt")], &[Reply::say("Done.")]).await;
+    let stage = working.killed().await;
+    fs::remove_file(stage.home.work().join("a.txt")).unwrap();
+    let git = |args: &[&str]| stage.home.git(args);
+    let index = fs::read(stage.git_dir().join("index")).unwrap();
+    let (_, result, told) = second(&stage, &[]).await;
+    assert_eq!(git(&["rev-list", "--count", "main"]), "1", "{told}");
+    assert_eq!(fs::read(stage.git_dir().join("index")).unwrap(), index);
+    let name = only_directory(&stage).file_name().unwrap().to_owned();
+    let kept = format!("refs/codex-mcp/{}/heads/main", name.to_str().unwrap());
+    let warnings = result["warnings"].to_string();
+    let what_to_do = format!("run `git merge {kept}`");
+    assert!(warnings.contains(&what_to_do), "{warnings}");
+    git(&["merge", "--quiet", &kept]);
+    assert_eq!(git(&["show", "main:a.txt"]), "made");
+}
+
+/// The run names what is in the way, changes nothing, and the next run imports the commit.
+async fn refused_and_imported_later(first: &[Reply], path: &str, why: &str) {
+    let others = [Reply::say("Done.")];
+    let working = Working::new(first, &others).await;
+    let obstacle = working.stage.home.work().join(path);
+    if !obstacle.exists() {
+        fs::write(&obstacle, "").unwrap();
+    }
+    let began = Instant::now();
+    working.gate.release();
+    let output = working.run.wait_with_output().await.unwrap();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains(why), "{told}");
+    let stage = working.stage;
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["rev-list", "--count", "main"]), "1", "{told}");
+    let found = doctor(&stage).await;
+    assert_eq!(found[0]["value"]["state"], "kept", "{found:?}");
+
+    fs::remove_file(&obstacle).unwrap();
+    let (_, result, told) = second(&stage, &[]).await;
+    let warnings = result["warnings"].to_string();
+    assert!(warnings.contains("imported refs/heads/main"), "{told}");
+    assert_eq!(git(&["show", "main:a.txt"]), "made");
+    assert_eq!(git(&["status", "--porcelain"]), "");
+    assert_eq!(directories(&stage), [] as [PathBuf; 0]);
+}
+
+#[tokio::test]
+async fn lock_of_the_index_that_is_busy_keeps_refs_from_moving() {
+    refused_and_imported_later(&[commit("a.txt")], ".git/index.lock", "index.lock").await;
+}
+
+#[tokio::test]
+async fn pipe_for_attributes_keeps_refs_from_moving() {
+    let first = [commit("a.txt"), Reply::shell("mkfifo .gitattributes")];
+    let why = ".gitattributes is not a regular file";
+    refused_and_imported_later(&first, ".gitattributes", why).await;
+}
+
+#[tokio::test]
+async fn repository_that_was_replaced_gets_nothing() {
+    let working = Working::new(&[commit("a.txt")], &[Reply::say("Done.")]).await;
+    let stage = working.killed().await;
+    let aside = stage.home.root().join("aside");
+    fs::rename(stage.git_dir(), &aside).unwrap();
+    let (from, to) = (aside.to_str().unwrap(), stage.git_dir());
+    stage
+        .home
+        .git(&["clone", "--quiet", "--bare", from, to.to_str().unwrap()]);
+    stage.home.git(&["config", "core.bare", "false"]);
+    let found = doctor(&stage).await;
+    assert_eq!(found[0]["value"]["state"], "orphaned", "{found:?}");
+    let (_, _, told) = second(&stage, &[]).await;
+    assert!(!told.contains("interrupted run"), "{told}");
+    assert_eq!(stage.home.git(&["rev-list", "--count", "main"]), "1");
+    only_directory(&stage);
+}
+
+/// The worktree of a run, and its branch.
+fn worktree(stage: &Stage) -> (String, String) {
+    let listed = stage.home.git(&["worktree", "list", "--porcelain"]);
+    let block = listed.split("\n\n").nth(1).unwrap();
+    let value = |key: &str| {
+        let mut lines = block.lines();
+        lines
+            .find_map(|line| line.strip_prefix(key))
+            .unwrap()
+            .to_owned()
+    };
+    (value("worktree "), value("branch "))
+}
+
+#[tokio::test]
+async fn commits_in_a_worktree_are_imported_by_a_run_elsewhere() {
+    let others = [Reply::say("Done.")];
+    let first = [commit("a.txt")];
+    let working = Working::with(&first, &others, &["--worktree"], |_| Vec::new()).await;
+    let stage = working.killed().await;
+    let (path, branch) = worktree(&stage);
+    let (_, _, told) = second(&stage, &[]).await;
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["show", &format!("{branch}:a.txt")]), "made", "{told}");
+    assert_eq!(git(&["-C", &path, "status", "--porcelain"]), "");
+    assert_eq!(git(&["rev-list", "--count", "main"]), "1");
+    assert_eq!(directories(&stage), [] as [PathBuf; 0], "{told}");
+}
+
+#[tokio::test]
+async fn commits_of_a_worktree_that_is_gone_are_kept_aside() {
+    let others = [Reply::say("Done.")];
+    let first = [commit("a.txt")];
+    let working = Working::with(&first, &others, &["--worktree"], |_| Vec::new()).await;
+    let stage = working.killed().await;
+    let (path, branch) = worktree(&stage);
+    let git = |args: &[&str]| stage.home.git(args);
+    git(&["worktree", "remove", "--force", &path]);
+    let (_, result, told) = second(&stage, &[]).await;
+    let name = only_directory(&stage).file_name().unwrap().to_owned();
+    let branch = branch.strip_prefix("refs/").unwrap();
+    let kept = format!("refs/codex-mcp/{}/{branch}", name.to_str().unwrap());
+    assert_eq!(git(&["show", &format!("{kept}:a.txt")]), "made", "{told}");
+    let warnings = result["warnings"].to_string();
+    assert!(
+        warnings.contains(&format!("git merge {kept}")),
+        "{warnings}"
+    );
+    let (_, _, told) = second(&stage, &[]).await;
+    assert!(
+        !told.contains("interrupted run"),
+        "it was said once: {told}"
+    );
 }
 
 #[tokio::test]
@@ -212,7 +410,7 @@ async fn branch_that_was_moved_on_stays_and_the_commits_are_kept_beside_it() {
     let warnings = result["warnings"].as_array().unwrap();
     let of_run = |warning: &&Value| {
         let text = warning.as_str().unwrap();
-        text.starts_with(&format!("interrupted run {name}: ")) && !text.contains('\n')
+        text.starts_with(&format!("interrupted run {name} (")) && !text.contains('\n')
     };
     assert_eq!(warnings.iter().filter(of_run).count(), 2, "{told}");
 
@@ -282,7 +480,7 @@ async fn index_that_the_user_changes_during_a_takeover_is_merged() {
     // The takeover prepares its index from the old one, and waits for the lock.
     fs::copy(&index, &lock).unwrap();
     working.gate.release();
-    let prepared = only_directory(stage).join("index.new");
+    let prepared = only_directory(stage).join("takeover.json");
     while !prepared.exists() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

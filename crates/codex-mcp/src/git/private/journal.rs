@@ -1,0 +1,97 @@
+//! What a takeover is about to do to the repository, noted before it changes anything.
+//!
+//! A run that is killed leaves the note behind. By it the next run tells a takeover that
+//! has to be finished from commits that nobody has begun to import, and the lock of the
+//! killed run from that of a live git.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::refs::Refs;
+use super::{INDEX_LIMIT, remove_file};
+use crate::untrusted_file::{Links, read};
+
+/// The file, below the directory of the run.
+pub(super) const JOURNAL: &str = "takeover.json";
+
+/// What a takeover is about to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// The refs and `HEAD` that the repository is to get.
+    refs: Refs,
+    /// The stamp of the private index whose entries it is to get.
+    index: Option<String>,
+    /// The stamp of the new index, which is that of `index.lock`, if the index changes.
+    pub(super) lock: Option<String>,
+}
+
+impl Journal {
+    /// For a takeover of these refs and this private index.
+    pub(super) fn new(refs: &Refs, index: Option<&str>, lock: Option<String>) -> Self {
+        Self {
+            refs: refs.clone(),
+            index: index.map(str::to_owned),
+            lock,
+        }
+    }
+
+    /// Reads that of a run's directory; `None` if no takeover was interrupted.
+    pub(super) fn load(directory: &Path) -> io::Result<Option<Self>> {
+        match read(&directory.join(JOURNAL), INDEX_LIMIT, Links::Refused) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Removes that of a run's directory, if there is one.
+    pub(super) fn remove(directory: &Path) -> io::Result<()> {
+        remove_file(&directory.join(JOURNAL))
+    }
+
+    /// Whether this takeover, of what the private directory still has, had begun to change
+    /// the repository: `now` has a ref or `HEAD` from it that `before` had not.
+    pub(super) fn has_begun(
+        &self,
+        before: &Refs,
+        now: &Refs,
+        theirs: &Refs,
+        index: Option<&str>,
+    ) -> bool {
+        let has_moved = |name: &String| {
+            let there = now.all.get(name);
+            there.is_some() && there == theirs.all.get(name) && there != before.all.get(name)
+        };
+        let is_same = self.refs == *theirs && self.index.as_deref() == index;
+        let has_head = now.head == theirs.head && now.head != before.head;
+        is_same && (has_head || theirs.all.keys().any(has_moved))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refs(id: &str) -> Refs {
+        Refs {
+            head: "ref: refs/heads/main\n".to_owned(),
+            all: [("refs/heads/main".to_owned(), id.to_owned())].into(),
+            others: 0,
+        }
+    }
+
+    #[test]
+    fn takeover_has_begun_once_a_ref_has_moved() {
+        let (before, theirs) = (refs("1"), refs("2"));
+        let journal = Journal::new(&theirs, Some("stamp"), None);
+        let has_begun =
+            |now: &Refs, theirs: &Refs, index| journal.has_begun(&before, now, theirs, Some(index));
+        assert!(has_begun(&theirs, &theirs, "stamp"));
+        assert!(!has_begun(&before, &theirs, "stamp"), "nothing has moved");
+        assert!(!has_begun(&refs("3"), &theirs, "stamp"), "moved elsewhere");
+        assert!(!has_begun(&theirs, &refs("3"), "stamp"), "other commits");
+        assert!(!has_begun(&theirs, &theirs, "another"), "another index");
+    }
+}

@@ -1,0 +1,77 @@
+//! Tells a directory from another one that is at its path later.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+/// A directory, as it was when this was noted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) path: OsString,
+    device: u64,
+    inode: u64,
+    /// When it was made, in ns since 1970; `None` if the file system does not know.
+    made: Option<u128>,
+}
+
+impl Place {
+    /// Notes the directory at `path`.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let about = fs::metadata(path)?;
+        let made = about.created().ok();
+        let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        Ok(Self {
+            path: path.as_os_str().to_owned(),
+            device: about.dev(),
+            inode: about.ino(),
+            made: made.map(|made| made.as_nanos()),
+        })
+    }
+
+    /// Whether the directory is the one at `path` now. The number of a device may change
+    /// when the system starts, so the time counts instead where it is known.
+    pub(super) fn is(&self, path: &Path) -> bool {
+        let Ok(now) = Self::of(path) else {
+            return false;
+        };
+        let is_same = match (self.made, now.made) {
+            (Some(before), Some(now)) => before == now,
+            _ => self.device == now.device,
+        };
+        self.path == now.path && self.inode == now.inode && is_same
+    }
+
+    /// Whether the directory is still there.
+    pub(super) fn is_there(&self) -> bool {
+        self.is(Path::new(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_that_was_replaced_is_another_one() {
+        let all = tempfile::tempdir().unwrap();
+        let (path, aside) = (all.path().join("x"), all.path().join("y"));
+        fs::create_dir(&path).unwrap();
+        let place = Place::of(&path).unwrap();
+        assert!(place.is_there());
+        fs::rename(&path, &aside).unwrap();
+        assert!(!place.is_there());
+        assert!(!place.is(&aside), "its path counts, too");
+        fs::create_dir(&path).unwrap();
+        assert!(!place.is_there());
+        let reused = Place {
+            inode: Place::of(&path).unwrap().inode,
+            ..place
+        };
+        assert_eq!(reused.is_there(), reused.made.is_none());
+    }
+}
