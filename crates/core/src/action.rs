@@ -3,7 +3,8 @@
 //! An [`Action`] is an open question. A [`Decision`] answers it; [`answer`]
 //! turns the two into what Codex wants to read, or refuses a decision that
 //! doesn't fit, in which case the question stays open. Declining and
-//! cancelling always fit: Codex honours both also where it doesn't offer them.
+//! cancelling always fit, and so does allowing a command for the session: Codex
+//! honours the three also where it doesn't offer them.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -198,13 +199,22 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
             (word, word.into())
         }
     };
-    let always = matches!(decision, Decision::Decline | Decision::Cancel);
+    let always = matches!(
+        decision,
+        Decision::AcceptForSession | Decision::Decline | Decision::Cancel
+    );
     if always || offers(asked, name) {
-        Ok(Answer::plain(json!({ "decision": value })))
-    } else {
-        Err(not_offered(&words_of(asked)))
+        return Ok(Answer::plain(json!({ "decision": value })));
     }
+    let mut offered = words_of(asked);
+    if !offered.contains(&FOR_SESSION) {
+        offered.push(FOR_SESSION);
+    }
+    Err(not_offered(&offered))
 }
+
+/// Codex's word for a yes that holds for the session.
+const FOR_SESSION: &str = "acceptForSession";
 
 /// The decisions on a command that every release takes, besides those that are
 /// always possible.

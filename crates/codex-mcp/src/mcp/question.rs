@@ -108,15 +108,13 @@ pub(super) fn as_action(open: &Open) -> Value {
 }
 
 /// What the client answered, and after it what that counts as where it doesn't fit
-/// the question: a yes that says too much is a plain yes, and what can't be passed
-/// on is a no.
+/// the question: a form that isn't wanted is a plain yes, and what can't be passed on
+/// is a no. A yes for the session is never taken for a yes for once.
 pub(super) fn decisions(answer: &Value) -> Vec<Decision> {
     let decision = decision(answer);
     match decision {
-        Decision::AcceptForSession | Decision::Submit(_) => {
-            vec![decision, Decision::Accept, Decision::Decline]
-        }
-        Decision::Accept => vec![decision, Decision::Decline],
+        Decision::Submit(_) => vec![decision, Decision::Accept, Decision::Decline],
+        Decision::Accept | Decision::AcceptForSession => vec![decision, Decision::Decline],
         _ => vec![decision],
     }
 }

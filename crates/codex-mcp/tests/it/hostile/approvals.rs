@@ -27,8 +27,11 @@ async fn every_answer_of_a_client_becomes_a_decision() {
             "accept",
         ),
         (json!({"decision": "approved"}), "accept"),
-        // Codex doesn't offer it here; a yes for once is part of it.
-        (json!({"decision": "approved_for_session"}), "accept"),
+        // Codex doesn't list it here, and honours it.
+        (
+            json!({"decision": "approved_for_session"}),
+            "acceptForSession",
+        ),
         (
             json!({"action": "accept", "decision": "approved"}),
             "accept",

@@ -118,9 +118,9 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     });
     let description = "Looks into a session: {status, events, nextCursor, actions, result}. With \
 status waiting_approval decide each of actions[] with respond_permission, or answer its questions \
-with respond_user_input, before it times out and is declined. decline and cancel (also ends the \
-turn) are always allowed, others where availableDecisions has them. result.output is the whole \
-final message. To wait for a question or the end use codex_session wait_any.";
+with respond_user_input, before it times out and is declined. decline, cancel (also ends the \
+turn) and acceptForSession of commands always fit, others where availableDecisions has them. \
+result.output is the whole final message. To wait for a question or the end use codex_session wait_any.";
     tool(NAME, description, input)
 }
 

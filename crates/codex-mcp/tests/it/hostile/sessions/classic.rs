@@ -153,7 +153,8 @@ async fn a_question_that_a_call_came_back_with_is_decided_by_looking_in() {
         assert_eq!(look["status"], "waiting_approval");
         assert_eq!(look["actions"][0]["requestId"], open[0]["requestId"]);
 
-        let wrong = decision(&session, &open[0], "acceptForSession");
+        let mut wrong = decision(&session, &open[0], "acceptWithExecpolicyAmendment");
+        wrong["execpolicyAmendment"] = json!(["touch"]);
         let refused = serve.client.call_tool("codex_check", wrong).await;
         assert_eq!(refusal(&refused).code, "INVALID_ARGUMENT");
         check(&mut serve, decision(&session, &open[0], word)).await;

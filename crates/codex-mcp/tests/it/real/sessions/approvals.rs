@@ -10,6 +10,7 @@ on_each_release!(
     untrusted_asks_before_a_command,
     a_change_of_files_is_decided,
     what_is_not_offered_is_refused_and_the_question_stays,
+    accept_for_session_is_asked_once,
     nobody_answers_in_time,
     cancelling_an_approval_ends_the_turn,
 );
@@ -89,14 +90,6 @@ async fn what_is_not_offered_is_refused_and_the_question_stays(release: &str) {
         poller.refused("codex_check", wrong).await,
         "INVALID_ARGUMENT"
     );
-    if release != "0.104.0" {
-        // Since 0.130 Codex lists what it takes, and this is not in the list.
-        let wrong = respond("acceptForSession");
-        assert_eq!(
-            poller.refused("codex_check", wrong).await,
-            "INVALID_ARGUMENT"
-        );
-    }
     assert_eq!(poller.question(&session).await, question);
 
     let mut amend = respond("acceptWithExecpolicyAmendment");
@@ -110,6 +103,24 @@ async fn what_is_not_offered_is_refused_and_the_question_stays(release: &str) {
         poller.refused("codex_check", late).await,
         "REQUEST_NOT_FOUND"
     );
+    stage.finish(poller.client).await;
+}
+
+/// Since 0.130 Codex does not list the decision, and honours it all the same.
+async fn accept_for_session_is_asked_once(release: &str) {
+    let stage = Stage::new(release, touch()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("touch it", json!({})).await;
+    let question = poller.question(&session).await;
+    poller.decide(&session, &question, "acceptForSession").await;
+    poller.until_idle(&session).await;
+    std::fs::remove_file(stage.file("made.txt")).unwrap();
+
+    poller.reply(&session, "touch it again", json!({})).await;
+    let (_, events) = poller.until_idle(&session).await;
+    let mut kinds = events.iter().map(|event| &event["type"]);
+    assert!(kinds.all(|kind| kind != "approval_request"), "{events:#?}");
+    assert!(stage.file("made.txt").exists());
     stage.finish(poller.client).await;
 }
 
