@@ -32,10 +32,21 @@ pub struct Action {
     pub params: Value,
     /// When it came.
     pub created: SystemTime,
+    /// Who has been shown it.
+    pub audience: Audience,
     /// When it is declined if nobody has answered.
     pub deadline: Instant,
     /// The same by the calendar.
     pub expires: SystemTime,
+}
+
+/// Who has been shown a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Nobody yet.
+    Nobody,
+    /// A client, which may be asking its user.
+    Client,
 }
 
 /// What an action is about.

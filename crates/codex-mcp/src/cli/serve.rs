@@ -49,8 +49,8 @@ pub(super) struct Args {
     #[command(flatten)]
     settings: Settings,
 
-    /// How long a question of Codex's stays open, in seconds, before it is
-    /// declined.
+    /// How long a question of Codex's stays open once somebody could see it, in
+    /// seconds, before it is declined.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     approval_timeout: u64,
 

@@ -321,6 +321,9 @@ pub struct Info {
     pub settings: Settings,
     /// How it stands.
     pub view: session::View,
+    /// How long a client may well wait before it looks again; `None` if nothing will
+    /// change by itself.
+    pub poll_interval: Option<Duration>,
 }
 
 /// What a look into a session shows.
@@ -328,6 +331,9 @@ pub struct Info {
 pub struct Polled {
     /// How it stands.
     pub state: State,
+    /// How long a client may well wait before it looks again; `None` if nothing will
+    /// change by itself.
+    pub poll_interval: Option<Duration>,
     /// The rest.
     pub shown: Shown,
 }

@@ -294,6 +294,7 @@ impl Engine {
     /// [`EngineError::NoSession`].
     pub fn get(&self, session: &SessionId) -> Result<Info, EngineError> {
         let entry = self.entry(session)?;
+        entry.show_questions();
         let info = entry.info();
         entry.look(Session::used);
         Ok(info)
@@ -303,7 +304,11 @@ impl Engine {
     #[must_use]
     pub fn list(&self) -> Vec<Info> {
         let all = self.hub.sessions.all();
-        all.iter().map(|entry| entry.info()).collect()
+        let shown = all.iter().map(|entry| {
+            entry.show_questions();
+            entry.info()
+        });
+        shown.collect()
     }
 
     /// All that Codex has said in the running turn of a session.

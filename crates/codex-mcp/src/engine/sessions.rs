@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use codex_mcp_core::clock::Now;
-use codex_mcp_core::session::{Effect, Fate, Patience, Session, State};
-use codex_mcp_protocol::codex::{ThreadId, TurnManner};
+use codex_mcp_core::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
+use codex_mcp_protocol::codex::{ApprovalPolicy, ThreadId, TurnManner};
 use tokio::sync::watch;
 
 use super::EngineError;
@@ -50,6 +51,17 @@ struct Inner {
     loading: Loading,
     /// What Codex was given to look at last.
     pictures: PictureCopies,
+}
+
+impl Inner {
+    fn poll_interval(&self) -> Option<Duration> {
+        let settings = self.settings.with(&self.pending);
+        let running = match settings.thread.approval_policy {
+            Some(ApprovalPolicy::Never) => IDLE_POLL_INTERVAL,
+            _ => self.machine.patience().poll_interval(),
+        };
+        self.machine.state().poll_interval(running)
+    }
 }
 
 /// How a thread came to us.
@@ -119,6 +131,14 @@ impl Entry {
 
     pub(super) fn state(&self) -> State {
         self.lock().machine.state()
+    }
+
+    /// Notes that somebody is shown the open questions.
+    pub(super) fn show_questions(&self) {
+        if self.look(Session::show_questions) {
+            // Their deadlines have moved.
+            self.change(|_, _| ());
+        }
     }
 
     pub(super) fn server(&self) -> Running {
@@ -203,6 +223,7 @@ impl Entry {
     }
 
     pub(super) fn view(&self) -> View {
+        self.show_questions();
         let revision = *self.revision.borrow();
         let mut inner = self.lock();
         inner.machine.used(now());
@@ -231,7 +252,14 @@ impl Entry {
             thread: self.thread.clone(),
             settings: inner.settings.with(&inner.pending),
             view: inner.machine.view(now().instant),
+            poll_interval: inner.poll_interval(),
         }
+    }
+
+    /// How long a client may well wait before it looks again; `None` if nothing will
+    /// change by itself.
+    pub(super) fn poll_interval(&self) -> Option<Duration> {
+        self.lock().poll_interval()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

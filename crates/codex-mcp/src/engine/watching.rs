@@ -43,10 +43,16 @@ impl Engine {
     /// [`EngineError::NoSession`] and [`EngineError::BeyondTheEnd`].
     pub fn poll(&self, session: &SessionId, poll: &Poll) -> Result<Polled, EngineError> {
         let entry = self.entry(session)?;
+        entry.show_questions();
+        let poll_interval = entry.poll_interval();
         entry.look(|machine, now| {
             let shown = machine.poll(poll, now)?;
             let state = machine.state();
-            Ok(Polled { state, shown })
+            Ok(Polled {
+                state,
+                poll_interval,
+                shown,
+            })
         })
     }
 
@@ -120,7 +126,12 @@ impl Engine {
         });
         let mut waiting: FuturesUnordered<_> = waiting.collect();
         let deadline = Instant::now() + wait;
-        Ok(timeout_at(deadline, waiting.next()).await.ok().flatten())
+        let first = timeout_at(deadline, waiting.next()).await.ok().flatten();
+        let seen = first.as_ref().map(|first| &first.session);
+        if let Some(entry) = seen.and_then(|session| self.hub.sessions.by_id(session)) {
+            entry.show_questions();
+        }
+        Ok(first)
     }
 }
 

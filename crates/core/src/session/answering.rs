@@ -5,7 +5,7 @@ use codex_mcp_protocol::rpc::RequestId;
 use serde_json::{Value, json};
 
 use super::{DecisionRefused, Effect, Session};
-use crate::action::{self, Action, ActionId, ActionKind, Decision};
+use crate::action::{self, Action, ActionId, ActionKind, Audience, Decision};
 use crate::clock::Now;
 use crate::describe;
 use crate::events::EventType;
@@ -52,14 +52,17 @@ impl Session {
         };
         turn.complete(&mut ask);
         self.step(Some(describe::ask(&ask)));
+        // A client that looks in as often as it is told sees it within this time.
+        let unseen = self.patience.poll_interval();
         let action = Action {
             id,
             request,
             ask,
             params,
             created: now.wall,
-            deadline: now.instant + self.patience.approval,
-            expires: now.wall + self.patience.approval,
+            audience: Audience::Nobody,
+            deadline: now.instant + unseen + self.patience.approval,
+            expires: now.wall + unseen + self.patience.approval,
         };
         self.write(now, EventType::ApprovalRequest, action.told());
         self.actions.push(action);
@@ -94,6 +97,21 @@ impl Session {
             effects.extend(self.interrupt(now));
         }
         Ok(effects)
+    }
+
+    /// Somebody is shown the open questions. The time of those that nobody has seen
+    /// before begins now; `false` if there are none.
+    pub fn show_questions(&mut self, now: Now) -> bool {
+        let approval = self.patience.approval;
+        let unseen = |action: &&mut Action| action.audience == Audience::Nobody;
+        let mut shown = false;
+        for action in self.actions.iter_mut().filter(unseen) {
+            action.audience = Audience::Client;
+            action.deadline = now.instant + approval;
+            action.expires = now.wall + approval;
+            shown = true;
+        }
+        shown
     }
 
     /// Codex needs no answer to a question any more.

@@ -139,7 +139,8 @@ pub struct BeyondTheEnd {
 /// How long a session waits for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Patience {
-    /// A question that stays unanswered for this long is declined.
+    /// A question that stays unanswered for this long after somebody could first see
+    /// it is declined.
     pub approval: Duration,
     /// A turn of which nothing is heard for this long is reported as stalled.
     pub stall: Duration,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::turn::{Ending, Facts, Outcome};
-use super::{Cancelled, Session, State};
+use super::{Cancelled, Patience, Session, State};
 use crate::action::{Action, ActionKind, Decision};
 use crate::approval_text;
 use crate::clock::timestamp;
@@ -15,7 +15,8 @@ use crate::events::ResponseMode;
 use crate::json::{merged, without_nulls};
 use crate::text::BoundedText;
 
-/// How long a client may well wait between two looks at a running turn.
+/// How long a client may well wait between two looks at a running turn in which
+/// Codex asks nothing.
 pub const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(120_000);
 
 /// The same while Codex waits for an answer.
@@ -50,13 +51,24 @@ pub struct View {
     pub events: (u64, u64),
 }
 
-impl State {
-    /// How long a client may well wait before it looks again; `None` if nothing
-    /// will change by itself.
+impl Patience {
+    /// How long a client may well wait between two looks at a turn in which Codex may
+    /// ask: no longer than a question stays open, within 1 s and
+    /// [`IDLE_POLL_INTERVAL`].
     #[must_use]
-    pub fn poll_interval(self) -> Option<Duration> {
+    pub fn poll_interval(&self) -> Duration {
+        self.approval
+            .clamp(WAITING_POLL_INTERVAL, IDLE_POLL_INTERVAL)
+    }
+}
+
+impl State {
+    /// How long a client may well wait before it looks again, with `running` for a
+    /// turn that runs; `None` if nothing will change by itself.
+    #[must_use]
+    pub fn poll_interval(self, running: Duration) -> Option<Duration> {
         match self {
-            Self::Running => Some(IDLE_POLL_INTERVAL),
+            Self::Running => Some(running),
             Self::WaitingApproval => Some(WAITING_POLL_INTERVAL),
             Self::Idle | Self::Error | Self::Cancelled => None,
         }

@@ -149,7 +149,14 @@ impl World {
         self.hear("turn/completed", json!({"threadId": "t", "turn": turn}))
     }
 
+    /// Codex asks, and somebody sees it at once.
     fn ask(&mut self, ask: Ask) -> Vec<Effect> {
+        let effects = self.ask_unseen(ask);
+        self.session.show_questions(self.now);
+        effects
+    }
+
+    fn ask_unseen(&mut self, ask: Ask) -> Vec<Effect> {
         self.asked += 1;
         let asked = Asked {
             id: ActionId(format!("req_{}", self.asked)),

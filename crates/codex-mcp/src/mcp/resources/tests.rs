@@ -54,6 +54,7 @@ fn the_numbers_are_the_programs() {
         format!("{} KiB at most", EVENT_LIMIT >> 10),
         format!("below {FLOOR} counts as {FLOOR}"),
         format!("{} ms running", number(IDLE_POLL_INTERVAL.as_millis())),
+        format!("at most {} ms;", number(IDLE_POLL_INTERVAL.as_millis())),
         format!("up to {}", number(LONGEST_WAIT.as_millis())),
         format!("at for {}: cancelled", minutes(IDLE_LIMIT)),
         format!("for {} hours: cancelled", TURN_LIMIT.as_secs() / 3600),

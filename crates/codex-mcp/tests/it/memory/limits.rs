@@ -42,6 +42,7 @@ async fn a_question_is_declined_when_its_time_is_up() {
         let (mut sessions, session) = started(advanced).await;
         let asked = Instant::now();
         sessions.ask(1, 7).await;
+        let question = sessions.look_for(&session, 1).await["actions"][0].clone();
         let answer = sessions.world.codex.next().await;
         assert_eq!(answer, json!({"id": 7, "result": {"decision": "decline"}}));
         assert_eq!(asked.elapsed().as_secs(), seconds);
@@ -51,12 +52,44 @@ async fn a_question_is_declined_when_its_time_is_up() {
         assert_eq!(result["type"], "approval_result");
         assert_eq!(result["data"]["timeout"], true);
         assert_eq!(result["data"]["decision"], "decline");
-        assert_eq!(
-            result["data"]["requestId"],
-            look["events"][0]["data"]["requestId"]
-        );
+        assert_eq!(result["data"]["requestId"], question["requestId"]);
         done(sessions).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_that_a_late_poller_finds_has_its_whole_time() {
+    let (mut sessions, session) = started(json!({})).await;
+    let look = sessions.look(&session).await;
+    assert_eq!(look["pollInterval"], 60_000);
+    sessions.ask(1, 0).await;
+    sleep(Duration::from_secs(60)).await;
+    let found = Instant::now();
+    sessions.look_for(&session, 1).await;
+    let answer = sessions.world.codex.next().await;
+    assert_eq!(answer["result"]["decision"], "decline");
+    assert_eq!(found.elapsed().as_secs(), 60);
+    done(sessions).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_that_nobody_sees_is_declined_after_the_next_look_was_due() {
+    let (mut sessions, _) = started(json!({})).await;
+    let asked = Instant::now();
+    sessions.ask(1, 0).await;
+    let answer = sessions.world.codex.next().await;
+    assert_eq!(answer["result"]["decision"], "decline");
+    assert_eq!(asked.elapsed().as_secs(), 120);
+    done(sessions).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn poll_hint_is_long_where_nothing_is_asked() {
+    let mut sessions = Sessions::new().await;
+    let never = json!({"approvalPolicy": "never"});
+    let session = sessions.start(1, never).await;
+    assert_eq!(sessions.look(&session).await["pollInterval"], 120_000);
+    done(sessions).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,12 +108,12 @@ async fn a_user_question_times_out_with_no_answers() {
 async fn each_question_has_its_own_time() {
     let (mut sessions, session) = started(json!({})).await;
     let began = Instant::now();
-    for id in 0..3 {
+    let mut look = Value::Null;
+    for (id, open) in [(0, 1), (1, 2), (2, 3)] {
         sessions.ask(1, id).await;
+        look = sessions.look_for(&session, open).await;
         sleep(Duration::from_secs(10)).await;
     }
-    let look = sessions.look(&session).await;
-    assert_eq!(look["actions"].as_array().unwrap().len(), 3);
     let respond = json!({"action": "respond_permission", "sessionId": session,
         "requestId": look["actions"][1]["requestId"], "decision": "accept"});
     sessions.call("codex_check", respond).await;
@@ -189,6 +222,7 @@ async fn what_is_resumed_may_have_other_limits() {
     assert_eq!(sessions.answer(call).await["sessionId"], session);
     let asked = Instant::now();
     sessions.ask(1, 0).await;
+    sessions.look_for(&session, 1).await;
     sessions.world.codex.next().await;
     assert_eq!(asked.elapsed().as_secs(), 5);
     done(sessions).await;
@@ -200,6 +234,7 @@ async fn the_limits_hold_in_every_turn() {
     for turn in 0..3 {
         let asked = Instant::now();
         sessions.ask(1, turn).await;
+        sessions.look_for(&session, 1).await;
         sessions.world.codex.next().await;
         assert_eq!(asked.elapsed().as_secs(), 60, "{turn}");
         sessions.end(1, "completed").await;

@@ -128,7 +128,7 @@ async fn a_wait_for_nothing_takes_its_time() {
             (&look["status"], &look["events"]),
             (&json!("running"), &json!([]))
         );
-        assert_eq!(look["pollInterval"], 120_000);
+        assert_eq!(look["pollInterval"], 60_000);
     }
     done(sessions).await;
 }

@@ -118,6 +118,16 @@ impl Sessions {
         self.call("codex_check", poll(session, 0)).await
     }
 
+    /// Looks in until so many questions are open.
+    pub(super) async fn look_for(&mut self, session: &str, open: usize) -> Value {
+        loop {
+            let look = self.call("codex_check", poll(session, 60_000)).await;
+            if look["actions"].as_array().map_or(0, Vec::len) == open {
+                return look;
+            }
+        }
+    }
+
     pub(super) async fn get(&mut self, session: &str) -> Value {
         self.session("get", session).await
     }

@@ -271,9 +271,11 @@ async fn a_thread_that_is_taken_up_again_keeps_its_limits() {
     let request = sessions.world.codex.next_is("thread/resume").await;
     sessions.opened(1, &request).await;
     sessions.prompted(1).await;
-    sessions.answer(call).await;
+    let resumed = sessions.answer(call).await;
+    let resumed = resumed["sessionId"].as_str().unwrap().to_owned();
     let asked = Instant::now();
     sessions.ask(1, 0).await;
+    sessions.look_for(&resumed, 1).await;
     sessions.world.codex.next().await;
     assert_eq!(asked.elapsed().as_secs(), 5);
     sessions.end(1, "completed").await;

@@ -43,6 +43,47 @@ fn a_question_is_declined_when_its_time_is_up() {
 }
 
 #[test]
+fn time_of_a_question_begins_when_it_is_first_shown() {
+    let mut world = World::running();
+    world.ask_unseen(command());
+    let asked = world.now.instant;
+    let unseen = PATIENCE.poll_interval() + PATIENCE.approval;
+    assert_eq!(world.session.next_deadline(), Some(asked + unseen));
+
+    world.wait(PATIENCE.poll_interval());
+    assert!(world.session.show_questions(world.now));
+    let deadline = Some(world.now.instant + PATIENCE.approval);
+    assert_eq!(world.session.next_deadline(), deadline);
+    // Only the first time counts.
+    world.wait(SECOND);
+    assert!(!world.session.show_questions(world.now));
+    assert_eq!(world.session.next_deadline(), deadline);
+    assert_eq!(world.tick_after(PATIENCE.approval - SECOND * 2), []);
+    assert_eq!(world.tick_after(SECOND).len(), 1);
+}
+
+#[test]
+fn question_that_nobody_sees_is_declined_in_the_end() {
+    let mut world = World::running();
+    world.ask_unseen(command());
+    let unseen = PATIENCE.poll_interval() + PATIENCE.approval;
+    assert_eq!(world.tick_after(unseen - SECOND), []);
+    assert_eq!(world.tick_after(SECOND).len(), 1);
+}
+
+#[test]
+fn poll_hint_follows_the_approval_timeout_within_its_bounds() {
+    for (approval, expected) in [(60_000, 60_000), (50, 1000), (600_000, 120_000)] {
+        let patience = Patience {
+            approval: Duration::from_millis(approval),
+            ..PATIENCE
+        };
+        let hint = State::Running.poll_interval(patience.poll_interval());
+        assert_eq!(hint, Some(Duration::from_millis(expected)));
+    }
+}
+
+#[test]
 fn patience_may_change_on_the_way() {
     let mut world = World::running();
     let stall = PATIENCE.stall * 2;

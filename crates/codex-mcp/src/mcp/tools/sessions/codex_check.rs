@@ -161,7 +161,11 @@ pub(in crate::mcp::tools) async fn call(
 
 /// The status, and a hint when to look again, before the rest.
 fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
-    let Polled { state, mut shown } = polled;
+    let Polled {
+        state,
+        poll_interval,
+        mut shown,
+    } = polled;
     // Moved rather than written anew, since they can be many.
     let events = std::mem::take(&mut shown.events);
     let shown = serde_json::to_value(shown)
@@ -169,7 +173,7 @@ fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
     let mut all = Map::new();
     all.insert("sessionId".to_owned(), json!(session));
     all.insert("status".to_owned(), json!(state));
-    insert_poll_interval(&mut all, state.poll_interval());
+    insert_poll_interval(&mut all, poll_interval);
     if let Value::Object(shown) = shown {
         all.extend(shown);
     }

@@ -40,14 +40,14 @@ pub(in crate::mcp) fn refusal(error: &ToolError) -> CallToolResult {
 
 /// What is told of a session that has got something to do, or has just begun.
 fn opened(engine: &Engine, opened: &Opened, warnings: Vec<String>) -> Result<Value, ToolError> {
-    let state = engine.get(&opened.session)?.view.state;
+    let info = engine.get(&opened.session)?;
     let mut told = json!({
         "sessionId": opened.session,
         "threadId": opened.thread,
-        "status": state,
+        "status": info.view.state,
     });
     if let Some(told) = told.as_object_mut() {
-        insert_poll_interval(told, state.poll_interval());
+        insert_poll_interval(told, info.poll_interval);
         if !warnings.is_empty() {
             told.insert("warnings".to_owned(), warnings.into());
         }

@@ -256,7 +256,7 @@ async fn what_a_reply_sets_holds_from_then_on() {
     let session = started["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(
         (&started["status"], &started["pollInterval"]),
-        (&json!("running"), &json!(120_000))
+        (&json!("running"), &json!(60_000))
     );
     sessions.serve.fake.open_gate("go");
     sessions.result(&session).await;

@@ -11,6 +11,7 @@ on_each_release!(
     a_change_of_files_is_decided,
     what_is_not_offered_is_refused_and_the_question_stays,
     accept_for_session_is_asked_once,
+    question_waits_for_a_poller_that_obeys_the_hint,
     nobody_answers_in_time,
     cancelling_an_approval_ends_the_turn,
 );
@@ -120,6 +121,29 @@ async fn accept_for_session_is_asked_once(release: &str) {
     let (_, events) = poller.until_idle(&session).await;
     let mut kinds = events.iter().map(|event| &event["type"]);
     assert!(kinds.all(|kind| kind != "approval_request"), "{events:#?}");
+    assert!(stage.file("made.txt").exists());
+    stage.finish(poller.client).await;
+}
+
+/// A client that looks in only as often as it is told finds the question open.
+async fn question_waits_for_a_poller_that_obeys_the_hint(release: &str) {
+    let stage = Stage::new(release, touch()).await;
+    let mut poller = Poller::new(&stage, &["--approval-timeout", "1"]).await;
+    let start = json!({"prompt": "touch it", "approvalPolicy": "on-request",
+        "sandbox": "read-only"});
+    let mut look = poller.call("codex", start).await;
+    let session = look["sessionId"].as_str().unwrap().to_owned();
+    while look["status"] == "running" {
+        let hint = look["pollInterval"].as_u64().unwrap();
+        assert!(hint <= 1000, "{look:#}");
+        tokio::time::sleep(std::time::Duration::from_millis(hint)).await;
+        let poll = json!({"action": "poll", "sessionId": session, "maxEvents": 1000});
+        look = poller.call("codex_check", poll).await;
+    }
+    assert_eq!(look["status"], "waiting_approval", "{look:#}");
+    let question = look["actions"][0].clone();
+    poller.decide(&session, &question, "accept").await;
+    poller.until_idle(&session).await;
     assert!(stage.file("made.txt").exists());
     stage.finish(poller.client).await;
 }
