@@ -47,6 +47,8 @@ pub enum Audience {
     Nobody,
     /// A client, which may be asking its user.
     Client,
+    /// The client's user has dismissed it, so that the readers of the session decide.
+    Readers,
 }
 
 /// What an action is about.
@@ -195,6 +197,27 @@ fn not_offered(offered: &[&str]) -> WrongDecision {
     }
 }
 
+/// The decisions that a person can choose from, in the order in which they are
+/// shown. None for a question that wants words.
+#[must_use]
+pub fn choices(ask: &Ask) -> Vec<Decision> {
+    let rule = match ask {
+        Ask::UserInput(_) => return Vec::new(),
+        Ask::McpElicitation(asked) if !asked.is_tool_approval() || wants_form(asked) => {
+            return Vec::new();
+        }
+        Ask::Command(asked) => asked.proposed_execpolicy_amendment.clone(),
+        _ => None,
+    };
+    let rule = rule.filter(|words| !words.is_empty());
+    [Decision::Accept, Decision::AcceptForSession]
+        .into_iter()
+        .chain(rule.map(Decision::AcceptWithExecpolicyAmendment))
+        .chain([Decision::Decline])
+        .filter(|decision| answer(ask, decision).is_ok())
+        .collect()
+}
+
 fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer, WrongDecision> {
     let (name, value) = match decision {
         Decision::AcceptWithExecpolicyAmendment(words) => {
@@ -313,11 +336,15 @@ fn has_fields(schema: &Value) -> bool {
         .is_some_and(|properties| !properties.is_empty())
 }
 
+fn wants_form(asked: &McpElicitation) -> bool {
+    asked.requested_schema.as_ref().is_some_and(has_fields)
+}
+
 fn elicitation_answer(
     asked: &McpElicitation,
     decision: &Decision,
 ) -> Result<Answer, WrongDecision> {
-    let wants_form = asked.requested_schema.as_ref().is_some_and(has_fields);
+    let wants_form = wants_form(asked);
     let result = match decision {
         Decision::AcceptForSession if asked.may_be_kept_for_session() => {
             json!({ "action": "accept", "content": {}, "_meta": { "persist": "session" } })

@@ -240,6 +240,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Leaves a question that the client's user has dismissed to whoever looks into
+    /// the session.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn dismiss(&self, session: &SessionId, action: &ActionId) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        entry.change(|machine, now| machine.dismiss(action, now));
+        Ok(())
+    }
+
     /// Ends a turn, if it still runs. How it ended shows in
     /// [`inspect`](Self::inspect) a moment later.
     ///

@@ -58,7 +58,8 @@ impl Engine {
 
     /// Waits until a [`poll`](Self::poll) would show something new, at most for
     /// `wait`. A session that is at nothing has nothing new to come; and one in
-    /// which a question is open that only the reader can answer is not waited for.
+    /// which a question is open that only the reader can answer, or that the client's
+    /// user has dismissed, is not waited for.
     ///
     /// # Errors
     ///
@@ -82,9 +83,10 @@ impl Engine {
                 false => now != before,
             };
             // An open question is not new, but it must not be waited away.
-            let asked = now.0 == State::WaitingApproval
-                && poll.options.include_actions
-                && deciding == Deciding::Reader;
+            let for_reader =
+                deciding == Deciding::Reader || entry.look(|machine, _| machine.has_dismissed());
+            let asked =
+                now.0 == State::WaitingApproval && poll.options.include_actions && for_reader;
             if changed || asked || !now.0.is_at_work() {
                 return Ok(());
             }

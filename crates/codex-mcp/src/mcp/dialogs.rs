@@ -14,7 +14,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RequestHandle};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::question::{Elicitation, Origin};
+use super::question::{Elicitation, Origin, Titles};
 use super::turn::CLIENT_PATIENCE;
 use crate::engine::command::Open;
 
@@ -78,7 +78,7 @@ impl Dialogs {
 
     /// Asks the client; `false` if it can't be asked.
     pub(super) async fn put(&mut self, origin: &Origin<'_>, question: &Open) -> bool {
-        let params = Elicitation::new(origin, question).into_params();
+        let params = Elicitation::new(origin, question, Titles::EnumNames).into_params();
         let request = CustomRequest::new("elicitation/create", Some(params));
         let sent = self
             .peer

@@ -27,7 +27,7 @@ use super::deliveries::Deliveries;
 use super::error::ToolError;
 use super::notices::{self, MAIL, Notices};
 use super::progress::Progress;
-use super::question;
+use super::question::{self, Reply};
 use super::request_state::RequestState;
 use super::resources::{self, Stdio};
 use super::tools::codex_status::{self, Calls, Status};
@@ -426,10 +426,6 @@ impl Front {
         });
     }
 
-    pub(super) fn decide(&self, session: &SessionId, action: &ActionId, answer: &Value) {
-        decide(&self.engine, session, action, answer);
-    }
-
     /// Goes on with a call that came back with questions, now answered.
     async fn go_on(
         &self,
@@ -446,34 +442,79 @@ impl Front {
             let late = "another turn of the thread has begun in the meantime";
             return Err(in_thread(ToolError::new(Code::InvalidArgument, late)));
         }
-        for (action, answer) in answers {
-            self.decide(&turn.session, &ActionId(action), &answer);
-        }
+        let taken: Vec<Taken> = answers
+            .into_iter()
+            .map(|(id, answer)| decide(&self.engine, &turn.session, &ActionId(id), Some(&answer)))
+            .collect();
         let until = match wait {
             Some(wait) => Until::ComeBack(Instant::now() + wait),
             None => Until::GiveUp(Instant::now() + self.patience.call),
         };
         let progress = Progress::new(context);
-        TurnWait::new(self, context, turn, thread, until, progress)
-            .outcome()
-            .await
+        let wait = TurnWait::new(self, context, turn, thread, until, progress);
+        // The client would dismiss the question again, at once and for ever.
+        let wait = match taken.contains(&Taken::Dismissed) {
+            true => wait.asking_nobody(),
+            false => wait,
+        };
+        wait.outcome().await
     }
 }
 
-/// Takes a client's answer to a question. One that doesn't fit counts as the
-/// nearest that does: the client has answered and won't do so again. A late
-/// one is no error: the question may have timed out while the answer was
-/// under way.
-pub(super) fn decide(engine: &Engine, session: &SessionId, action: &ActionId, answer: &Value) {
-    for decision in question::decisions(answer) {
-        match engine.respond(session, action, &decision, None) {
-            Ok(()) => return,
+/// How a client has taken a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It has decided, or the question is open no longer.
+    Decided,
+    /// It has dismissed the question, or can't be asked: the question stays open.
+    Dismissed,
+}
+
+/// Takes a client's answer to a question; none from a client that can't be asked. An
+/// answer that doesn't fit counts as the nearest that does: the client has answered
+/// and won't do so again. A late one is no error: the question may have timed out
+/// while the answer was under way.
+pub(super) fn decide(
+    engine: &Engine,
+    session: &SessionId,
+    action: &ActionId,
+    answer: Option<&Value>,
+) -> Taken {
+    match try_decide(engine, session, action, answer) {
+        Ok(taken) => taken,
+        Err(error) => {
+            tracing::warn!("an answer was not taken: {error}");
+            Taken::Decided
+        }
+    }
+}
+
+fn try_decide(
+    engine: &Engine,
+    session: &SessionId,
+    action: &ActionId,
+    answer: Option<&Value>,
+) -> Result<Taken, EngineError> {
+    let view = engine.inspect(session)?;
+    let open = view.actions.iter().find(|open| open.id == *action);
+    let open = open.ok_or(EngineError::Decision(DecisionRefused::NotOpen))?;
+    let reply = answer.map_or(Reply::Dismissed, |answer| {
+        question::reply(&open.ask, answer)
+    });
+    let Reply::Decided { decisions, reason } = reply else {
+        engine.dismiss(session, action)?;
+        return Ok(Taken::Dismissed);
+    };
+    for decision in decisions {
+        match engine.respond(session, action, &decision, reason.as_deref()) {
+            Ok(()) => break,
             Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {
                 tracing::warn!("an answer doesn't fit the question: {why}");
             }
-            Err(error) => return tracing::warn!("an answer was not taken: {error}"),
+            Err(error) => return Err(error),
         }
     }
+    Ok(Taken::Decided)
 }
 
 /// A step of a call, done, or still under way when the caller went away.

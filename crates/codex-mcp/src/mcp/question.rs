@@ -1,10 +1,11 @@
 //! Codex's questions as MCP elicitations, and the answers to them.
 //!
-//! The form is the standard's. Besides, the `codex_*` members stand there that
-//! `codex mcp-server` sends, and both forms of answer are understood: the
-//! standard's `{"action":"accept"}` and Codex's `{"decision":"approved"}`.
+//! The form is the standard's; that of an approval offers the decisions. Besides,
+//! the `codex_*` members stand there that `codex mcp-server` sends, and both forms
+//! of answer are understood: the standard's `{"action":"accept"}` and Codex's
+//! `{"decision":"approved"}`.
 
-use codex_mcp_core::action::Decision;
+use codex_mcp_core::action::{self, Decision};
 use codex_mcp_core::approval_text;
 use codex_mcp_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
@@ -30,8 +31,23 @@ pub(super) struct Origin<'a> {
     pub(super) call: Option<&'a str>,
 }
 
+/// How the titles of a choice are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Titles {
+    /// `enum` and `enumNames`, as in MCP 2025-06-18.
+    EnumNames,
+    /// `oneOf`, since MCP 2025-11-25.
+    OneOf,
+}
+
+/// The field of an approval's form that holds the decision.
+const DECISION: &str = "decision";
+
+/// The field that says why.
+const REASON: &str = "reason";
+
 impl Elicitation {
-    pub(super) fn new(origin: &Origin<'_>, open: &Open) -> Self {
+    pub(super) fn new(origin: &Origin<'_>, open: &Open, titles: Titles) -> Self {
         let mut extra = Map::new();
         extra.insert("threadId".to_owned(), json!(origin.thread));
         if let Some(call) = origin.call {
@@ -40,47 +56,12 @@ impl Elicitation {
         if let Some(turn) = origin.turn {
             extra.insert("codex_event_id".to_owned(), json!(turn));
         }
-        let (requested_schema, particulars) = match &open.ask {
-            Ask::Command(asked) => (no_fields(), command_members(asked)),
-            Ask::LegacyCommand(asked) => (no_fields(), legacy_command_members(asked)),
-            Ask::FileChange(asked) => (no_fields(), patch_members(asked)),
-            Ask::LegacyPatch(asked) => (
-                no_fields(),
-                json!({
-                    "codex_elicitation": "patch-approval",
-                    "codex_call_id": asked.call_id,
-                    "codex_changes": asked.file_changes,
-                }),
-            ),
-            Ask::Permissions(asked) => (
-                no_fields(),
-                json!({
-                    "codex_elicitation": "permissions-approval",
-                    "codex_call_id": asked.item_id,
-                    "codex_permissions": asked.permissions,
-                }),
-            ),
-            Ask::McpElicitation(asked) => (
-                asked.requested_schema.clone().unwrap_or_else(no_fields),
-                json!({
-                    "codex_elicitation": if asked.is_tool_approval() { "mcp-tool-call" } else { "mcp-elicitation" },
-                    "codex_mcp_server": asked.server_name,
-                }),
-            ),
-            Ask::UserInput(asked) => (
-                questions_schema(asked),
-                json!({
-                    "codex_elicitation": "user-input",
-                    "codex_call_id": asked.item_id,
-                }),
-            ),
-        };
-        if let Value::Object(particulars) = particulars {
+        if let Value::Object(particulars) = particulars(&open.ask) {
             extra.extend(particulars);
         }
         Self {
             message: approval_text::question(&open.ask),
-            requested_schema,
+            requested_schema: requested_schema(&open.ask, titles),
             extra,
         }
     }
@@ -107,33 +88,84 @@ pub(super) fn as_action(open: &Open) -> Value {
     action
 }
 
-/// What the client answered, and after it what that counts as where it doesn't fit
-/// the question: a form that isn't wanted is a plain yes, and what can't be passed on
-/// is a no. A yes for the session is never taken for a yes for once.
-pub(super) fn decisions(answer: &Value) -> Vec<Decision> {
-    let decision = decision(answer);
-    match decision {
+/// What a client has answered.
+#[derive(Debug, PartialEq)]
+pub(super) enum Reply {
+    /// It has dismissed the question without a choice.
+    Dismissed,
+    /// It has decided.
+    Decided {
+        /// The decision, and after it what that counts as where it doesn't fit the
+        /// question: what can't be passed on is a no.
+        decisions: Vec<Decision>,
+        /// Why, if it says so.
+        reason: Option<String>,
+    },
+}
+
+/// Reads a client's answer to a question.
+pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
+    let Some(decision) = decision(ask, answer) else {
+        return Reply::Dismissed;
+    };
+    let decisions = match decision {
+        // A server that only wants a yes is not given the form.
         Decision::Submit(_) => vec![decision, Decision::Accept, Decision::Decline],
-        Decision::Accept | Decision::AcceptForSession => vec![decision, Decision::Decline],
-        _ => vec![decision],
+        Decision::Decline | Decision::Cancel => vec![decision],
+        // A yes for more than this once is not taken for a yes for this once.
+        _ => vec![decision, Decision::Decline],
+    };
+    let reason = filled_in(answer).and_then(|content| content.get(REASON)?.as_str());
+    let reason = reason.filter(|reason| !reason.is_empty() && is_choice(ask));
+    Reply::Decided {
+        decisions,
+        reason: reason.map(str::to_owned),
     }
 }
 
-/// What the client answered. An answer that says both yes and no is a no.
-fn decision(answer: &Value) -> Decision {
+/// What the client has decided; `None` if it has dismissed the question. An answer
+/// that says both yes and no is a no, one that says both nothing and yes is nothing.
+fn decision(ask: &Ask, answer: &Value) -> Option<Decision> {
     let standard = answer.get("action").and_then(Value::as_str);
     let codex = answer.get("decision").map(codex_decision);
     match (standard, codex) {
-        (Some("accept"), None | Some(Decision::Accept)) => match answer.get("content") {
-            Some(Value::Object(content)) if !content.is_empty() => {
-                Decision::Submit(content.clone())
-            }
-            _ => Decision::Accept,
-        },
-        (Some("cancel"), _) => Decision::Cancel,
-        (None | Some("accept"), Some(decision)) => decision,
-        _ => Decision::Decline,
+        (Some("accept"), None) => Some(chosen(ask, answer)),
+        (Some("accept"), Some(decision)) => Some(match chosen(ask, answer) {
+            Decision::Decline => Decision::Decline,
+            chosen if decision == Decision::Accept => chosen,
+            _ => decision,
+        }),
+        (Some("cancel"), Some(no @ (Decision::Decline | Decision::Cancel))) => Some(no),
+        (Some("cancel"), _) => None,
+        (None, Some(decision)) => Some(decision),
+        _ => Some(Decision::Decline),
     }
+}
+
+/// The decision in the form of a client that accepts. A client without forms sends
+/// none, which is a plain yes.
+fn chosen(ask: &Ask, answer: &Value) -> Decision {
+    match filled_in(answer) {
+        None => Decision::Accept,
+        Some(content) if !is_choice(ask) => Decision::Submit(content.clone()),
+        Some(content) => match content.get(DECISION) {
+            None => Decision::Accept,
+            Some(name) => action::choices(ask)
+                .into_iter()
+                .find(|choice| name == choice.name())
+                .unwrap_or(Decision::Decline),
+        },
+    }
+}
+
+fn filled_in(answer: &Value) -> Option<&Map<String, Value>> {
+    let content = answer.get("content")?.as_object()?;
+    (!content.is_empty()).then_some(content)
+}
+
+/// Whether the form of a question offers decisions.
+fn is_choice(ask: &Ask) -> bool {
+    !action::choices(ask).is_empty()
 }
 
 /// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.169.0). A yes
@@ -149,8 +181,83 @@ fn codex_decision(decision: &Value) -> Decision {
     }
 }
 
+fn requested_schema(ask: &Ask, titles: Titles) -> Value {
+    match ask {
+        Ask::UserInput(asked) => questions_schema(asked),
+        ask => match (&*action::choices(ask), ask) {
+            ([], Ask::McpElicitation(asked)) => {
+                asked.requested_schema.clone().unwrap_or_else(no_fields)
+            }
+            (choices, _) => choices_schema(choices, titles),
+        },
+    }
+}
+
 fn no_fields() -> Value {
     json!({ "type": "object", "properties": {} })
+}
+
+/// The form of an approval. A yes for this once is preset where it is possible, so that
+/// a person who accepts need not open the list.
+fn choices_schema(choices: &[Decision], titles: Titles) -> Value {
+    let names: Vec<&str> = choices.iter().map(Decision::name).collect();
+    let words: Vec<String> = choices.iter().map(approval_text::choice).collect();
+    let mut field = json!({ "type": "string", "title": "Decision" });
+    if let Some(field) = field.as_object_mut() {
+        match titles {
+            Titles::EnumNames => {
+                field.insert("enum".to_owned(), json!(names));
+                field.insert("enumNames".to_owned(), json!(words));
+            }
+            Titles::OneOf => {
+                let titled = names.iter().zip(&words);
+                let titled = titled.map(|(name, words)| json!({ "const": name, "title": words }));
+                field.insert("oneOf".to_owned(), titled.collect());
+            }
+        }
+        if choices.contains(&Decision::Accept) {
+            field.insert("default".to_owned(), Decision::Accept.name().into());
+        }
+    }
+    json!({
+        "type": "object",
+        "properties": {
+            DECISION: field,
+            REASON: {
+                "type": "string",
+                "title": "Reason",
+                "description": "Kept in the session's log.",
+            },
+        },
+        "required": [DECISION],
+    })
+}
+
+/// The members of an elicitation that `codex mcp-server` sends, by the kind of question.
+fn particulars(ask: &Ask) -> Value {
+    match ask {
+        Ask::Command(asked) => command_members(asked),
+        Ask::LegacyCommand(asked) => legacy_command_members(asked),
+        Ask::FileChange(asked) => patch_members(asked),
+        Ask::LegacyPatch(asked) => json!({
+            "codex_elicitation": "patch-approval",
+            "codex_call_id": asked.call_id,
+            "codex_changes": asked.file_changes,
+        }),
+        Ask::Permissions(asked) => json!({
+            "codex_elicitation": "permissions-approval",
+            "codex_call_id": asked.item_id,
+            "codex_permissions": asked.permissions,
+        }),
+        Ask::McpElicitation(asked) => json!({
+            "codex_elicitation": if asked.is_tool_approval() { "mcp-tool-call" } else { "mcp-elicitation" },
+            "codex_mcp_server": asked.server_name,
+        }),
+        Ask::UserInput(asked) => json!({
+            "codex_elicitation": "user-input",
+            "codex_call_id": asked.item_id,
+        }),
+    }
 }
 
 fn command_members(asked: &CommandApproval) -> Value {
@@ -256,18 +363,32 @@ mod tests {
 
     use super::*;
 
+    fn decided(decision: Decision) -> Option<Decision> {
+        Some(decision)
+    }
+
+    fn command() -> Ask {
+        Ask::Command(CommandApproval {
+            proposed_execpolicy_amendment: Some(vec!["git".into(), "push".into()]),
+            ..CommandApproval::default()
+        })
+    }
+
+    fn form() -> Ask {
+        serde_json::from_value::<codex_mcp_protocol::codex::McpElicitation>(json!({
+            "serverName": "s",
+            "requestedSchema": {"type": "object", "properties": {"q": {"type": "string"}}},
+        }))
+        .map(Ask::McpElicitation)
+        .unwrap()
+    }
+
     #[test]
     fn both_forms_of_answer_are_understood_and_a_no_wins() {
-        let form = json!({"q": "yes"});
         for (answer, expected) in [
             (json!({"action": "accept"}), Decision::Accept),
             (json!({"action": "accept", "content": {}}), Decision::Accept),
-            (
-                json!({"action": "accept", "content": form}),
-                Decision::Submit(form.as_object().unwrap().clone()),
-            ),
             (json!({"action": "decline"}), Decision::Decline),
-            (json!({"action": "cancel"}), Decision::Cancel),
             (json!({"decision": "approved"}), Decision::Accept),
             (
                 json!({"decision": "approved_for_session"}),
@@ -299,12 +420,123 @@ mod tests {
                 json!({"action": "decline", "decision": "approved"}),
                 Decision::Decline,
             ),
+            (
+                json!({"action": "cancel", "decision": "denied"}),
+                Decision::Decline,
+            ),
+            (
+                json!({"action": "cancel", "decision": "abort"}),
+                Decision::Cancel,
+            ),
             (json!({"action": "made up"}), Decision::Decline),
             (json!({}), Decision::Decline),
             (json!("yes"), Decision::Decline),
         ] {
-            assert_eq!(decision(&answer), expected, "{answer}");
+            assert_eq!(decision(&command(), &answer), decided(expected), "{answer}");
         }
+        for answer in [
+            json!({"action": "cancel"}),
+            json!({"action": "cancel", "content": {}}),
+            json!({"action": "cancel", "decision": "approved"}),
+        ] {
+            assert_eq!(reply(&command(), &answer), Reply::Dismissed, "{answer}");
+        }
+    }
+
+    #[test]
+    fn choice_in_the_form_is_the_decision() {
+        let filled = |content: Value| json!({"action": "accept", "content": content});
+        let rule = vec!["git".to_owned(), "push".to_owned()];
+        for (content, expected) in [
+            (json!({"decision": "accept"}), Decision::Accept),
+            (
+                json!({"decision": "acceptForSession"}),
+                Decision::AcceptForSession,
+            ),
+            (
+                json!({"decision": "acceptWithExecpolicyAmendment"}),
+                Decision::AcceptWithExecpolicyAmendment(rule),
+            ),
+            (json!({"decision": "decline"}), Decision::Decline),
+            (json!({"decision": "made up"}), Decision::Decline),
+            (json!({"decision": 7}), Decision::Decline),
+            (json!({"sure": true}), Decision::Accept),
+        ] {
+            let answer = filled(content);
+            assert_eq!(decision(&command(), &answer), decided(expected), "{answer}");
+        }
+        let mut both = filled(json!({"decision": "decline"}));
+        both["decision"] = "approved_for_session".into();
+        assert_eq!(
+            decision(&command(), &both),
+            Some(Decision::Decline),
+            "a no wins"
+        );
+        let words = json!({"q": "yes"});
+        let submitted = Decision::Submit(words.as_object().unwrap().clone());
+        assert_eq!(decision(&form(), &filled(words)), Some(submitted));
+    }
+
+    #[test]
+    fn reason_of_a_choice_is_kept() {
+        let content = json!({"decision": "decline", "reason": "too risky"});
+        let answer = json!({"action": "accept", "content": content});
+        let expected = Reply::Decided {
+            decisions: vec![Decision::Decline],
+            reason: Some("too risky".to_owned()),
+        };
+        assert_eq!(reply(&command(), &answer), expected);
+    }
+
+    #[test]
+    fn yes_for_the_session_is_never_a_yes_for_once() {
+        let answer = json!({"decision": "approved_for_session"});
+        let expected = Reply::Decided {
+            decisions: vec![Decision::AcceptForSession, Decision::Decline],
+            reason: None,
+        };
+        assert_eq!(reply(&command(), &answer), expected);
+    }
+
+    #[test]
+    fn form_of_an_approval_offers_the_decisions() {
+        let names = [
+            "accept",
+            "acceptForSession",
+            "acceptWithExecpolicyAmendment",
+            "decline",
+        ];
+        let schema = requested_schema(&command(), Titles::EnumNames);
+        let field = &schema["properties"]["decision"];
+        assert_eq!(field["type"], "string");
+        assert_eq!(field["enum"], json!(names));
+        assert_eq!(
+            field["enumNames"],
+            json!([
+                "Yes, once",
+                "Yes, for the rest of this session",
+                "Yes, and allow all commands that begin with: git push",
+                "No",
+            ])
+        );
+        assert_eq!(field["default"], "accept");
+        assert_eq!(schema["required"], json!(["decision"]));
+        assert_eq!(schema["properties"]["reason"]["type"], "string");
+
+        let schema = requested_schema(&command(), Titles::OneOf);
+        let field = &schema["properties"]["decision"];
+        let first = json!({"const": "accept", "title": "Yes, once"});
+        assert_eq!(field["oneOf"][0], first);
+        assert_eq!(field["oneOf"].as_array().unwrap().len(), names.len());
+
+        let own = requested_schema(&form(), Titles::OneOf);
+        assert_eq!(own["properties"], json!({"q": {"type": "string"}}));
+    }
+
+    fn without_schema(elicitation: Elicitation) -> Value {
+        let mut params = elicitation.into_params();
+        params.as_object_mut().unwrap().remove("requestedSchema");
+        params
     }
 
     #[test]
@@ -330,10 +562,9 @@ mod tests {
             call: Some("50"),
         };
         assert_eq!(
-            Elicitation::new(&origin, &open).into_params(),
+            without_schema(Elicitation::new(&origin, &open, Titles::EnumNames)),
             json!({
                 "message": "Codex wants to run a command.\nCommand: /bin/bash -lc 'touch a b'\nDirectory: /repo",
-                "requestedSchema": {"type": "object", "properties": {}},
                 "threadId": "0199a213-81c0-7800-8aa1-bbab2a035a53",
                 "codex_elicitation": "exec-approval",
                 "codex_mcp_tool_call_id": "50",

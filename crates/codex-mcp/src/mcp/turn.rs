@@ -6,6 +6,7 @@
 //!   started ─► waiting ── ended ──────────────────────────► answer
 //!                 │ ├──── Codex asks, client can elicit ──► ask it, wait on
 //!                 │ ├──── Codex asks, 2026-07-28 client ──► input_required
+//!                 │ ├──── a question is dismissed ────────► waiting_approval
 //!                 │ ├──── Codex asks, else ───────────────► waiting_approval
 //!                 │ ├──── wait-ms is over ────────────────► running
 //!                 │ └──── timeout ── interrupt ── ended ──► TIMEOUT, partial text
@@ -32,9 +33,9 @@ use super::answer::{Answer, Status};
 use super::code::Code;
 use super::dialogs::{Answered, Dialogs, Manner};
 use super::error::ToolError;
-use super::front::Front;
+use super::front::{Front, Taken, decide};
 use super::progress::Progress;
-use super::question::{self, Elicitation, Origin};
+use super::question::{self, Elicitation, Origin, Titles};
 use super::request_state::RequestState;
 use crate::engine::EngineError;
 use crate::engine::command::{Open, TurnRef, View};
@@ -108,6 +109,14 @@ impl<'a> TurnWait<'a> {
     /// The same with what the caller should know besides.
     pub(super) fn with_warnings(self, warnings: Vec<String>) -> Self {
         Self { warnings, ..self }
+    }
+
+    /// The same for a client whose user does not decide: open questions end the call.
+    pub(super) fn asking_nobody(self) -> Self {
+        Self {
+            manner: Manner::ComeBack,
+            ..self
+        }
     }
 
     /// Waits until there is something to come back with.
@@ -243,12 +252,12 @@ impl<'a> TurnWait<'a> {
 
     /// The client has answered a question, or can't.
     fn take(&mut self, (action, answer): Answered) {
-        if !self.dialogs.is_first_answer(&action) {
-            return;
-        }
-        match answer {
-            Some(answer) => self.front.decide(&self.turn.session, &action, &answer),
-            None => self.manner = Manner::ComeBack,
+        if self.dialogs.is_first_answer(&action) {
+            let engine = &self.front.engine;
+            match decide(engine, &self.turn.session, &action, answer.as_ref()) {
+                Taken::Decided => {}
+                Taken::Dismissed => self.manner = Manner::ComeBack,
+            }
         }
     }
 
@@ -273,7 +282,7 @@ impl<'a> TurnWait<'a> {
                 message,
                 requested_schema,
                 extra,
-            } = Elicitation::new(&origin, question);
+            } = Elicitation::new(&origin, question, Titles::OneOf);
             let request: InputRequest = serde_json::from_value(json!({
                 "method": "elicitation/create",
                 "params": {

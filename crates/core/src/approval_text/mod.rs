@@ -16,6 +16,8 @@ use codex_mcp_protocol::codex::{
 };
 use serde_json::Value;
 
+use crate::action::Decision;
+use crate::text::one_line;
 use field::{Field, Quoting};
 
 /// The most lines that a text has: a question at a shell has one more, and has to fit a
@@ -27,6 +29,9 @@ pub const MAX_COLUMNS: usize = 78;
 
 /// The most questions of the model that are shown.
 const MAX_QUESTIONS: usize = 4;
+
+/// The longest choice, in bytes.
+const CHOICE_LIMIT: usize = 160;
 
 /// The label of a reason. Codex tells the model to write one; nobody checks it.
 const REASON: &str = "Reason (Codex's words)";
@@ -45,6 +50,21 @@ pub fn question(ask: &Ask) -> String {
         Ask::UserInput(asked) => user_input(asked),
     };
     text.finish()
+}
+
+/// A decision, as the person reads it who chooses one.
+#[must_use]
+pub fn choice(decision: &Decision) -> String {
+    match decision {
+        Decision::Accept | Decision::Submit(_) => "Yes, once".to_owned(),
+        Decision::AcceptForSession => "Yes, for the rest of this session".to_owned(),
+        Decision::AcceptWithExecpolicyAmendment(prefix) => {
+            one_line(&format!("Yes, and {}", command_rule(prefix)), CHOICE_LIMIT)
+        }
+        Decision::ApplyNetworkPolicyAmendment(_) => "Apply the rule proposed".to_owned(),
+        Decision::Decline => "No".to_owned(),
+        Decision::Cancel => "No, and end the turn".to_owned(),
+    }
 }
 
 /// Lines of a text.

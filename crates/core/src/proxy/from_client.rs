@@ -350,6 +350,9 @@ impl Router {
             // A client that can't ask after all: the child would wait for ever.
             return self.decline_unasked(id, question.call, question.params);
         };
+        if splice::is_dismissal(result) {
+            return self.decline_unasked(id, question.call, question.params);
+        }
         match splice::with_decision(bytes, result, self.refusal()) {
             Some(bytes) => vec![Effect::ToChild(bytes)],
             None => as_it_came(),

@@ -77,6 +77,18 @@ pub(super) fn with_tools(
     replace(message, before.get(), &longer)
 }
 
+/// Whether the client has dismissed a question without a choice: headless clients do
+/// so at once, and nobody has said that the turn is to end.
+pub(super) fn is_dismissal(result: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Reply {
+        action: String,
+        decision: Option<IgnoredAny>,
+    }
+    let reply: Option<Reply> = serde_json::from_str(result.get()).ok();
+    reply.is_some_and(|reply| reply.action == "cancel" && reply.decision.is_none())
+}
+
 /// The client's answer to a question with the decision that the child reads, if
 /// it has none: the child takes the standard's `{"action":"accept"}` for a no.
 pub(super) fn with_decision(
@@ -88,7 +100,6 @@ pub(super) fn with_decision(
     let action: Cow<'_, str> = serde_json::from_str(members.get("action")?.get()).ok()?;
     let decision = match &*action {
         "accept" => json!("approved"),
-        "cancel" => json!("abort"),
         _ => denied(refusal),
     };
     match members.get("decision") {

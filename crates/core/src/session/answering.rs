@@ -1,5 +1,7 @@
 //! What Codex asks of a session, and how that is answered.
 
+use std::time::Duration;
+
 use codex_mcp_protocol::codex::Ask;
 use codex_mcp_protocol::rpc::RequestId;
 use serde_json::{Value, json};
@@ -106,12 +108,26 @@ impl Session {
         let unseen = |action: &&mut Action| action.audience == Audience::Nobody;
         let mut shown = false;
         for action in self.actions.iter_mut().filter(unseen) {
-            action.audience = Audience::Client;
-            action.deadline = now.instant + approval;
-            action.expires = now.wall + approval;
+            action.show_to(Audience::Client, approval, now);
             shown = true;
         }
         shown
+    }
+
+    /// The client's user has dismissed a question without a choice, so that it is for
+    /// whoever looks into the session, with as much time again.
+    pub fn dismiss(&mut self, id: &ActionId, now: Now) {
+        let approval = self.patience.approval;
+        if let Some(action) = self.actions.iter_mut().find(|action| action.id == *id) {
+            action.show_to(Audience::Readers, approval, now);
+        }
+    }
+
+    /// Whether a question is open that the client's user has dismissed.
+    #[must_use]
+    pub fn has_dismissed(&self) -> bool {
+        let dismissed = |action: &Action| action.audience == Audience::Readers;
+        self.actions.iter().any(dismissed)
     }
 
     /// Codex needs no answer to a question any more.
@@ -182,6 +198,14 @@ impl Session {
             }),
         };
         self.write(now, EventType::ApprovalResult, merged(data, particulars));
+    }
+}
+
+impl Action {
+    fn show_to(&mut self, audience: Audience, approval: Duration, now: Now) {
+        self.audience = audience;
+        self.deadline = now.instant + approval;
+        self.expires = now.wall + approval;
     }
 }
 

@@ -6,6 +6,7 @@ use testkit::Signal;
 use testkit::fake::{Action, Plan, Question, TurnEnd};
 
 use super::serve::{Serve, code, completed, is_answer, message, thread, turns};
+use super::sessions::decision;
 
 fn asking(command: &str) -> Plan {
     turns([Action::ask_approval(command)])
@@ -14,6 +15,11 @@ fn asking(command: &str) -> Plan {
 /// A question as the client gets it.
 async fn elicitation(serve: &mut Serve) -> Value {
     serve.client.server_request("elicitation/create").await
+}
+
+/// A form that is sent off with this choice.
+fn chosen(decision: &str) -> Value {
+    json!({"action": "accept", "content": {"decision": decision}})
 }
 
 #[tokio::test]
@@ -32,6 +38,10 @@ async fn every_answer_of_a_client_becomes_a_decision() {
             json!({"decision": "approved_for_session"}),
             "acceptForSession",
         ),
+        (chosen("accept"), "accept"),
+        (chosen("acceptForSession"), "acceptForSession"),
+        (chosen("decline"), "decline"),
+        (chosen("made up"), "decline"),
         (
             json!({"action": "accept", "decision": "approved"}),
             "accept",
@@ -39,7 +49,7 @@ async fn every_answer_of_a_client_becomes_a_decision() {
         (json!({"action": "decline"}), "decline"),
         (json!({"decision": "denied"}), "decline"),
         (json!({"action": "accept", "decision": "denied"}), "decline"),
-        (json!({"action": "cancel"}), "cancel"),
+        (json!({"action": "cancel", "decision": "abort"}), "cancel"),
         (json!({"decision": "abort"}), "cancel"),
         (json!({}), "decline"),
         (json!("yes"), "decline"),
@@ -67,10 +77,10 @@ async fn an_elicitation_says_what_codex_wants() {
     let text = params["message"].as_str().unwrap();
     assert!(text.contains("touch 'a b'"), "{text}");
     assert!(text.contains("the plan says so"), "{text}");
-    assert_eq!(
-        params["requestedSchema"],
-        json!({"type": "object", "properties": {}})
-    );
+    let schema = &params["requestedSchema"];
+    let choices = json!(["accept", "acceptForSession", "decline"]);
+    assert_eq!(schema["properties"]["decision"]["enum"], choices);
+    assert_eq!(schema["properties"]["reason"]["type"], "string");
     assert_eq!(params["codex_elicitation"], "exec-approval");
     assert_eq!(params["codex_command"], json!(["touch", "a b"]));
     serve
@@ -229,6 +239,53 @@ async fn a_client_that_answers_with_an_error_gets_the_call_back() {
     assert_eq!(result["structuredContent"]["status"], "waiting_approval");
     serve.fake.wait_for("the answer", is_answer).await;
     assert_eq!(serve.answers()[0]["result"], json!({"decision": "decline"}));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn dismissed_elicitation_leaves_the_question_open() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    serve
+        .client
+        .respond(&asked["id"], json!({"action": "cancel"}));
+    let waiting = serve.client.result(&call).await;
+    let structured = &waiting["structuredContent"];
+    assert_eq!(structured["status"], "waiting_approval", "{waiting:#}");
+    assert_eq!(structured["actions"][0]["command"], "touch x");
+    assert_eq!(serve.answers(), Vec::<Value>::new());
+
+    let session = structured["sessionId"].as_str().unwrap();
+    let accept = decision(session, &structured["actions"][0], "accept");
+    serve.client.call_tool("codex_check", accept).await;
+    serve.fake.wait_for("the answer", is_answer).await;
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "accept"}));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn reason_of_a_declined_elicitation_is_in_the_log() {
+    let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    let content = json!({"decision": "decline", "reason": "too risky"});
+    serve.client.respond(
+        &asked["id"],
+        json!({"action": "accept", "content": content}),
+    );
+    let result = serve.client.result(&call).await;
+    assert_eq!(completed(&result), "done");
+    let session = &result["structuredContent"]["sessionId"];
+    let poll = json!({"action": "poll", "sessionId": session, "cursor": 0,
+        "maxEvents": 100, "responseMode": "full"});
+    let look = serve.client.call_tool("codex_check", poll).await;
+    let events = look["structuredContent"]["events"].as_array().unwrap();
+    let answered = events
+        .iter()
+        .find(|event| event["type"] == "approval_result")
+        .unwrap();
+    assert_eq!(answered["data"]["denyMessage"], "too risky");
     serve.finish().await;
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, Question};
 
 use super::serve::{Serve, code, completed, is_answer, turns};
+use super::sessions::decision;
 
 const VERSION: &str = "2026-07-28";
 
@@ -42,7 +43,10 @@ async fn a_call_is_carried_on_with_the_answer() {
     for (answer, decision) in [
         (json!({"action": "accept"}), "accept"),
         (json!({"action": "decline"}), "decline"),
-        (json!({"action": "cancel"}), "cancel"),
+        (
+            json!({"action": "accept", "content": {"decision": "acceptForSession"}}),
+            "acceptForSession",
+        ),
     ] {
         let mut serve = eliciting(&plan, &[]);
         let asked = serve.codex().await;
@@ -52,12 +56,35 @@ async fn a_call_is_carried_on_with_the_answer() {
         assert_eq!(request["method"], "elicitation/create");
         let text = request["params"]["message"].as_str().unwrap();
         assert!(text.contains("touch x"), "{text}");
+        let field = &request["params"]["requestedSchema"]["properties"]["decision"];
+        let choices = field["oneOf"].as_array().unwrap();
+        let choices = choices.iter().map(|choice| &choice["const"]);
+        let expected = ["accept", "acceptForSession", "decline"];
+        assert!(choices.eq(expected.iter()), "{field:#}");
 
         let result = carry_on(&mut serve, &asked, json!({&names[0]: answer})).await;
         assert_eq!(completed(&result), "done");
         assert_eq!(serve.answers()[0]["result"], json!({"decision": decision}));
         serve.finish().await;
     }
+}
+
+#[tokio::test]
+async fn dismissed_question_comes_back_as_waiting_approval() {
+    let mut serve = eliciting(&turns([Action::ask_approval("touch x")]), &[]);
+    let asked = serve.codex().await;
+    let answers = json!({&names(&asked)[0]: {"action": "cancel"}});
+    let waiting = carry_on(&mut serve, &asked, answers).await;
+    let structured = &waiting["structuredContent"];
+    assert_eq!(structured["status"], "waiting_approval", "{waiting:#}");
+    assert_eq!(serve.answers(), Vec::<Value>::new());
+
+    let session = structured["sessionId"].as_str().unwrap();
+    let accept = decision(session, &structured["actions"][0], "accept");
+    serve.client.call_tool("codex_check", accept).await;
+    serve.fake.wait_for("the answer", is_answer).await;
+    assert_eq!(serve.answers()[0]["result"], json!({"decision": "accept"}));
+    serve.finish().await;
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use super::{Stage, assert_completed, assert_error, on_each_release, structured, 
 
 on_each_release!(
     an_approval_is_asked_of_the_client,
+    dismissed_elicitation_leaves_the_question_open,
+    elicitation_can_allow_for_the_session,
     a_client_that_cannot_be_asked_gets_the_question_at_once,
     a_stateless_client_gets_the_question_as_a_result,
     a_change_of_files_is_asked_about_with_its_contents,
@@ -45,7 +47,7 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
     for (answer, made, status) in [
         (json!({"action": "decline"}), false, "completed"),
         (json!({"decision": "denied"}), false, "completed"),
-        (json!({"action": "cancel"}), false, "interrupted"),
+        (json!({"decision": "abort"}), false, "interrupted"),
         (
             json!({"action": "accept", "content": {}}),
             true,
@@ -63,10 +65,11 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
                 .contains("touch made.txt"),
             "{params:#}"
         );
-        assert_eq!(
-            params["requestedSchema"],
-            json!({"type": "object", "properties": {}})
-        );
+        let choices = &params["requestedSchema"]["properties"]["decision"]["enum"];
+        for choice in ["accept", "acceptForSession", "decline"] {
+            let choices = choices.as_array().unwrap();
+            assert!(choices.contains(&json!(choice)), "{params:#}");
+        }
         assert_eq!(params["codex_elicitation"], "exec-approval");
         assert_eq!(params["codex_cwd"], stage.home.work().to_str().unwrap());
         let command = params["codex_command"].as_array().unwrap();
@@ -84,6 +87,55 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
         }
     }
     stage.finish(client).await;
+}
+
+/// As headless Claude Code does, to each question and at once.
+async fn dismissed_elicitation_leaves_the_question_open(release: &str) {
+    let stage = Stage::new(release, script("made.txt")).await;
+    let mut client = stage.asking_client(&[]).await;
+    let id = client.request_tool("codex", arguments());
+    let question = client.server_request("elicitation/create").await;
+    client.respond(&question["id"], json!({"action": "cancel"}));
+    let waiting = client.result(&id).await;
+    assert!(waiting.get("isError").is_none(), "{waiting:#}");
+    assert_eq!(structured(&waiting)["status"], "waiting_approval");
+
+    let session = &structured(&waiting)["sessionId"];
+    let accept = json!({"action": "respond_permission", "sessionId": session,
+        "requestId": structured(&waiting)["actions"][0]["requestId"], "decision": "accept"});
+    client.call_tool("codex_check", accept).await;
+    let wait = json!({"action": "wait_any", "sessionIds": [session], "waitMs": 60_000});
+    let ended = client.call_tool("codex_session", wait).await;
+    assert_eq!(structured(&ended)["status"], "idle", "{ended:#}");
+    let look = json!({"action": "poll", "sessionId": session});
+    let look = client.call_tool("codex_check", look).await;
+    assert_eq!(structured(&look)["result"]["status"], "completed");
+    assert!(stage.file("made.txt").exists());
+    stage.finish(client).await;
+}
+
+/// A second command like the first is not asked about.
+async fn elicitation_can_allow_for_the_session(release: &str) {
+    for answer in [
+        json!({"decision": "approved_for_session"}),
+        json!({"action": "accept", "content": {"decision": "acceptForSession"}}),
+    ] {
+        let stage = Stage::new(release, script("made.txt")).await;
+        let mut client = stage.asking_client(&[]).await;
+        let file = stage.file("made.txt");
+        let id = client.request_tool("codex", arguments());
+        let question = client.server_request("elicitation/create").await;
+        client.respond(&question["id"], answer);
+        let first = client.result(&id).await;
+        assert!(file.exists(), "{first:#}");
+        std::fs::remove_file(&file).unwrap();
+
+        let again = json!({"prompt": "touch it again", "threadId": thread_of(&first)});
+        let second = client.call_tool("codex-reply", again).await;
+        assert_eq!(structured(&second)["status"], "completed", "{second:#}");
+        assert!(file.exists(), "{second:#}");
+        stage.finish(client).await;
+    }
 }
 
 async fn a_client_that_cannot_be_asked_gets_the_question_at_once(release: &str) {

@@ -62,10 +62,12 @@ async fn what_theirs_takes_and_answers_ours_does_too(release: &str) {
     stage.finish(ours).await;
 }
 
-/// What differs from one thread to the next, and the words of the question.
-const OWN: [&str; 5] = [
+/// What differs from one thread to the next, the words of the question, and the form,
+/// which is empty there.
+const OWN: [&str; 6] = [
     "threadId",
     "message",
+    "requestedSchema",
     "codex_event_id",
     "codex_call_id",
     "codex_mcp_tool_call_id",

@@ -11,7 +11,11 @@ fn a_plain_accept_is_an_approval_and_a_decision_stays() {
         ),
         ("0.153.4", json!({"action": "decline"}), denied.clone()),
         ("0.104.0", json!({"action": "decline"}), json!("denied")),
-        ("0.104.0", json!({"action": "cancel"}), json!("abort")),
+        (
+            "0.104.0",
+            json!({"action": "cancel", "decision": "abort"}),
+            json!("abort"),
+        ),
         (
             "0.153.4",
             json!({"decision": "approved_for_session"}),
@@ -110,6 +114,24 @@ fn a_client_that_refuses_to_ask_is_one_that_cannot() {
             ..
         })
     ));
+}
+
+#[test]
+fn dismissed_question_is_declined_and_given_back() {
+    let mut table = Table::begun("0.153.4", &elicits());
+    for (id, result) in [
+        (5, json!({"action": "cancel"})),
+        (6, json!({"action": "cancel", "decision": null})),
+    ] {
+        table.call(id);
+        table.child(&question(0, id, "t"));
+        let effects = table.client(&json!({ "jsonrpc": "2.0", "id": 0, "result": result }));
+        assert_eq!(told_child(&effects)["result"]["action"], "decline");
+        let Some(Effect::Answer { answer, .. }) = effects.last() else {
+            panic!("{effects:?}");
+        };
+        assert!(matches!(answer, Answer::Declined { .. }), "{answer:?}");
+    }
 }
 
 #[test]

@@ -203,7 +203,8 @@ fn a_turn_that_is_aborted_ends_its_call() {
     table.reply(5, "t");
     table.child(&told("task_started", 5));
     table.child(&question(0, 5, "t"));
-    let cancel = json!({ "jsonrpc": "2.0", "id": 0, "result": { "action": "cancel" } });
+    let abort = json!({ "action": "cancel", "decision": "abort" });
+    let cancel = json!({ "jsonrpc": "2.0", "id": 0, "result": abort });
     table.client(&cancel);
     let effects = table.child(&told("turn_aborted", 5));
     let [

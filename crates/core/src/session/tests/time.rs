@@ -72,6 +72,18 @@ fn question_that_nobody_sees_is_declined_in_the_end() {
 }
 
 #[test]
+fn dismissed_question_has_its_time_again() {
+    let mut world = World::running();
+    world.apply(Event::Asked);
+    world.wait(PATIENCE.approval - SECOND);
+    assert!(!world.session.has_dismissed());
+    world.session.dismiss(&ActionId("req_1".into()), world.now);
+    assert!(world.session.has_dismissed());
+    assert_eq!(world.tick_after(PATIENCE.approval - SECOND), []);
+    assert_eq!(world.tick_after(SECOND).len(), 1);
+}
+
+#[test]
 fn poll_hint_follows_the_approval_timeout_within_its_bounds() {
     for (approval, expected) in [(60_000, 60_000), (50, 1000), (600_000, 120_000)] {
         let patience = Patience {

@@ -75,10 +75,8 @@ impl Asking {
                     }
                 }
                 Some((action, answer)) = self.dialogs.next() => {
-                    if self.dialogs.is_first_answer(&action)
-                        && let Some(answer) = answer
-                    {
-                        front::decide(&self.engine, &session, &action, &answer);
+                    if self.dialogs.is_first_answer(&action) {
+                        front::decide(&self.engine, &session, &action, answer.as_ref());
                     }
                 }
             }

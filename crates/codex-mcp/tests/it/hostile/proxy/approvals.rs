@@ -52,7 +52,10 @@ async fn every_answer_reaches_the_child_in_both_forms() {
             json!("approved"),
         ),
         (json!({"action": "decline"}), denied()),
-        (json!({"action": "cancel"}), json!("abort")),
+        (
+            json!({"action": "cancel", "decision": "abort"}),
+            json!("abort"),
+        ),
         (json!({"action": "made up"}), denied()),
         (json!({"decision": "approved"}), json!("approved")),
         (

@@ -58,6 +58,33 @@ async fn the_client_s_answer_decides() {
 }
 
 #[tokio::test]
+async fn dismissed_question_is_left_to_the_poller() {
+    let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
+    let session = sessions.start(json!({})).await;
+    let asked = elicitation(&mut sessions).await;
+    let question = sessions.question(&session).await;
+    let dismissal = json!({"action": "cancel"});
+    sessions.serve.client.respond(&asked["id"], dismissal);
+    sessions.serve.settled().await;
+    // It is not waited away, although everything of it has been read.
+    let more = json!({"cursor": 0, "maxEvents": 1000});
+    let read = sessions.poll(&session, more).await;
+    let next = json!({"cursor": read["nextCursor"], "waitMs": 60_000});
+    let look = sessions.poll(&session, next).await;
+    assert_eq!(look["status"], "waiting_approval");
+    sessions
+        .call("codex_check", decision(&session, &question, "accept"))
+        .await;
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    let answers = sessions.serve.answers();
+    assert_eq!(
+        answers,
+        [json!({"id": 0, "result": {"decision": "accept"}})]
+    );
+    sessions.finish().await;
+}
+
+#[tokio::test]
 async fn a_question_that_a_poller_decides_is_withdrawn() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;

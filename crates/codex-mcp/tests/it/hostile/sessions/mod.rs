@@ -163,7 +163,7 @@ impl Sessions {
 }
 
 /// The arguments of a decision.
-fn decision(session: &str, question: &Value, decision: &str) -> Value {
+pub(super) fn decision(session: &str, question: &Value, decision: &str) -> Value {
     json!({"action": "respond_permission", "sessionId": session,
         "requestId": question["requestId"], "decision": decision})
 }

@@ -60,7 +60,10 @@ async fn a_plain_answer_is_taken_as_it_is_meant(release: &str) {
 async fn an_answer_that_ends_the_turn_ends_the_call(release: &str) {
     let stage = Stage::new(release, script()).await;
     let mut client = client(&stage, &[], json!({"elicitation": {}})).await;
-    for answer in [json!({"action": "cancel"}), json!({"decision": "abort"})] {
+    for answer in [
+        json!({"action": "cancel", "decision": "abort"}),
+        json!({"decision": "abort"}),
+    ] {
         let call = client.request_tool("codex", arguments());
         let question = client.server_request("elicitation/create").await;
         client.respond(&question["id"], answer);
