@@ -1,6 +1,6 @@
 //! What Codex does, in a line for people.
 
-use codex_mcp_protocol::codex::{Ask, FileChange, Item};
+use codex_mcp_protocol::codex::{Ask, FileChange, Item, TokenUsage};
 
 use crate::text::BoundedText;
 
@@ -32,6 +32,12 @@ pub(crate) fn item(item: &Item) -> Option<String> {
         Item::UserMessage | Item::Other => return None,
     };
     Some(line(&words))
+}
+
+/// How many tokens were used.
+pub(crate) fn usage(usage: &TokenUsage) -> String {
+    let (last, total) = (usage.last.total_tokens, usage.total.total_tokens);
+    format!("{last} tokens used by the last request, {total} by the thread")
 }
 
 /// A question that waits for an answer.

@@ -88,12 +88,13 @@ impl Entry {
         server: Running,
         patience: Patience,
     ) -> Self {
+        let machine = Session::new(thread.as_str(), patience, now());
         Self {
             id: SessionId::new(),
             thread,
             origin,
             inner: Mutex::new(Inner {
-                machine: Session::new(patience, now()),
+                machine,
                 settings,
                 pending: Overrides::default(),
                 server,

@@ -6,9 +6,10 @@ use codex_mcp_protocol::codex::{Turn, TurnStatus};
 use serde_json::json;
 
 use super::turn::{Ended, Ending, Phase, Running};
-use super::{Cancelled, Effect, Session, failure};
+use super::{Cancelled, Effect, Lost, Session, failure};
 use crate::clock::Now;
 use crate::events::EventType;
+use crate::json::merged;
 
 impl Session {
     /// Codex didn't take the prompt of turn `number`, so there is no such turn, and
@@ -92,12 +93,16 @@ impl Session {
             return;
         }
         self.active = now;
-        self.lost = Some(how.to_owned());
+        self.lost = Some(Lost {
+            how: how.to_owned(),
+            at: now.wall,
+        });
         if let Some(turn) = self.turn.take() {
             self.conclude(turn, Ending::Lost(how.to_owned()), None, now);
         }
         if self.cancelled.is_none() {
-            self.write(now, EventType::Error, json!({ "message": how }));
+            let data = json!({ "message": how, "threadId": self.thread });
+            self.write(now, EventType::Error, data);
         }
     }
 
@@ -184,7 +189,8 @@ impl Session {
         let outcome = Arc::new(turn.outcome(ending, told, now.wall));
         self.outcome = Some((self.turns, Arc::clone(&outcome)));
         if self.cancelled.is_none() {
-            self.write(now, EventType::Result, outcome.told());
+            let data = merged(outcome.told(), json!({ "threadId": self.thread }));
+            self.write(now, EventType::Result, data);
         }
     }
 }

@@ -27,7 +27,7 @@ impl Session {
         match news {
             Notification::Delta(source, delta) => self.wrote(source, &delta, now),
             Notification::TurnStarted(turn) => {
-                self.write_news(method, params, None, now);
+                self.write_news(EventType::Progress, (method, params), None, now);
                 return self.started(turn.id);
             }
             Notification::TurnCompleted(turn) => {
@@ -38,7 +38,7 @@ impl Session {
             | Notification::ItemCompleted(Item::UserMessage) => {}
             Notification::ItemStarted(item) => {
                 let words = describe::item(&item);
-                self.write_news(method, params, words.as_deref(), now);
+                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
                 self.step(words);
                 if let Some(turn) = &mut self.turn {
                     turn.begins(&item);
@@ -48,7 +48,8 @@ impl Session {
                 }
             }
             Notification::ItemCompleted(item) => {
-                self.write_news(method, params, describe::item(&item).as_deref(), now);
+                let words = describe::item(&item);
+                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
                 self.item_completed(item);
             }
             Notification::Raw(item) => {
@@ -57,7 +58,7 @@ impl Session {
                 }
             }
             Notification::Plan(plan) => {
-                self.write_news(method, params, None, now);
+                self.write_news(EventType::Progress, (method, params), None, now);
                 if let Some(turn) = &mut self.turn {
                     turn.facts.plan = Some(plan);
                 }
@@ -68,13 +69,17 @@ impl Session {
                 }
             }
             Notification::TokenUsage(usage) => {
+                let words = describe::usage(&usage);
+                self.write_news(EventType::Progress, (method, params), Some(&words), now);
                 if let Some(turn) = &mut self.turn {
                     turn.facts.usage = Some(usage);
                 }
             }
             Notification::Error { error, will_retry } => self.went_wrong(&error, will_retry, now),
             Notification::RequestResolved(request) => self.resolved(&request, now),
-            Notification::Other => self.write_news(method, params, None, now),
+            Notification::Other => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+            }
         }
         Vec::new()
     }
@@ -155,6 +160,7 @@ impl Session {
                 "message": error.message,
                 "error": error,
                 "willRetry": false,
+                "threadId": self.thread,
                 "turnId": self.turn_id(),
             });
             return self.write(now, EventType::Error, data);
@@ -167,6 +173,7 @@ impl Session {
             "error": error,
             "phase": "retrying",
             "willRetry": true,
+            "threadId": self.thread,
             "turnId": self.turn_id(),
         });
         if let (Some((count, most)), Some(data)) = (retries(&error.message), data.as_object_mut()) {
@@ -188,7 +195,13 @@ impl Session {
     }
 
     /// Writes news as they came, with what matters of an item at the top.
-    fn write_news(&mut self, method: &str, params: &RawValue, title: Option<&str>, now: Now) {
+    fn write_news(
+        &mut self,
+        kind: EventType,
+        (method, params): (&str, &RawValue),
+        title: Option<&str>,
+        now: Now,
+    ) {
         let Ok(mut data) = serde_json::from_str::<Map<String, Value>>(params.get()) else {
             return;
         };
@@ -210,8 +223,15 @@ impl Session {
         if let Some(title) = title {
             data.insert("title".to_owned(), title.into());
         }
-        self.log
-            .push(now.wall, EventData::new(EventType::Progress, data));
+        self.log.push(now.wall, EventData::new(kind, data));
+    }
+}
+
+/// The type of the events that tell of an item: what Codex says is output.
+fn kind_of(item: &Item) -> EventType {
+    match item {
+        Item::AgentMessage { .. } => EventType::Output,
+        _ => EventType::Progress,
     }
 }
 

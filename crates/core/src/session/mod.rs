@@ -164,14 +164,24 @@ struct Cancelled {
     at: SystemTime,
 }
 
+/// Of a session whose Codex has gone.
+#[derive(Debug, Clone)]
+struct Lost {
+    /// How it went.
+    how: String,
+    at: SystemTime,
+}
+
 /// The machine.
 #[derive(Debug)]
 pub struct Session {
+    /// Codex's name for the thread, as readers of its events are told.
+    thread: String,
     patience: Patience,
     log: EventLog,
     turn: Option<Running>,
     /// How Codex went away, if it did.
-    lost: Option<String>,
+    lost: Option<Lost>,
     cancelled: Option<Cancelled>,
     actions: Vec<Action>,
     outcome: Option<(u64, Arc<Outcome>)>,
@@ -190,10 +200,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session in which nothing has happened yet.
+    /// A session of this thread in which nothing has happened yet.
     #[must_use]
-    pub fn new(patience: Patience, now: Now) -> Self {
+    pub fn new(thread: &str, patience: Patience, now: Now) -> Self {
         Self {
+            thread: thread.to_owned(),
             patience,
             log: EventLog::default(),
             turn: None,

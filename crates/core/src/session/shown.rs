@@ -95,7 +95,7 @@ impl Session {
                 .cancelled
                 .as_ref()
                 .map(|over| (over.why.clone(), over.at)),
-            error: self.lost.clone(),
+            error: self.lost.as_ref().map(|lost| lost.how.clone()),
             facts: facts.cloned().unwrap_or_default(),
             events: (self.log.next_id(), self.log.read_to()),
         }
@@ -112,11 +112,15 @@ impl Session {
             (Some(_), ..) => None,
             (None, Some((_, outcome)), None) => Some(outcome.result(mode)),
             // What the last turn has brought stays to be had.
-            (None, Some((_, outcome)), Some(how)) => {
-                let lost = json!({ "status": "error", "error": how });
+            (None, Some((_, outcome)), Some(lost)) => {
+                let lost = json!({ "status": "error", "error": lost.how });
                 Some(merged(outcome.result(mode), lost))
             }
-            (None, None, Some(how)) => Some(json!({ "status": "error", "error": how })),
+            (None, None, Some(lost)) => Some(json!({
+                "status": "error",
+                "error": lost.how,
+                "completedAt": timestamp(lost.at),
+            })),
             (None, None, None) => None,
         }
     }
@@ -172,7 +176,7 @@ impl Outcome {
             "turnError": turn_error,
             "error": self.error(),
             "completedAt": timestamp(self.at),
-            "turn": self.told.as_ref().filter(|_| mode == ResponseMode::Full),
+            "turn": self.told.as_ref().map(|turn| shown_turn(turn, mode)),
         });
         merged(result, Value::Object(self.facts.shown(mode)))
     }
@@ -184,9 +188,26 @@ impl Outcome {
             "turnId": self.turn,
             "status": self.status(),
             "error": self.error(),
+            "completedAt": timestamp(self.at),
             "turn": self.told,
         }))
     }
+}
+
+/// A turn as Codex told it. Since 0.153.4 at the latest it holds the final message once
+/// more, which the modes that are meant to be small leave out.
+fn shown_turn(turn: &Value, mode: ResponseMode) -> Value {
+    let mut shown = turn.clone();
+    if mode != ResponseMode::Full
+        && let Some(shown) = shown.as_object_mut()
+        && let Some(items) = shown.get_mut("items")
+    {
+        *items = json!([]);
+        if let Some(view) = shown.get_mut("itemsView") {
+            *view = "notLoaded".into();
+        }
+    }
+    shown
 }
 
 impl Facts {

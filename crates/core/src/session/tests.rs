@@ -93,7 +93,7 @@ impl World {
             wall: std::time::SystemTime::UNIX_EPOCH,
         };
         Self {
-            session: Session::new(PATIENCE, now),
+            session: Session::new("t", PATIENCE, now),
             now,
             unsent: None,
             asked: 0,

@@ -8,6 +8,7 @@ use codex_mcp_protocol::codex::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Lost;
 use super::steps::{Open, Steps};
 use crate::text::BoundedText;
 
@@ -169,7 +170,7 @@ pub(super) struct Running {
     pub(super) facts: Facts,
     form: Form,
     /// How Codex had gone before the prompt, if it had.
-    pub(super) lost_before: Option<String>,
+    pub(super) lost_before: Option<Lost>,
     /// The number of the first event after the prompt.
     pub(super) since: u64,
     /// The last whole message.
@@ -184,7 +185,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(form: Form, lost_before: Option<String>, since: u64) -> Self {
+    pub(super) fn new(form: Form, lost_before: Option<Lost>, since: u64) -> Self {
         Self {
             id: None,
             phase: Phase::Taken,

@@ -94,7 +94,103 @@ fn a_result_holds_the_whole_final_message_in_every_mode() {
         assert!(result["output"] == message.as_str(), "{mode:?}");
         assert_eq!(result["status"], "completed");
         assert_eq!(result["turnId"], "turn-1");
-        assert_eq!(result.get("turn").is_some(), mode == ResponseMode::Full);
+        assert_eq!(result["turn"]["id"], "turn-1", "{mode:?}");
+    }
+}
+
+#[test]
+fn turn_in_a_small_result_does_not_repeat_the_message() {
+    let mut world = World::running();
+    let message = json!({"type": "agentMessage", "id": "m", "text": "done"});
+    let turn = json!({"id": "turn-1", "status": "completed", "items": [message],
+        "itemsView": "summary", "durationMs": 7});
+    world.hear("turn/completed", json!({"threadId": "t", "turn": turn}));
+    for mode in MODES {
+        let result = world.session.result(mode).unwrap();
+        if mode == ResponseMode::Full {
+            assert_eq!(result["turn"], turn);
+        } else {
+            let small = json!({"id": "turn-1", "status": "completed", "items": [],
+                "itemsView": "notLoaded", "durationMs": 7});
+            assert_eq!(result["turn"], small, "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn events_of_agent_messages_are_output() {
+    let mut world = World::running();
+    world.hear_item(
+        "item/started",
+        &json!({"type": "agentMessage", "id": "m", "text": ""}),
+    );
+    world.hear_message("m", "whole");
+    world.hear_item(
+        "item/started",
+        &json!({"type": "commandExecution", "id": "c", "command": "ls"}),
+    );
+    let of_items = |kind: &str| {
+        let told = world.told(kind).into_iter();
+        let told = told.filter(|data| data.get("item").is_some());
+        told.map(|data| (data["method"].clone(), data["itemType"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of_items("output"),
+        [
+            (json!("item/started"), json!("agentMessage")),
+            (json!("item/completed"), json!("agentMessage")),
+        ]
+    );
+    let command = (json!("item/started"), json!("commandExecution"));
+    assert_eq!(of_items("progress"), [command]);
+}
+
+#[test]
+fn token_usage_is_an_event_with_its_numbers() {
+    let mut world = World::running();
+    let usage = json!({"last": {"totalTokens": 12}, "total": {"totalTokens": 30}});
+    let params = json!({"threadId": "t", "turnId": "turn-1", "tokenUsage": usage});
+    world.hear("thread/tokenUsage/updated", params);
+    let log = world.session.log();
+    let event = *log.page(0, usize::MAX).events.last().unwrap();
+    let shown = event.shown(ResponseMode::Minimal);
+    assert_eq!(shown["type"], "progress");
+    assert_eq!(shown["data"]["method"], "thread/tokenUsage/updated");
+    let title = "12 tokens used by the last request, 30 by the thread";
+    assert_eq!(shown["data"]["title"], title);
+    assert_eq!(world.told("progress").last().unwrap()["tokenUsage"], usage);
+}
+
+#[test]
+fn events_of_ends_and_errors_name_their_thread() {
+    let mut world = World::running();
+    let error = json!({"message": "Reconnecting... 1/5"});
+    for will_retry in [true, false] {
+        let params = json!({"threadId": "t", "turnId": "turn-1", "error": error,
+            "willRetry": will_retry});
+        world.hear("error", params);
+    }
+    world.apply(Event::Completed);
+    world.apply(Event::Lost);
+    let named: Vec<Value> = ["progress", "error", "result"]
+        .into_iter()
+        .flat_map(|kind| world.told(kind))
+        .filter(|data| data["method"] != "turn/started")
+        .map(|data| data["threadId"].clone())
+        .collect();
+    assert_eq!(named, ["t", "t", "t", "t"]);
+}
+
+#[test]
+fn result_of_a_crash_says_when() {
+    for way in [&[] as &[Event], &[Event::Prompt, Event::Started]] {
+        let mut world = World::after(way);
+        world.wait(Duration::from_secs(7));
+        world.apply(Event::Lost);
+        let result = result(&world);
+        assert_eq!(result["status"], "error");
+        assert_eq!(result["completedAt"], "1970-01-01T00:00:07.000Z", "{way:?}");
     }
 }
 
@@ -181,7 +277,9 @@ fn a_failed_turn_leaves_an_idle_session() {
 fn a_lost_session_says_how_and_takes_the_next_prompt() {
     let world = World::after(&[Event::Lost]);
     let result = world.session.result(ResponseMode::Minimal);
-    assert_eq!(result, Some(json!({"status": "error", "error": "killed"})));
+    let killed = json!({"status": "error", "error": "killed",
+        "completedAt": "1970-01-01T00:00:00.000Z"});
+    assert_eq!(result, Some(killed));
     assert_eq!(world.told("error").len(), 1);
 
     let mut world = World::after(&[Event::Prompt, Event::Accepted, Event::Message, Event::Lost]);

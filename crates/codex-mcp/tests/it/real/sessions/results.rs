@@ -10,6 +10,7 @@ use crate::real::{Stage, on_each_release};
 
 on_each_release!(
     the_final_answer_is_whole_in_every_mode,
+    events_and_results_have_the_members_of_the_npm_package,
     a_result_tells_what_was_used_planned_and_changed,
     a_structured_answer_is_read,
     a_failed_turn_leaves_the_session_idle,
@@ -41,6 +42,44 @@ async fn the_final_answer_is_whole_in_every_mode(release: &str) {
             .await;
         assert_eq!(look["result"]["output"], long.as_str(), "{mode}");
         assert_eq!(look["result"]["status"], "completed");
+    }
+    stage.finish(poller.client).await;
+}
+
+/// As the npm package has them.
+async fn events_and_results_have_the_members_of_the_npm_package(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("do it", json!({})).await;
+    let (_, events) = poller.until_idle(&session).await;
+    let thread = poller.get(&session).await["threadId"].clone();
+    let of_method = |method: &'static str| {
+        let fits = move |event: &&Value| event["data"]["method"] == method;
+        events.iter().filter(fits)
+    };
+    for method in ["item/started", "item/completed"] {
+        let message = |event: &&Value| event["data"]["item"]["type"] == "agentMessage";
+        let kinds: Vec<&Value> = of_method(method)
+            .filter(message)
+            .map(|event| &event["type"])
+            .collect();
+        assert_eq!(kinds, ["output"], "{method}: {events:#?}");
+    }
+    let ended = of_method("turn/completed").next().unwrap();
+    assert_eq!(ended["type"], "result");
+    assert_eq!(ended["data"]["threadId"], thread);
+    let used = of_method("thread/tokenUsage/updated").next().unwrap();
+    assert_eq!(used["type"], "progress");
+    // The user's own words are no event.
+    let mut items = events.iter().map(|event| &event["data"]["item"]["type"]);
+    assert!(items.all(|kind| kind != "userMessage"), "{events:#?}");
+    for mode in ["minimal", "delta_compact", "full"] {
+        let arguments = poll(&session, json!({"responseMode": mode}));
+        let look = poller.call("codex_check", arguments).await;
+        let turn = &look["result"]["turn"];
+        assert_eq!(turn["id"], look["result"]["turnId"], "{mode}: {look:#}");
+        assert_eq!(turn["status"], "completed", "{mode}");
     }
     stage.finish(poller.client).await;
 }
