@@ -50,6 +50,12 @@ pub enum EngineError {
         /// Its reason.
         refusal: ErrorObject,
     },
+    /// This release of Codex is older than the request.
+    #[error("this Codex does not know {0}; newer releases do")]
+    UnknownMethod(Method),
+    /// The thread has no such background terminal.
+    #[error("there is no background terminal {0:?}; action terminals lists them")]
+    NoTerminal(String),
     /// Whether the user trusts the directory can't be found out.
     #[error(transparent)]
     Trust(#[from] TrustError),

@@ -37,6 +37,7 @@ mod release;
 pub mod run;
 mod sessions;
 pub mod spawn;
+mod terminals;
 mod threads;
 mod turns;
 mod watching;
@@ -380,7 +381,11 @@ async fn call_once<T: DeserializeOwned>(
     params: &impl Serialize,
 ) -> Result<T, EngineError> {
     let patience = match method {
-        Method::TurnSteer | Method::ConfigRead => RPC_PATIENCE,
+        Method::TurnSteer
+        | Method::ConfigRead
+        | Method::BackgroundTerminalsClean
+        | Method::BackgroundTerminalsList
+        | Method::BackgroundTerminalsTerminate => RPC_PATIENCE,
         _ => THREAD_PATIENCE,
     };
     match server.call(method, params, patience).await {

@@ -138,6 +138,8 @@ impl From<EngineError> for ToolError {
             EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
             EngineError::Decision(DecisionRefused::Wrong(_))
             | EngineError::NoFolder(_)
+            | EngineError::UnknownMethod(_)
+            | EngineError::NoTerminal(_)
             | EngineError::BeyondTheEnd(_)
             | EngineError::AlreadyWritten
             | EngineError::BadOverride { .. }

@@ -11,6 +11,9 @@ use crate::clock::Now;
 use crate::events::EventType;
 use crate::json::merged;
 
+/// What becomes of a thread that nobody wants any more.
+const LET_GO: [Effect; 2] = [Effect::StopCommands, Effect::LetGo];
+
 impl Session {
     /// Codex didn't take the prompt of turn `number`, so there is no such turn, and
     /// all is as it was.
@@ -66,7 +69,7 @@ impl Session {
         let wanted_by_nobody = self.cancelled.is_some() && self.turn.is_some();
         self.lose(why, now);
         if wanted_by_nobody {
-            effects.push(Effect::LetGo);
+            effects.extend(LET_GO);
         }
         effects
     }
@@ -130,7 +133,7 @@ impl Session {
             None => self.interrupt(now),
         };
         if self.turn.is_none() {
-            effects.push(Effect::LetGo);
+            effects.extend(LET_GO);
         }
         self.active = now;
         self.write(
@@ -161,7 +164,7 @@ impl Session {
             return Vec::new();
         };
         self.drop_questions(now);
-        let mut effects = match turn.interrupt_wanted {
+        let mut effects = match turn.interrupt_wanted && self.cancelled.is_none() {
             true => vec![Effect::StopCommands],
             false => Vec::new(),
         };
@@ -174,7 +177,7 @@ impl Session {
     fn after_the_turn(&mut self, now: Now) -> Vec<Effect> {
         let mut effects = self.decline_all(now);
         if self.cancelled.is_some() {
-            effects.push(Effect::LetGo);
+            effects.extend(LET_GO);
         }
         effects
     }

@@ -94,8 +94,9 @@ pub enum Effect {
     },
     /// Interrupt the turn.
     Interrupt(TurnId),
-    /// End the commands that an interrupted turn has left running: 0.153.4 and
-    /// 0.169.0 end the turn, not its commands.
+    /// End the commands that run on in the thread's background terminals: 0.153.4 and
+    /// 0.169.0 leave them running when a turn is interrupted, and all releases when the
+    /// thread is unloaded.
     StopCommands,
     /// Let Codex unload the thread.
     LetGo,

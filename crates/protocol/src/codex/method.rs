@@ -23,6 +23,10 @@ pub enum Method {
     TurnInterrupt,
     /// Ends the commands of a thread that run on after their turn.
     BackgroundTerminalsClean,
+    /// Lists them; 0.104.0 does not know it.
+    BackgroundTerminalsList,
+    /// Ends one of them; 0.104.0 does not know it.
+    BackgroundTerminalsTerminate,
     /// Tells Codex's configuration as it is in effect.
     ConfigRead,
 }
@@ -41,6 +45,8 @@ impl Method {
             Self::TurnSteer => "turn/steer",
             Self::TurnInterrupt => "turn/interrupt",
             Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",
+            Self::BackgroundTerminalsList => "thread/backgroundTerminals/list",
+            Self::BackgroundTerminalsTerminate => "thread/backgroundTerminals/terminate",
             Self::ConfigRead => "config/read",
         }
     }

@@ -12,6 +12,7 @@ mod method;
 mod notification;
 pub mod raw_item;
 mod release;
+mod terminal;
 mod thread;
 mod turn;
 
@@ -26,6 +27,10 @@ pub use notification::{
 };
 pub use raw_item::RawItem;
 pub use release::Release;
+pub use terminal::{
+    BackgroundTerminal, TerminalTerminateParams, TerminalTerminated, TerminalsListParams,
+    TerminalsPage,
+};
 pub use thread::{
     ClientInfo, ConfigReadParams, ConfigReadResponse, EffectiveConfig, InitializeCapabilities,
     InitializeParams, InitializeResponse, Keeping, Thread, ThreadForkParams, ThreadResponse,

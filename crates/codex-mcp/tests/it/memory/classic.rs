@@ -224,6 +224,10 @@ async fn a_thread_nobody_uses_is_let_go_and_taken_up_with_its_settings() {
     tokio::time::sleep(Duration::from_secs(29 * 60)).await;
     world.codex.assert_nothing_unread().await;
     tokio::time::sleep(Duration::from_secs(3 * 60)).await;
+    world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     world.codex.next_is("thread/unsubscribe").await;
 
     let arguments = json!({"prompt": "work", "threadId": THREAD});

@@ -108,6 +108,11 @@ async fn there_is_no_wait_for_what_is_there() {
     assert_eq!(idle["result"]["status"], "completed");
     // One that is over.
     sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     sessions.world.codex.next_is("thread/unsubscribe").await;
     sessions.call("codex_check", poll(&session, MINUTE)).await;
     sessions.call("codex_check", poll(&session, MINUTE)).await;

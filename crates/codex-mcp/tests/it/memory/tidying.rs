@@ -40,7 +40,8 @@ async fn told_after(sessions: &mut Sessions, since: Instant, minutes: u32, metho
 async fn an_idle_session_is_cancelled_after_half_an_hour() {
     let (mut sessions, session) = idle().await;
     let used = Instant::now();
-    told_after(&mut sessions, used, 30, "thread/unsubscribe").await;
+    told_after(&mut sessions, used, 30, "thread/backgroundTerminals/clean").await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
     let list = sessions
         .call("codex_session", json!({"action": "list"}))
         .await;
@@ -71,7 +72,8 @@ async fn a_session_that_is_looked_into_is_kept() {
     sessions
         .call("codex_session", json!({"action": "list"}))
         .await;
-    told_after(&mut sessions, used, 30, "thread/unsubscribe").await;
+    told_after(&mut sessions, used, 30, "thread/backgroundTerminals/clean").await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
     sessions.finish().await;
 }
 
@@ -156,6 +158,11 @@ async fn resumed(sessions: &mut Sessions) -> String {
 async fn a_session_that_is_over_is_forgotten_and_its_thread_is_not() {
     let (mut sessions, session) = idle().await;
     sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     sessions.world.codex.next_is("thread/unsubscribe").await;
     sleep(4 * MINUTE).await;
     let list = sessions
@@ -201,6 +208,11 @@ async fn a_session_that_is_over_is_forgotten_and_its_thread_is_not() {
 async fn a_thread_is_taken_up_before_its_session_is_forgotten() {
     let (mut sessions, session) = idle().await;
     sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     sessions.world.codex.next_is("thread/unsubscribe").await;
     let again = resumed(&mut sessions).await;
     assert_ne!(again, session);
@@ -250,6 +262,11 @@ async fn a_cancelled_turn_that_does_not_end_is_given_up() {
     let ignored = Instant::now();
     sessions.world.codex.next_is("turn/interrupt").await;
     assert_eq!(ignored.elapsed().as_secs(), 5);
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     sessions.world.codex.next_is("thread/unsubscribe").await;
     assert_eq!(ignored.elapsed().as_secs(), 10);
     assert_eq!(sessions.look(&session).await["status"], "cancelled");
@@ -265,6 +282,11 @@ async fn a_thread_that_is_taken_up_again_keeps_its_limits() {
     sessions.end(1, "completed").await;
     sessions.look(&session).await;
     sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
     sessions.world.codex.next_is("thread/unsubscribe").await;
     let resume = json!({"action": "resume", "threadId": thread(1), "prompt": "work"});
     let call = sessions.request("codex_session", resume).await;

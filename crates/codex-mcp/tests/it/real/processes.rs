@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use scripted_model::{Reply, Script, Shell};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::process::{Process, descendants, wait_until_gone};
 use testkit::{McpClient, Signal};
 
+use super::sessions::Poller;
 use super::{Stage, on_each_release};
 
 on_each_release!(
     a_cancelled_call_ends_its_commands,
+    background_terminal_ends_with_its_session,
+    background_terminals_are_listed_and_ended,
+    background_terminal_ends_with_a_classic_server,
     nothing_is_left_after_sigkill_in_a_turn,
     nothing_is_left_after_sigterm_in_a_turn,
     nothing_is_left_after_the_end_of_input_in_a_turn,
@@ -74,6 +78,100 @@ async fn a_cancelled_call_ends_its_commands(release: &str) {
     assert!(stays.iter().any(|pid| is(pid, " app-server")));
     assert!(stays.iter().any(|pid| is(pid, " eyes-mcp ")));
     stage.finish(client).await;
+}
+
+/// Turns that each leave a command behind, with the server's arguments.
+async fn leaving_commands(release: &str) -> Stage {
+    let sleep = Shell::new("exec sleep 1000").waiting(Duration::from_millis(250));
+    let script = Script::new().otherwise([Reply::shell(sleep), Reply::say("left running")]);
+    Stage::new(release, script).await
+}
+
+const UNASKED: &str = "never";
+
+/// The commands that run below a client's server.
+fn sleeping(client: &McpClient) -> Vec<u32> {
+    let sleeps = |pid: &u32| Process::look(*pid).is_some_and(|it| it.command.contains("sleep"));
+    let below = descendants(client.pid());
+    below.into_iter().filter(sleeps).collect()
+}
+
+async fn background_terminal_ends_with_its_session(release: &str) {
+    let stage = leaving_commands(release).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let unbound = json!({"sandbox": "danger-full-access", "approvalPolicy": UNASKED});
+    let session = poller
+        .start("leave something running", unbound.clone())
+        .await;
+    let other = poller.start("leave something running", unbound).await;
+    poller.until_idle(&session).await;
+    let left = sleeping(&poller.client);
+    poller.until_idle(&other).await;
+    let of_both = sleeping(&poller.client);
+    assert!(
+        !left.is_empty() && of_both.len() > 1,
+        "{left:?} {of_both:?}"
+    );
+
+    poller.session("cancel", &session).await;
+    poller.session("cancel", &other).await;
+    assert_eq!(wait_until_gone(&of_both, Duration::from_secs(10)).await, []);
+    stage.finish(poller.client).await;
+}
+
+/// 0.104.0 can only end all of them.
+async fn background_terminals_are_listed_and_ended(release: &str) {
+    let stage = leaving_commands(release).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let unbound = json!({"sandbox": "danger-full-access", "approvalPolicy": UNASKED});
+    let session = poller.start("leave something running", unbound).await;
+    poller.until_idle(&session).await;
+    poller.reply(&session, "and once more", json!({})).await;
+    poller.until_idle(&session).await;
+    let left = sleeping(&poller.client);
+    assert_eq!(left.len(), 2);
+
+    let of_session = |more: Value| {
+        let mut arguments = json!({"action": "end_terminals", "sessionId": session});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    if release == "0.104.0" {
+        let list = json!({"action": "terminals", "sessionId": session});
+        let code = poller.refused("codex_session", list).await;
+        assert_eq!(code, "INVALID_ARGUMENT");
+    } else {
+        let listed = poller.session("terminals", &session).await;
+        let terminals = listed["terminals"].as_array().unwrap();
+        assert_eq!(terminals.len(), 2, "{listed:#}");
+        assert_eq!(terminals[0]["command"], "exec sleep 1000");
+        let one = of_session(json!({"processId": terminals[0]["processId"]}));
+        poller.call("codex_session", one.clone()).await;
+        let code = poller.refused("codex_session", one).await;
+        assert_eq!(code, "INVALID_ARGUMENT");
+        let listed = poller.session("terminals", &session).await;
+        assert_eq!(listed["terminals"].as_array().unwrap().len(), 1);
+    }
+    poller.call("codex_session", of_session(json!({}))).await;
+    assert_eq!(wait_until_gone(&left, Duration::from_secs(10)).await, []);
+    // The session goes on.
+    assert_eq!(poller.get(&session).await["status"], "idle");
+    stage.finish(poller.client).await;
+}
+
+async fn background_terminal_ends_with_a_classic_server(release: &str) {
+    let stage = leaving_commands(release).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "leave something running",
+        "sandbox": "danger-full-access", "approval-policy": UNASKED});
+    client.call_tool("codex", arguments).await;
+    let left = sleeping(&client);
+    assert!(!left.is_empty());
+    stage.finish(client).await;
+    assert_eq!(wait_until_gone(&left, LEFT).await, []);
 }
 
 async fn nothing_is_left_after_sigkill_in_a_turn(release: &str) {

@@ -160,7 +160,7 @@ fn tidied(way: &[Event], limit: Duration) -> (State, Vec<Effect>, Fate, World) {
 fn an_idle_session_is_cancelled_after_half_an_hour_and_forgotten_later() {
     let (state, effects, fate, mut world) = tidied(&[], IDLE_LIMIT);
     assert_eq!((state, fate), (State::Cancelled, Fate::Keep));
-    assert_eq!(effects, [Effect::LetGo]);
+    assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
     world.wait(TERMINAL_LIMIT - SECOND);
     assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
     world.wait(SECOND);

@@ -46,6 +46,8 @@ enum Action {
     Steer,
     Resume,
     WaitAny,
+    Terminals,
+    EndTerminals,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,6 +58,7 @@ struct Arguments {
     include_sensitive: Option<bool>,
     session_ids: Option<Vec<String>>,
     wait_ms: Option<Wait>,
+    process_id: Option<String>,
     prompt: Option<Words>,
     thread_id: Option<String>,
     approval_policy: Option<Policy>,
@@ -71,12 +74,13 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
-            "action": { "enum": ["list", "get", "cancel", "interrupt", "fork", "steer", "resume", "wait_any"] },
+            "action": { "enum": ["list", "get", "cancel", "interrupt", "fork", "steer", "resume", "wait_any", "terminals", "end_terminals"] },
             "sessionId": { "type": "string", "description": "Not for list, resume, wait_any." },
             "includeSensitive": { "type": "boolean", "description": "get: cwd, profile, config, threadId too." },
             "prompt": { "type": "string", "description": "For steer; for resume if wanted." },
             "sessionIds": { "type": "array", "items": { "type": "string" } },
             "waitMs": { "type": "integer", "description": "wait_any: default 50000." },
+            "processId": { "type": "string" },
             "threadId": { "type": "string", "description": "resume: also of plain Codex; takes codex's parameters." },
             "approvalPolicy": { "type": "string" },
             "sandbox": { "type": "string" },
@@ -90,7 +94,8 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     });
     let description = "list; get (usage, plan, diff, changedFiles, …); interrupt the turn; cancel \
 the session; fork: go on in a new session; steer: add to the running turn; resume a thread from \
-before; wait_any: for the first of sessionIds that is idle, ended or waiting for a decision (leave out those you have dealt with).";
+before; wait_any: for the first of sessionIds that is idle, ended or waiting for a decision (leave out those you have dealt with); \
+terminals, end_terminals: commands that run on after their turn.";
     tool(NAME, description, input)
 }
 
@@ -128,6 +133,8 @@ pub(in crate::mcp::tools) async fn call(
         Action::Steer => steer(front, context, given).await?,
         Action::Resume => resume(front, context, given).await?,
         Action::WaitAny => wait_any(front, context, given).await?,
+        Action::Terminals => terminals(front, context, given).await?,
+        Action::EndTerminals => end_terminals(front, context, given).await?,
     };
     Ok(answer(told).into())
 }
@@ -143,7 +150,13 @@ impl Action {
     /// action was always given.
     fn takes(self, named: &[String]) -> Result<(), ToolError> {
         let own: &[&str] = match self {
-            Self::List | Self::Get | Self::Cancel | Self::Interrupt | Self::Fork => &[],
+            Self::List
+            | Self::Get
+            | Self::Cancel
+            | Self::Interrupt
+            | Self::Fork
+            | Self::Terminals => &[],
+            Self::EndTerminals => &["processId"],
             Self::Steer => &["prompt"],
             Self::WaitAny => &["sessionIds", "waitMs"],
             Self::Resume => &[
@@ -281,6 +294,36 @@ async fn wait_any(
         Some(Attention { session, state }) => json!({ "sessionId": session, "status": state }),
         None => json!({ "timedOut": true }),
     })
+}
+
+async fn terminals(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let session = session(given.session_id)?;
+    let listing = front.engine.terminals(&session);
+    let terminals = front.wait_for(context, listing).await??;
+    Ok(json!({ "sessionId": session, "terminals": terminals }))
+}
+
+async fn end_terminals(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let session = session(given.session_id)?;
+    let engine = Arc::clone(&front.engine);
+    let (process, of) = (given.process_id, session.clone());
+    let ending = async move {
+        match process {
+            Some(process) => engine.end_terminal(&of, &process).await,
+            None => engine.end_terminals(&of).await,
+        }
+    };
+    front.to_the_end(context, ending).await?;
+    let message = format!("Background terminals of session {session} ended");
+    Ok(json!({ "success": true, "message": message }))
 }
 
 /// A session in a list.
