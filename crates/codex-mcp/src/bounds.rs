@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::codex_config::{CodexConfig, UserConfig};
 use crate::engine::command::{Overrides, Settings};
+use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::profile::ProfileName;
+use crate::jobs::exec::DEFAULT_SANDBOX;
 use crate::trust::{Trust, directory_trust};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
@@ -263,6 +265,34 @@ impl Bounds {
         profile: Option<&ProfileName>,
         cwd: &Path,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        self.sandbox_or(said, profile, |user| default_in(cwd, user))
+    }
+
+    /// The same for a job, which is [`DEFAULT_SANDBOX`] where nothing is configured.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bounds::sandbox`].
+    pub fn sandbox_of_job(
+        &self,
+        said: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        cwd: &Path,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        self.sandbox_or(said, profile, |user| {
+            let trust = directory_trust(cwd, user).ok();
+            let config = user.layers(profile, trust.as_ref());
+            let configured = ConfiguredSandbox::of(&Map::new(), &config);
+            configured.map_or(DEFAULT_SANDBOX, |configured| configured.as_mode())
+        })
+    }
+
+    fn sandbox_or(
+        &self,
+        said: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        default: impl FnOnce(&UserConfig) -> SandboxMode,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
         // The widest of all bounds nothing.
         let bound = self
             .max_sandbox
@@ -281,7 +311,7 @@ impl Bounds {
             self.check_sandbox(asked)?;
             return Ok(said);
         }
-        let inherited = inherited(&config).unwrap_or_else(|| default_in(cwd, &user));
+        let inherited = inherited(&config).unwrap_or_else(|| default(&user));
         Ok(Some(narrower(inherited, most)))
     }
 

@@ -14,6 +14,7 @@
 //!
 //! Source: Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0, run.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
@@ -72,6 +73,47 @@ pub(crate) struct Wanted<'a> {
     pub(crate) config: &'a mut Map<String, Value>,
 }
 
+/// The sandbox that overrides or Codex's configuration name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ConfiguredSandbox {
+    /// `sandbox_mode`.
+    Mode(String),
+    /// `default_permissions`, which takes precedence.
+    Permissions(String),
+}
+
+impl ConfiguredSandbox {
+    /// The one that these overrides name, or else the configuration. `None` if neither
+    /// does.
+    pub(crate) fn of(overrides: &Map<String, Value>, config: &CodexConfig) -> Option<Self> {
+        let named = |key: &str| {
+            let value = get(overrides, key).or_else(|| config.get(key))?;
+            let text = value.as_str().map(str::to_owned);
+            Some(text.unwrap_or_else(|| value.to_string()))
+        };
+        let permissions = named("default_permissions").map(Self::Permissions);
+        permissions.or_else(|| named("sandbox_mode").map(Self::Mode))
+    }
+
+    /// As a mode. Permissions and unknown modes count as the narrowest.
+    pub(crate) fn as_mode(&self) -> SandboxMode {
+        let mode = match self {
+            Self::Mode(mode) => serde_json::from_value(mode.as_str().into()).ok(),
+            Self::Permissions(_) => None,
+        };
+        mode.unwrap_or(SandboxMode::ReadOnly)
+    }
+}
+
+impl fmt::Display for ConfiguredSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode(mode) => f.write_str(mode),
+            Self::Permissions(name) => write!(f, "permissions {name}"),
+        }
+    }
+}
+
 impl Workplace<'_> {
     /// Adds what keeps the repository's programs from being run.
     pub(crate) fn confine(&self, wanted: Wanted<'_>) {
@@ -85,7 +127,7 @@ impl Workplace<'_> {
         match (self.trust, self.conversation) {
             (Some(trust), Conversation::New) if trust.trust == Trust::Untrusted => {
                 let said = |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
-                if !said("sandbox_mode") && !said("default_permissions") {
+                if ConfiguredSandbox::of(config, self.config).is_none() {
                     sandbox.get_or_insert(SandboxMode::ReadOnly);
                 }
                 if !said("approval_policy") {

@@ -229,7 +229,10 @@ impl Submitter {
         let codex = self.codex()?;
         let set = &self.defaults;
         let text = |path: &Path| path.to_str().map(str::to_owned);
-        let sandbox = self.sandbox(order.sandbox, order.profile.as_ref(), &cwd)?;
+        let sandbox = self.asked_or_configured(order.sandbox)?;
+        let sandbox = self
+            .bounds
+            .sandbox_of_job(sandbox, order.profile.as_ref(), &cwd)?;
         let effort = order
             .effort
             .or(set.reasoning_effort.as_ref().map(|set| set.value));
@@ -273,19 +276,17 @@ impl Submitter {
         })
     }
 
-    /// The sandbox that goes with a job.
-    pub(super) fn sandbox(
+    /// The sandbox that is asked for, or else that of our own configuration.
+    pub(super) fn asked_or_configured(
         &self,
         asked: Option<SandboxMode>,
-        profile: Option<&ProfileName>,
-        cwd: &Path,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
         if let Some(asked) = asked {
             self.bounds.check_sandbox(asked)?;
         }
         let set = self.defaults.sandbox.as_ref();
         let set = set.map(|set| self.bounds.narrowed(set.value));
-        self.bounds.sandbox(asked.or(set), profile, cwd)
+        Ok(asked.or(set))
     }
 
     /// The Codex that goes with a job. Other machines may have one.

@@ -20,6 +20,9 @@ pub struct Report {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
+    /// The sandbox that was in force: a mode, or the name of permissions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// How Codex ended, if it was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
@@ -146,6 +149,7 @@ impl Report {
         let Outcome {
             failure,
             digest,
+            sandbox,
             exit,
             changes,
             stderr,
@@ -155,6 +159,7 @@ impl Report {
         } = outcome;
         let report = Self {
             failure: failure.as_ref().map(FailureReport::of),
+            sandbox,
             exit,
             stderr,
             stdout: garbage.kept.join("\n"),

@@ -12,8 +12,9 @@ use super::store::{Job, JobSummary, PromptText, Whose};
 
 /// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
 /// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
-/// `null` before the end; `response` is Codex's final message. A run has its
-/// [`result`] besides.
+/// `null` before the end; `response` is Codex's final message. `sandbox` is the mode that
+/// is asked for, and `sandbox_in_force` what Codex ran with: known once a call has ended,
+/// or where a mode was asked for. A run has its [`result`] besides.
 #[must_use]
 pub fn record(job: &Job) -> Value {
     let Job {
@@ -23,6 +24,8 @@ pub fn record(job: &Job) -> Value {
         .result
         .as_ref()
         .and_then(|report| report.get("response"));
+    let in_force = job.result.as_ref().and_then(|report| report.get("sandbox"));
+    let in_force = in_force.and_then(Value::as_str).map(str::to_owned);
     let mut record = json!({
         "job_id": summary.id,
         "status": summary.state,
@@ -42,6 +45,8 @@ pub fn record(job: &Job) -> Value {
         "task_name": summary.task_name,
         "model_override": request.model_override,
         "cwd": summary.cwd,
+        "sandbox": request.sandbox,
+        "sandbox_in_force": in_force.or_else(|| request.sandbox.clone()),
         "timeout_ms": request.timeout_ms,
         "tool_timeout_ms": request.tool_timeout_ms,
         "expose_stream": request.expose_stream,
@@ -143,7 +148,8 @@ mod tests {
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": null, "completed_at": null,
             "duration_ms": null, "error": null, "session_id": null, "exchange_id": null,
             "metadata": null, "response": null, "prompt": "Do it.", "task_name": "call_codex",
-            "model_override": null, "cwd": "/repo", "timeout_ms": 60000, "tool_timeout_ms": 300_000,
+            "model_override": null, "cwd": "/repo", "sandbox": null, "sandbox_in_force": null,
+            "timeout_ms": 60000, "tool_timeout_ms": 300_000,
             "expose_stream": false, "resume_session_id": null, "continue_latest": false,
             "fire_and_forget": false, "attempts": 0, "retry": 0, "worker": null,
             "worker_host": null, "cancel_requested": false, "owner": "me@here",
@@ -159,13 +165,12 @@ mod tests {
         job.summary.started_at = Some(UNIX_EPOCH + Duration::from_secs(1));
         job.summary.completed_at = Some(UNIX_EPOCH + Duration::from_millis(2500));
         job.summary.wanted = Wanted::No;
-        job.result = Some(json!({"response": "Done.", "warnings": ["w"]}));
+        let report = json!({"response": "Done.", "sandbox": "read-only", "warnings": ["w"]});
+        job.result = Some(report.clone());
         let told = record(&job);
         assert_eq!(told["response"], "Done.");
-        assert_eq!(
-            told["metadata"],
-            json!({"response": "Done.", "warnings": ["w"]})
-        );
+        assert_eq!(told["sandbox_in_force"], "read-only");
+        assert_eq!(told["metadata"], report);
         assert_eq!(told["completed_at"], "1970-01-01T00:00:02.500Z");
         assert_eq!(told["duration_ms"], 1500);
         assert_eq!(told["cancel_requested"], true);

@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
+use serde_json::Value;
 
 use super::failure::Failure;
 use super::find::{self, short};
@@ -152,11 +153,7 @@ impl<W: Write> Page<W> {
     fn settings(&mut self, job: &Job) -> Result<(), Failure> {
         let request = &job.request;
         self.maybe("Model", request.model_override.as_deref())?;
-        let sandbox = request.sandbox.as_deref();
-        self.line(
-            "Sandbox",
-            sandbox.unwrap_or("that of Codex's configuration"),
-        )?;
+        self.line("Sandbox", &sandbox(job))?;
         self.maybe("Effort", request.effort.as_deref())?;
         self.maybe("Profile", request.profile.as_deref())?;
         self.maybe("Resumes", request.resume_session_id.as_deref())?;
@@ -291,6 +288,17 @@ impl<W: Write> Page<W> {
             writeln!(self.out, "  {line}")?;
         }
         Ok(())
+    }
+}
+
+/// The sandbox that was in force, or else the one that will be.
+fn sandbox(job: &Job) -> String {
+    let in_force = job.result.as_ref().and_then(|report| report.get("sandbox"));
+    let in_force = in_force.and_then(Value::as_str);
+    match in_force.or(job.request.sandbox.as_deref()) {
+        Some(sandbox) => sandbox.to_owned(),
+        None if job.request.run.is_some() => "that of Codex's configuration".to_owned(),
+        None => "that of Codex's configuration, else workspace-write".to_owned(),
     }
 }
 

@@ -43,10 +43,10 @@ Examples:
   job=$(codex-mcp jobs submit \"Review the last commit\") && codex-mcp jobs wait \"$job\"
 
 Where nothing is said, model, reasoning_effort and sandbox are what `codex-mcp config` shows,
-or else what Codex's own configuration says.
-Nobody can be asked while the job is done: what Codex would ask about, it is denied. Its
-commands write to the folder only with --sandbox workspace-write, unless the configuration
-says so. With --wait the exit codes are those of `jobs wait`.";
+or else what Codex's own configuration says. Where that names no sandbox either, it is
+workspace-write: commands write to the directory, and don't use the network.
+Nobody can be asked while the job is done: what Codex would ask about, it is denied.
+With --wait the exit codes are those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -68,7 +68,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// How far Codex's commands may reach.
+    /// How far Codex's commands may reach. Default: as configured, else workspace-write.
     #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
     sandbox: Option<SandboxMode>,
 

@@ -7,13 +7,20 @@ use codex_mcp_core::toml;
 use codex_mcp_protocol::codex::SandboxMode;
 use serde_json::{Map, Value};
 
-use super::Request;
 use super::files::Files;
+use super::{DEFAULT_SANDBOX, Request};
 use crate::codex_config::CodexConfig;
-use crate::engine::confinement::{Conversation, NO_GIT, Wanted, Workplace};
+use crate::engine::confinement::{ConfiguredSandbox, Conversation, NO_GIT, Wanted, Workplace};
 use crate::engine::mcp_servers;
 use crate::team::Repository;
 use crate::trust::DirectoryTrust;
+
+/// A command line.
+pub(super) struct CommandLine {
+    pub(super) arguments: Vec<OsString>,
+    /// The sandbox that it puts into force: a mode, or the name of permissions.
+    pub(super) sandbox: String,
+}
 
 /// The arguments. Flags come before `resume`, values are joined to their flags so
 /// that none is taken for a flag or for a second picture, and the prompt comes on
@@ -23,8 +30,12 @@ pub(super) fn arguments(
     files: &Files,
     trust: &DirectoryTrust,
     config: &CodexConfig,
-) -> Vec<OsString> {
-    let Confined { sandbox, config } = confined(request, trust, config);
+) -> CommandLine {
+    let Confined {
+        sandbox,
+        in_force,
+        config,
+    } = confined(request, trust, config);
     let mut args: Vec<OsString> = vec!["exec".into()];
     for image in &files.images {
         args.push(joined("--image=", image));
@@ -51,7 +62,10 @@ pub(super) fn arguments(
         args.extend(["resume", id.as_str()].map(OsString::from));
     }
     args.push("-".into());
-    args
+    CommandLine {
+        arguments: args,
+        sandbox: in_force,
+    }
 }
 
 /// Variables for Codex on top of our environment.
@@ -75,7 +89,10 @@ fn joined(flag: &str, path: &Path) -> OsString {
 
 /// What Codex is given so that nothing of the repository runs outside of the sandbox.
 struct Confined {
+    /// The mode to ask for; `None` if the configuration names one.
     sandbox: Option<SandboxMode>,
+    /// That mode, or what is configured.
+    in_force: String,
     config: Map<String, Value>,
 }
 
@@ -89,14 +106,26 @@ fn confined(request: &Request, trust: &DirectoryTrust, config: &CodexConfig) -> 
         release: request.release,
         trust: Some(trust),
     };
-    let (mut sandbox, mut config) = (request.sandbox, request.config.clone());
+    let configured = ConfiguredSandbox::of(&request.config, config);
+    let mut config = request.config.clone();
+    let (mut sandbox, in_force) = match (request.sandbox, configured) {
+        (None, Some(configured)) => (None, configured.to_string()),
+        (asked, _) => {
+            let mode = asked.unwrap_or(DEFAULT_SANDBOX);
+            (Some(mode), word(mode).unwrap_or_default())
+        }
+    };
     workplace.confine(Wanted {
         sandbox: &mut sandbox,
         // `codex exec` asks nobody, whatever is said.
         approval_policy: &mut None,
         config: &mut config,
     });
-    Confined { sandbox, config }
+    Confined {
+        sandbox,
+        in_force,
+        config,
+    }
 }
 
 fn overrides(request: &Request, mut config: Map<String, Value>) -> Vec<OsString> {
@@ -113,7 +142,7 @@ fn overrides(request: &Request, mut config: Map<String, Value>) -> Vec<OsString>
 }
 
 /// The word that Codex has for a setting.
-fn word(setting: Option<impl serde::Serialize>) -> Option<String> {
+fn word(setting: impl serde::Serialize) -> Option<String> {
     match serde_json::to_value(setting) {
         Ok(Value::String(word)) => Some(word),
         _ => None,
@@ -167,7 +196,7 @@ mod tests {
         }
     }
 
-    fn shown(request: &Request) -> Vec<String> {
+    fn command_line(request: &Request) -> CommandLine {
         let files = Files::write(&request.images, request.output_schema.as_ref()).unwrap();
         let trust = DirectoryTrust {
             trust: Trust::Untrusted,
@@ -176,7 +205,11 @@ mod tests {
             told: vec![request.cwd.clone()],
         };
         let config = UserConfig::read(&request.codex_home).layers(None, Some(&trust));
-        let args = arguments(request, &files, &trust, &config);
+        arguments(request, &files, &trust, &config)
+    }
+
+    fn shown(request: &Request) -> Vec<String> {
+        let args = command_line(request).arguments;
         args.iter()
             .map(|arg| arg.to_string_lossy().into_owned())
             .collect()
@@ -238,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_is_left_to_codex() {
+    fn only_the_sandbox_has_a_default_of_ours() {
         let folder = tempfile::tempdir().unwrap();
         let cwd = folder.path();
         std::fs::create_dir(cwd.join(".git")).unwrap();
@@ -256,12 +289,37 @@ mod tests {
                 "--json",
                 "--color=never",
                 &cd,
-                "--sandbox=read-only",
+                "--sandbox=workspace-write",
                 &trust,
                 r#"--config=shell_environment_policy.exclude=["GIT_DIR"]"#,
                 "-"
             ]
         );
+    }
+
+    #[test]
+    fn sandbox_of_codex_configuration_stays_in_force() {
+        let home = tempfile::tempdir().unwrap();
+        let mut request = request("0.169.0", home.path());
+        request.codex_home = home.path().to_owned();
+        for (config, in_force, flag) in [
+            ("", "workspace-write", Some("--sandbox=workspace-write")),
+            ("sandbox_mode = \"read-only\"", "read-only", None),
+            (
+                "default_permissions = \":workspace\"",
+                "permissions :workspace",
+                None,
+            ),
+        ] {
+            std::fs::write(home.path().join("config.toml"), config).unwrap();
+            let line = command_line(&request);
+            assert_eq!(line.sandbox, in_force);
+            let flags = line.arguments.iter().filter_map(|arg| arg.to_str());
+            let mut flags = flags.filter(|arg| arg.starts_with("--sandbox"));
+            assert_eq!((flags.next(), flags.next()), (flag, None));
+        }
+        request.sandbox = Some(SandboxMode::DangerFullAccess);
+        assert_eq!(command_line(&request).sandbox, "danger-full-access");
     }
 
     #[test]

@@ -28,6 +28,7 @@ use codex_mcp_protocol::codex::{Effort, Release, SandboxMode, ThreadId};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use self::arguments::CommandLine;
 use self::files::Files;
 use self::hearing::Hearing;
 pub use self::hearing::{GARBAGE_LIMIT, Garbage, STDERR_LIMIT, STREAM_LIMIT, Stream};
@@ -54,6 +55,10 @@ const CANT_START: [i32; 2] = [126, 127];
 /// How such a guard's complaint begins.
 const CANT_START_WORDS: &str = "cannot start ";
 
+/// How far the commands of a job may reach where neither the job nor any configuration
+/// says so: as `--full-auto` had it, which newer releases refuse.
+pub const DEFAULT_SANDBOX: SandboxMode = SandboxMode::WorkspaceWrite;
+
 /// What Codex is to do, and how. What is `None` is left to Codex's configuration.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -73,7 +78,8 @@ pub struct Request {
     pub resume: Option<ThreadId>,
     /// The model.
     pub model: Option<String>,
-    /// How far commands may reach.
+    /// How far commands may reach; [`DEFAULT_SANDBOX`] if Codex's configuration does not
+    /// say so either.
     pub sandbox: Option<SandboxMode>,
     /// How hard the model thinks.
     pub effort: Option<Effort>,
@@ -123,6 +129,9 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// What matters of what Codex did, also when it failed.
     pub digest: Digest,
+    /// The sandbox that was in force: a mode, or the name of permissions. `None` if Codex
+    /// was not started.
+    pub sandbox: Option<String>,
     /// How Codex ended, if it was started.
     pub exit: Option<Exit>,
     /// The files that the run changed.
@@ -152,18 +161,20 @@ pub async fn run(
     let own = request.clone();
     let prepared = off_runtime::run(move || prepare(&own)).await;
     let prepared = prepared.unwrap_or_else(|error| Err(Ending::NotStarted(error.to_string())));
-    let ran = match prepared {
-        Ok(program) if !cancel.is_cancelled() => {
-            run_program(request, &program.0, &mut hearing, &cancel).await
-        }
-        Ok(_) => Ran::nothing(Ending::Cancelled),
-        Err(ending) => Ran::nothing(ending),
+    let (ran, sandbox) = match prepared {
+        Ok(prepared) if !cancel.is_cancelled() => (
+            run_program(request, &prepared.program, &mut hearing, &cancel).await,
+            Some(prepared.sandbox),
+        ),
+        Ok(_) => (Ran::nothing(Ending::Cancelled), None),
+        Err(ending) => (Ran::nothing(ending), None),
     };
     let heard = hearing.heard();
     let changes = told_changes(request, &ran, &heard.digest).await;
     Outcome {
         failure: judge(&ran.ending, &heard.digest, &heard.stderr),
         digest: heard.digest,
+        sandbox,
         exit: ran.exit,
         changes,
         stderr: heard.stderr,
@@ -190,8 +201,15 @@ impl Ran {
     }
 }
 
-/// The command line, and the files that it names, which live as long as it.
-fn prepare(request: &Request) -> Result<(Program, Files), Ending> {
+/// What is ready to be started.
+struct Prepared {
+    program: Program,
+    sandbox: String,
+    /// Those that the command line names, which live as long as this.
+    _files: Files,
+}
+
+fn prepare(request: &Request) -> Result<Prepared, Ending> {
     let cant = |why: String| Ending::NotStarted(why);
     if !request.cwd.is_dir() {
         let folder = request.cwd.display();
@@ -220,13 +238,17 @@ fn prepare(request: &Request) -> Result<(Program, Files), Ending> {
     let trust = directory_trust(&request.cwd, &user);
     let trust = trust.map_err(|error| cant(error.to_string()))?;
     let config = user.layers(request.profile.as_ref(), Some(&trust));
-    let arguments = arguments::arguments(request, &files, &trust, &config);
+    let CommandLine { arguments, sandbox } = arguments::arguments(request, &files, &trust, &config);
     let mut program = Program::new(&request.codex.native, arguments);
     program.env = arguments::variables(request);
     program.cwd = Some(request.cwd.clone());
     // It works in the repository around its folder.
     program.without = ELSEWHERE;
-    Ok((program, files))
+    Ok(Prepared {
+        program,
+        sandbox,
+        _files: files,
+    })
 }
 
 async fn run_program(

@@ -137,7 +137,8 @@ impl Submitter {
             thread.model = set.model.as_ref().map(|set| set.value.clone());
         }
         let profile = run.settings.profile.as_ref();
-        thread.sandbox = self.sandbox(thread.sandbox, profile, &run.repo)?;
+        let sandbox = self.asked_or_configured(thread.sandbox)?;
+        thread.sandbox = self.bounds.sandbox(sandbox, profile, &run.repo)?;
         let effort = set.reasoning_effort.as_ref().map(|set| set.value);
         let manner = &mut run.settings.manner;
         manner.effort = manner.effort.or(effort);

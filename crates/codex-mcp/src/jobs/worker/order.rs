@@ -90,7 +90,7 @@ pub(super) async fn order(
     };
     let profile = profile(asked.profile.as_deref())?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
-    let sandbox = bounds.sandbox(sandbox, profile.as_ref(), &cwd)?;
+    let sandbox = bounds.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
     let codex = codex(job, options)?;
     let (resume, if_unknown) = session(job)?;
     let request = Request {

@@ -7,6 +7,7 @@ mod context;
 mod drop_in;
 mod exec;
 mod eyes;
+mod job_results;
 mod job_tools;
 mod jobs;
 mod jobs_cli;

@@ -47,7 +47,7 @@ pub(super) fn describe() -> Tool {
             "cwd": { "type": "string", "description": "Folder to work in." },
             "task_name": { "type": "string", "description": "Label for lists." },
             "model": { "type": "string" },
-            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"] },
+            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "Default: as configured, else workspace-write." },
             "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
             "profile": { "type": "string" },
             "resume_session_id": { "type": "string", "description": "Go on with this session." },

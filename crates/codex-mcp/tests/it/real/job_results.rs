@@ -1,0 +1,87 @@
+//! What a job of `call_codex` may do by default.
+
+use std::fs;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::McpClient;
+
+use super::{Stage, on_each_release, structured};
+
+on_each_release!(
+    call_codex_without_sandbox_writes_and_records_no_trust,
+    call_codex_keeps_to_the_sandbox_of_codex_configuration,
+);
+
+impl Stage {
+    /// With this in our own configuration beside a worker that leaves soon.
+    async fn for_jobs(release: &str, script: Script, codex: &str, ours: &str) -> Self {
+        let stage = Self::with_config(release, script, codex).await;
+        let directory = stage.home.atm_home().join(".config/atm");
+        fs::create_dir_all(&directory).unwrap();
+        let config = format!("[plugins.codex-mcp]\nworker_idle_secs = 1\n{ours}\n");
+        fs::write(directory.join("config.toml"), config).unwrap();
+        stage
+    }
+
+    /// Hands a job over and waits for its end.
+    async fn job(&self, client: &mut McpClient, more: Value) -> Value {
+        let mut arguments = json!({ "prompt": "work", "cwd": self.home.work() });
+        let given = arguments.as_object_mut().unwrap();
+        given.extend(more.as_object().unwrap().clone());
+        let queued = client.call_tool("call_codex", arguments).await;
+        assert_ne!(queued["isError"], true, "{queued:#}");
+        let status = json!({ "job_id": structured(&queued)["job_id"], "wait_ms": 60_000 });
+        let ended = client.call_tool("call_status", status).await;
+        structured(&ended).clone()
+    }
+
+    /// Ends the client, and waits until the worker has left.
+    async fn finish_with_worker(&self, client: McpClient) {
+        assert!(client.finish().await.success());
+        while !self.home.processes().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+
+    fn codex_config(&self) -> String {
+        fs::read_to_string(self.home.codex_home().join("config.toml")).unwrap()
+    }
+}
+
+fn makes_a_file() -> Script {
+    Script::new().otherwise([Reply::shell("echo x > made.txt"), Reply::say("Done.")])
+}
+
+async fn call_codex_without_sandbox_writes_and_records_no_trust(release: &str) {
+    let stage = Stage::for_jobs(release, makes_a_file(), "", "").await;
+    let before = stage.codex_config();
+    let mut client = stage.client(&[]).await;
+    let job = stage.job(&mut client, json!({})).await;
+    assert_eq!(job["status"], "completed", "{job:#}");
+    assert_eq!(job["sandbox"], Value::Null);
+    assert_eq!(job["sandbox_in_force"], "workspace-write");
+    assert_eq!(fs::read_to_string(stage.file("made.txt")).unwrap(), "x\n");
+    assert_eq!(stage.codex_config(), before);
+    let page = stage.jobs(&["show", job["job_id"].as_str().unwrap()]).await;
+    assert!(page.contains("Sandbox   workspace-write\n"), "{page}");
+    stage.finish_with_worker(client).await;
+
+    let bounded = "max_sandbox = \"read-only\"";
+    let stage = Stage::for_jobs(release, makes_a_file(), "", bounded).await;
+    let mut client = stage.client(&[]).await;
+    let job = stage.job(&mut client, json!({})).await;
+    assert_eq!(job["sandbox_in_force"], "read-only", "{job:#}");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish_with_worker(client).await;
+}
+
+async fn call_codex_keeps_to_the_sandbox_of_codex_configuration(release: &str) {
+    let codex = "sandbox_mode = \"read-only\"";
+    let stage = Stage::for_jobs(release, makes_a_file(), codex, "").await;
+    let mut client = stage.client(&[]).await;
+    let job = stage.job(&mut client, json!({})).await;
+    assert_eq!(job["sandbox_in_force"], "read-only", "{job:#}");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish_with_worker(client).await;
+}
