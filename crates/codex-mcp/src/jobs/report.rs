@@ -1,7 +1,10 @@
 //! What has come of a job: what its worker leaves in the store, and clients read as
 //! `metadata`.
 
-use codex_mcp_core::exec::{ChangedFile, Changes, Command, Digest, Evidence, Failure};
+use codex_mcp_core::exec::{
+    ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
+};
+use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::StepStatus;
 use codex_mcp_protocol::codex::exec::ExecUsage;
 use serde::{Deserialize, Serialize};
@@ -33,6 +36,15 @@ pub struct Report {
     pub evidence: EvidenceReport,
     /// The first commands that it ran.
     pub commands: Vec<CommandReport>,
+    /// The first steps that failed or were refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_steps: Vec<FailedStep>,
+    /// How many more there were.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_failed_steps: u64,
+    /// The failure of the last command, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_command_failure: Option<FailedStep>,
     /// The first files that it changed, by their paths from the top of the
     /// repository, or else absolute ones.
     pub changed_files: Vec<ChangedFile>,
@@ -64,6 +76,32 @@ pub struct Report {
     /// What has come of a run, see [`result`](super::run::result).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Value>,
+}
+
+/// How many problems are told.
+const PROBLEMS: usize = 10;
+
+/// How much of a command is told with its problem, in bytes.
+const COMMAND: usize = 200;
+
+/// `COMMAND: REASON (exit code N)`.
+fn words(step: &FailedStep) -> String {
+    let mut words = one_line(&bare(&step.what), COMMAND);
+    if let Some(reason) = &step.reason {
+        words = format!("{words}: {reason}");
+    }
+    match step.exit_code {
+        Some(code) => format!("{words} (exit code {code})"),
+        None => words,
+    }
+}
+
+/// A command without the shell that Codex runs it in.
+pub(crate) fn bare(command: &str) -> String {
+    match shlex::split(command).as_deref() {
+        Some([_, flag, script]) if flag == "-lc" || flag == "-c" => script.clone(),
+        _ => command.to_owned(),
+    }
 }
 
 fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
@@ -172,12 +210,53 @@ impl Report {
         }
     }
 
+    /// What a reader of the answer has to know beside it, a line each: steps that were
+    /// refused or blocked, and a last command that failed. At most [`PROBLEMS`] lines.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let steps = self.failed_steps.iter();
+        let blocked = steps.filter(|step| self.outcome_of(step) != StepFailure::Failed);
+        let last = self.last_command_failure.as_ref();
+        let last = last.filter(|step| self.outcome_of(step) == StepFailure::Failed);
+        let mut lines: Vec<String> = blocked.map(|step| self.in_a_line(step)).collect();
+        if lines.len() >= PROBLEMS {
+            let more = lines.len() - (PROBLEMS - 2);
+            lines.truncate(PROBLEMS - 2);
+            lines.push(format!("{more} more steps were refused or blocked"));
+        }
+        lines.extend(last.map(|step| format!("the last command failed: {}", words(step))));
+        lines
+    }
+
+    fn in_a_line(&self, step: &FailedStep) -> String {
+        let words = words(step);
+        match (self.outcome_of(step), &self.sandbox) {
+            (StepFailure::Blocked, Some(sandbox)) => {
+                format!("blocked by the sandbox {sandbox}: {words}")
+            }
+            (StepFailure::Blocked, None) => format!("blocked by the sandbox: {words}"),
+            (StepFailure::Refused, _) => format!("refused: {words}"),
+            (StepFailure::Failed, _) => format!("failed: {words}"),
+        }
+    }
+
+    /// Without a sandbox, nothing was blocked by one.
+    fn outcome_of(&self, step: &FailedStep) -> StepFailure {
+        match (step.outcome, self.sandbox.as_deref()) {
+            (StepFailure::Blocked, Some("danger-full-access")) => StepFailure::Failed,
+            (outcome, _) => outcome,
+        }
+    }
+
     fn with_digest(self, digest: Digest) -> Self {
         Self {
             response: digest.message,
             usage: digest.usage.map(Usage::from),
             evidence: digest.evidence.into(),
             commands: digest.commands.into_iter().map(Into::into).collect(),
+            failed_steps: digest.failed_steps,
+            more_failed_steps: digest.more_failed_steps,
+            last_command_failure: digest.last_command_failure,
             warnings: digest.warnings,
             ..self
         }
@@ -298,6 +377,46 @@ mod tests {
             report.failure.unwrap().in_words(),
             "You've hit your usage limit. Wait."
         );
+    }
+
+    #[test]
+    fn problems_are_what_was_blocked_refused_or_failed_last() {
+        let step = |what: &str, outcome: &str, code: Option<i32>| {
+            serde_json::from_value::<FailedStep>(json!({ "kind": "command", "what": what,
+                "outcome": outcome, "exit_code": code, "reason": "why" }))
+            .unwrap()
+        };
+        let blocked = step("bash -lc 'touch x'", "blocked", Some(1));
+        let mut report = Report {
+            sandbox: Some("read-only".to_owned()),
+            failed_steps: vec![
+                step("a", "failed", Some(1)),
+                blocked.clone(),
+                step("b", "refused", None),
+            ],
+            last_command_failure: Some(step("make", "failed", Some(2))),
+            ..Report::default()
+        };
+        assert_eq!(
+            report.problems(),
+            [
+                "blocked by the sandbox read-only: touch x: why (exit code 1)",
+                "refused: b: why",
+                "the last command failed: make: why (exit code 2)",
+            ]
+        );
+        report.sandbox = Some("danger-full-access".to_owned());
+        report.last_command_failure = Some(blocked.clone());
+        assert_eq!(
+            report.problems(),
+            [
+                "refused: b: why",
+                "the last command failed: touch x: why (exit code 1)",
+            ]
+        );
+        report.sandbox = None;
+        report.failed_steps = vec![blocked; 50];
+        assert_eq!(report.problems().len(), PROBLEMS - 1);
     }
 
     /// That of a newer program may have more, that of an older one less.

@@ -7,6 +7,7 @@ use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::job::Wanted;
 use serde_json::{Value, json};
 
+use super::report::Report;
 use super::run::result;
 use super::store::{Job, JobSummary, PromptText, Whose};
 
@@ -14,7 +15,8 @@ use super::store::{Job, JobSummary, PromptText, Whose};
 /// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
 /// `null` before the end; `response` is Codex's final message. `sandbox` is the mode that
 /// is asked for, and `sandbox_in_force` what Codex ran with: known once a call has ended,
-/// or where a mode was asked for. A run has its [`result`] besides.
+/// or where a mode was asked for. `problems` are those of the report, and what a reader of
+/// the answer has to know beside it. A run has its [`result`] besides.
 #[must_use]
 pub fn record(job: &Job) -> Value {
     let Job {
@@ -24,8 +26,8 @@ pub fn record(job: &Job) -> Value {
         .result
         .as_ref()
         .and_then(|report| report.get("response"));
-    let in_force = job.result.as_ref().and_then(|report| report.get("sandbox"));
-    let in_force = in_force.and_then(Value::as_str).map(str::to_owned);
+    let report = report_of(job);
+    let in_force = report.sandbox.clone().or_else(|| request.sandbox.clone());
     let mut record = json!({
         "job_id": summary.id,
         "status": summary.state,
@@ -37,6 +39,8 @@ pub fn record(job: &Job) -> Value {
         "completed_at": moment(summary.completed_at),
         "duration_ms": millis(summary.duration()),
         "error": summary.error,
+        "problems": report.problems(),
+        "warnings": report.warnings,
         "session_id": summary.session_id,
         "exchange_id": job.exchange_id,
         "metadata": job.result,
@@ -46,7 +50,7 @@ pub fn record(job: &Job) -> Value {
         "model_override": request.model_override,
         "cwd": summary.cwd,
         "sandbox": request.sandbox,
-        "sandbox_in_force": in_force.or_else(|| request.sandbox.clone()),
+        "sandbox_in_force": in_force,
         "timeout_ms": request.timeout_ms,
         "tool_timeout_ms": request.tool_timeout_ms,
         "expose_stream": request.expose_stream,
@@ -70,6 +74,12 @@ pub fn record(job: &Job) -> Value {
         }
     }
     record
+}
+
+/// What its worker has left of a job. One that cannot be read says nothing.
+pub(crate) fn report_of(job: &Job) -> Report {
+    let report = job.result.clone().map(serde_json::from_value);
+    report.and_then(Result::ok).unwrap_or_default()
 }
 
 /// A job in a list: what `call_jobs` answers for each.
@@ -146,7 +156,8 @@ mod tests {
             "job_id": "00000000-0000-4000-8000-000000000007", "status": "queued",
             "tool_name": "call_codex", "agent_source": null, "agent_instance": "codex",
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": null, "completed_at": null,
-            "duration_ms": null, "error": null, "session_id": null, "exchange_id": null,
+            "duration_ms": null, "error": null, "problems": [], "warnings": [],
+            "session_id": null, "exchange_id": null,
             "metadata": null, "response": null, "prompt": "Do it.", "task_name": "call_codex",
             "model_override": null, "cwd": "/repo", "sandbox": null, "sandbox_in_force": null,
             "timeout_ms": 60000, "tool_timeout_ms": 300_000,
@@ -170,6 +181,7 @@ mod tests {
         let told = record(&job);
         assert_eq!(told["response"], "Done.");
         assert_eq!(told["sandbox_in_force"], "read-only");
+        assert_eq!(told["warnings"], json!(["w"]));
         assert_eq!(told["metadata"], report);
         assert_eq!(told["completed_at"], "1970-01-01T00:00:02.500Z");
         assert_eq!(told["duration_ms"], 1500);

@@ -9,6 +9,7 @@ use codex_mcp_protocol::codex::exec::{
 use codex_mcp_protocol::codex::{StepStatus, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use super::failed_step::FailedStep;
 use crate::text::BoundedText;
 
 /// How much is kept of a message of Codex's, in bytes.
@@ -31,6 +32,9 @@ pub const FILES_LIMIT: usize = 1000;
 
 /// How many warnings are kept.
 pub const WARNINGS_LIMIT: usize = 20;
+
+/// How many failed steps are kept; all are counted.
+pub const FAILED_LIMIT: usize = 50;
 
 /// How many steps under way are told apart. Codex has a handful at a time.
 const OPEN_LIMIT: usize = 256;
@@ -55,6 +59,12 @@ pub struct Digest {
     pub files: BTreeMap<String, ExecChangeKind>,
     /// What Codex really did.
     pub evidence: Evidence,
+    /// The first steps that failed or were refused, see [`FAILED_LIMIT`].
+    pub failed_steps: Vec<FailedStep>,
+    /// How many more there were.
+    pub more_failed_steps: u64,
+    /// The failure of the last command that has ended, if it failed.
+    pub last_command_failure: Option<FailedStep>,
     /// The first that Codex warned of.
     pub warnings: Vec<String>,
     /// What went wrong last, whether or not Codex got over it.
@@ -198,12 +208,31 @@ impl Digest {
             self.count(item);
         }
         self.keep_command(id, item);
+        self.keep_failure(item);
         match (status(item), item) {
             (Some(StepStatus::Declined), _) => self.evidence.declined += 1,
             (Some(StepStatus::Failed), ExecItem::McpToolCall { .. }) => {
                 self.evidence.failed_calls += 1;
             }
             _ => {}
+        }
+    }
+
+    fn keep_failure(&mut self, item: &ExecItem) {
+        let failure = FailedStep::of(item);
+        if matches!(item, ExecItem::CommandExecution { .. }) {
+            self.last_command_failure = failure.clone();
+        }
+        if let Some(failure) = failure {
+            self.add_failure(failure);
+        }
+    }
+
+    /// Keeps a failure, within the limit.
+    pub fn add_failure(&mut self, failure: FailedStep) {
+        match self.failed_steps.len() < FAILED_LIMIT {
+            true => self.failed_steps.push(failure),
+            false => self.more_failed_steps += 1,
         }
     }
 
@@ -334,6 +363,21 @@ mod tests {
     }
 
     #[test]
+    fn failed_commands_are_kept_and_the_last_one_counts() {
+        let failing = |id: &str| command("completed", id, "no rule", Some(2));
+        let mut taken = digest([failing("1"), command("completed", "2", "", Some(0))]);
+        assert_eq!(taken.failed_steps.len(), 1);
+        assert_eq!(taken.last_command_failure, None);
+        for number in 0..=FAILED_LIMIT {
+            let event = serde_json::from_value(failing(&number.to_string())).unwrap();
+            taken.take(&event);
+        }
+        assert_eq!(taken.failed_steps.len(), FAILED_LIMIT);
+        assert_eq!(taken.more_failed_steps, 2);
+        assert_eq!(taken.last_command_failure.unwrap().exit_code, Some(2));
+    }
+
+    #[test]
     fn files_are_those_of_changes_that_were_made() {
         let change = |path: &str, status: &str| {
             json!({"type": "item.completed", "item": {"id": path, "type": "file_change",
@@ -394,6 +438,7 @@ mod tests {
         assert_eq!(digest.warnings.len(), WARNINGS_LIMIT);
         assert_eq!(digest.files.len(), FILES_LIMIT);
         assert!(digest.open.len() <= OPEN_LIMIT);
+        assert!(digest.failed_steps.len() <= FAILED_LIMIT);
         let message = digest.message.unwrap();
         assert!(message.len() < MESSAGE_LIMIT + 100);
         assert!(message.ends_with("cut here]"));

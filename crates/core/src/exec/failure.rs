@@ -61,7 +61,7 @@ pub enum FailureClass {
     Timeout,
     /// It was no longer wanted.
     Cancelled,
-    /// Codex exited with code 0 and had not done the turn.
+    /// Codex exited with code 0 and had not done the turn, or had no answer.
     EmptyOutput,
     /// Codex exited with another code, for a reason that isn't known.
     Exit,
@@ -202,7 +202,13 @@ pub fn judge(ending: &Ending, digest: &Digest, stderr: &str) -> Option<Failure> 
             let message = format!("Codex wants somebody to log in: {words}");
             Failure::new(FailureClass::Auth, &message)
         }
-        Ending::Exited(0) if digest.turn == Turn::Completed => return None,
+        Ending::Exited(0) if digest.turn == Turn::Completed => match digest.message {
+            Some(ref message) if !message.trim().is_empty() => return None,
+            _ => Failure::new(
+                FailureClass::EmptyOutput,
+                "Codex ended its turn without an answer",
+            ),
+        },
         Ending::Exited(code) => exited(*code, digest, stderr),
         Ending::Signalled(number) => by_words(digest, stderr).unwrap_or_else(|| {
             let message = format!("Codex was ended by signal {number}");

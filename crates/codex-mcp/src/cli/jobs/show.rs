@@ -4,25 +4,23 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anstyle::{AnsiColor, Style};
-use codex_mcp_core::clock::timestamp;
-use codex_mcp_core::exec::ChangeKind;
-use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
-use serde_json::Value;
-
 use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
 use super::watching::nobody_works;
-use super::{show_run, state, words};
+use super::{show_run, state};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::{ago, took};
-use crate::jobs::report::{CommandReport, Report, Step};
+use crate::jobs::report::{CommandReport, Report, Step, bare};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, PromptText, Whose};
 use crate::output::{self, Output};
+use anstyle::{AnsiColor, Style};
+use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::exec::ChangeKind;
+use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;
@@ -109,6 +107,9 @@ impl<W: Write> Page<W> {
         self.line("Job", summary.id.as_str())?;
         let asked = match (summary.wanted, summary.state) {
             (Wanted::No, JobState::Running) => ", cancellation requested",
+            (_, JobState::Completed) if !shown::report_of(job).problems().is_empty() => {
+                ", with problems (see below)"
+            }
             _ => "",
         };
         self.name("State")?;
@@ -170,6 +171,10 @@ impl<W: Write> Page<W> {
     fn report(&mut self, report: &Report) -> Result<(), Failure> {
         if let Some(message) = &report.response {
             self.text("Final message", message)?;
+        }
+        let problems = report.problems();
+        if !problems.is_empty() {
+            self.styled(WRONG, "Problems", &problems.join("\n"))?;
         }
         self.files(report)?;
         self.commands(report)?;
@@ -235,7 +240,7 @@ impl<W: Write> Page<W> {
             (_, None) => "no end".to_owned(),
         };
         let most = if self.full { usize::MAX } else { COMMAND };
-        let command = shortened(&words::bare(&report.command), most);
+        let command = shortened(&bare(&report.command), most);
         format!("{code:<8} $ {command}")
     }
 
@@ -293,10 +298,9 @@ impl<W: Write> Page<W> {
 
 /// The sandbox that was in force, or else the one that will be.
 fn sandbox(job: &Job) -> String {
-    let in_force = job.result.as_ref().and_then(|report| report.get("sandbox"));
-    let in_force = in_force.and_then(Value::as_str);
-    match in_force.or(job.request.sandbox.as_deref()) {
-        Some(sandbox) => sandbox.to_owned(),
+    let in_force = shown::report_of(job).sandbox;
+    match in_force.or_else(|| job.request.sandbox.clone()) {
+        Some(sandbox) => sandbox,
         None if job.request.run.is_some() => "that of Codex's configuration".to_owned(),
         None => "that of Codex's configuration, else workspace-write".to_owned(),
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_mcp_core::job::{JobId, JobPrefix, JobState};
+use codex_mcp_core::text::visible_line;
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::{COULD_NOT, Failure, INTERRUPTED, code_of, worst};
@@ -276,6 +277,10 @@ fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
     }
     if job.summary.state != JobState::Completed {
         return Ok(());
+    }
+    for problem in shown::report_of(job).problems() {
+        let id = short(&job.summary.id);
+        complain("warning", &format!("{id} {}", visible_line(&problem)));
     }
     if of > 1 {
         let Job { summary, .. } = job;

@@ -7,6 +7,7 @@ use codex_mcp_protocol::codex::exec::{
 use serde_json::Value;
 
 use crate::cli::table::shortened;
+use crate::jobs::report::bare;
 use crate::jobs::store::StoredEvent;
 
 /// The longest line, in characters.
@@ -131,14 +132,6 @@ fn plan(items: &[ExecTodo]) -> String {
     match next {
         Some(next) => format!("plan: {done} of {} done, next {}", items.len(), next.text),
         None => format!("plan: all {} done", items.len()),
-    }
-}
-
-/// What is run, without the shell that Codex runs it in.
-pub(super) fn bare(command: &str) -> String {
-    match shlex::split(command).as_deref() {
-        Some([_, flag, script]) if flag == "-lc" || flag == "-c" => script.clone(),
-        _ => command.to_owned(),
     }
 }
 

@@ -14,15 +14,16 @@ mod arguments;
 mod files;
 mod git;
 mod hearing;
+mod refused;
 mod rollouts;
 mod supervise;
 mod ways;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_core::exec::{Changes, Digest, Ending, Failure, FailureClass, judge};
+use codex_mcp_core::exec::{Changes, Digest, Ending, FailedStep, Failure, FailureClass, judge};
 use codex_mcp_protocol::codex::exec::ExecEvent;
 use codex_mcp_protocol::codex::{Effort, Release, SandboxMode, ThreadId};
 use serde_json::{Map, Value};
@@ -32,6 +33,7 @@ use self::arguments::CommandLine;
 use self::files::Files;
 use self::hearing::Hearing;
 pub use self::hearing::{GARBAGE_LIMIT, Garbage, STDERR_LIMIT, STREAM_LIMIT, Stream};
+use self::rollouts::Rollout;
 use self::supervise::{Ended, Limits, Stop, Voice, feed, supervise};
 use self::ways::{ProfileKind, UnknownSession, Ways};
 use crate::codex_config::UserConfig;
@@ -156,7 +158,7 @@ pub async fn run(
     mut on_news: impl FnMut(News<'_>),
     cancel: CancellationToken,
 ) -> Outcome {
-    let begun = Instant::now();
+    let (begun, since) = (Instant::now(), SystemTime::now());
     let mut hearing = Hearing::new(request.resume.as_ref(), request.stream, &mut on_news);
     let own = request.clone();
     let prepared = off_runtime::run(move || prepare(&own)).await;
@@ -169,7 +171,10 @@ pub async fn run(
         Ok(_) => (Ran::nothing(Ending::Cancelled), None),
         Err(ending) => (Ran::nothing(ending), None),
     };
-    let heard = hearing.heard();
+    let mut heard = hearing.heard();
+    for failure in refused_calls(request, &heard.digest, since).await {
+        heard.digest.add_failure(failure);
+    }
     let changes = told_changes(request, &ran, &heard.digest).await;
     Outcome {
         failure: judge(&ran.ending, &heard.digest, &heard.stderr),
@@ -219,7 +224,7 @@ fn prepare(request: &Request) -> Result<Prepared, Ending> {
     }
     let ways = Ways::of(request.release);
     if let (Some(id), UnknownSession::StartsAfresh) = (&request.resume, ways.unknown_session)
-        && !rollouts::has(&request.codex_home, id)
+        && rollouts::find(&request.codex_home, id) == Rollout::Missing
     {
         return Err(Ending::UnknownSession(id.clone()));
     }
@@ -300,6 +305,23 @@ fn ending(ended: &Ended<git::Seen>, request: &Request, hearing: &Hearing<'_>) ->
         (None, Exit::Signal(number)) => Ending::Signalled(number),
         (None, Exit::Unknown) => Ending::Unknown,
     }
+}
+
+/// The calls of the model's that Codex refused since the run began. Where the rollout
+/// cannot be read, none are known.
+async fn refused_calls(request: &Request, digest: &Digest, since: SystemTime) -> Vec<FailedStep> {
+    let Some(id) = digest.session.clone() else {
+        return Vec::new();
+    };
+    let codex_home = request.codex_home.clone();
+    let looked = off_runtime::run(move || match rollouts::find(&codex_home, &id) {
+        Rollout::At(path) => refused::calls(&path, since),
+        Rollout::Missing | Rollout::Unknown => Vec::new(),
+    });
+    looked.await.unwrap_or_else(|error| {
+        tracing::debug!("looking for refused calls: {error}");
+        Vec::new()
+    })
 }
 
 async fn told_changes(request: &Request, ran: &Ran, digest: &Digest) -> Changes {

@@ -1,8 +1,8 @@
-//! What a job of `call_codex` may do by default.
+//! What a job of `call_codex` may do by default, and what is told of it in the end.
 
 use std::fs;
 
-use scripted_model::{Reply, Script};
+use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
@@ -11,6 +11,8 @@ use super::{Stage, on_each_release, structured};
 on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
     call_codex_keeps_to_the_sandbox_of_codex_configuration,
+    job_without_an_answer_has_failed,
+    refused_and_failed_commands_are_told_beside_the_state,
 );
 
 impl Stage {
@@ -83,5 +85,73 @@ async fn call_codex_keeps_to_the_sandbox_of_codex_configuration(release: &str) {
     let job = stage.job(&mut client, json!({})).await;
     assert_eq!(job["sandbox_in_force"], "read-only", "{job:#}");
     assert!(!stage.file("made.txt").exists());
+    stage.finish_with_worker(client).await;
+}
+
+/// The answer comes, so the job is completed.
+async fn refused_and_failed_commands_are_told_beside_the_state(release: &str) {
+    // Codex 0.153.4 may miss what a command says at once.
+    let script = Script::new().otherwise([
+        Reply::shell("false"),
+        Reply::shell("sleep 0.5; echo x > blocked.txt"),
+        Reply::shell(Shell::escalated("touch escalated.txt", "it is needed")),
+        Reply::patch(Patch::new().add("patched.txt", "hello\n")),
+        Reply::shell("sleep 0.5; echo no such rule; exit 3"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::for_jobs(release, script, "", "").await;
+    let mut client = stage.client(&[]).await;
+    let job = stage
+        .job(&mut client, json!({ "sandbox": "read-only" }))
+        .await;
+    assert_eq!(
+        (&job["status"], &job["response"]),
+        (&json!("completed"), &json!("Done.")),
+        "{job:#}"
+    );
+    let problems: Vec<&str> = strings(&job["problems"]);
+    for (beginning, words) in [
+        (
+            "blocked by the sandbox read-only: ",
+            "echo x > blocked.txt: ",
+        ),
+        ("refused: touch escalated.txt: ", "approval policy is Never"),
+        ("the last command failed: ", "no such rule (exit code 3)"),
+    ] {
+        let told = |line: &&str| line.starts_with(beginning) && line.contains(words);
+        assert_eq!(
+            problems.iter().filter(|line| told(line)).count(),
+            1,
+            "{job:#}"
+        );
+    }
+    assert_eq!(problems.len(), 4, "{job:#}");
+    let steps = job["metadata"]["failed_steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 5, "{job:#}");
+    assert_eq!(job["warnings"], job["metadata"]["warnings"]);
+    assert_eq!(strings(&job["warnings"]).len(), 1, "{job:#}");
+    let page = stage.jobs(&["show", job["job_id"].as_str().unwrap()]).await;
+    for words in [
+        "State     completed, with problems (see below)\n",
+        "Problems\n  blocked by the sandbox read-only: ",
+        "Warnings\n  ",
+    ] {
+        assert!(page.contains(words), "{words:?} is missing: {page}");
+    }
+    stage.finish_with_worker(client).await;
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    let list = list.as_array().unwrap().iter();
+    list.map(|text| text.as_str().unwrap()).collect()
+}
+
+async fn job_without_an_answer_has_failed(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch x"), Reply::say("")]);
+    let stage = Stage::for_jobs(release, script, "", "").await;
+    let mut client = stage.client(&[]).await;
+    let job = stage.job(&mut client, json!({})).await;
+    assert_eq!(job["status"], "failed", "{job:#}");
+    assert_eq!(job["metadata"]["failure"]["class"], "empty_output");
     stage.finish_with_worker(client).await;
 }

@@ -12,6 +12,7 @@ fn failed(message: &str) -> Digest {
 fn completed() -> Digest {
     let mut digest = Digest::default();
     digest.turn = Turn::Completed;
+    digest.message = Some("Done.".to_owned());
     digest
 }
 
@@ -160,6 +161,11 @@ fn an_end_has_a_class_and_words() {
     assert_eq!(judge(&Ending::Exited(0), &completed(), "noise"), None);
     let failure = judge(&Ending::Exited(1), &completed(), "").unwrap();
     assert_eq!(failure.class, Exit);
+    let mut silent = completed();
+    silent.message = None;
+    let failure = judge(&Ending::Exited(0), &silent, "").unwrap();
+    assert_eq!(failure.class, EmptyOutput);
+    assert!(failure.message.contains("without an answer"));
     let failure = judge(&Ending::Exited(0), &Digest::default(), "odd words").unwrap();
     assert_eq!(failure.class, EmptyOutput);
     assert!(failure.message.contains("odd words"));
