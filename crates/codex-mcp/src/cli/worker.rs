@@ -47,8 +47,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
 
-    /// After how long without work to leave, such as 90s or 10m, or never. Default:
-    /// never.
+    /// After how long without work, or without its store, to leave, such as 90s or 10m,
+    /// or never. Default: never.
     #[arg(long, value_name = "TIME", value_parser = idle)]
     idle: Option<Patience>,
 

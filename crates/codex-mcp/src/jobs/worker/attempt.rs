@@ -174,10 +174,13 @@ enum Closing {
 async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended {
     let journal = Journal::of(claim.attempt);
     let running = async {
-        let done = match Kept::of(&job.request) {
-            Some(kept) => running::run(worker, job, kept, &journal, leash).await,
-            None => ask_codex(worker, job, &journal, leash).await,
+        let working = async {
+            match Kept::of(&job.request) {
+                Some(kept) => running::run(worker, job, kept, &journal, leash).await,
+                None => ask_codex(worker, job, &journal, leash).await,
+            }
         };
+        let done = worker.work.on(working).await;
         journal.close();
         done
     };

@@ -1,10 +1,12 @@
 //! What a worker does beside its jobs.
 
+use std::future::pending;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::Worker;
+use super::claiming::jobs;
 use super::leash::End;
 use crate::jobs::store::{StoreError, Written};
 
@@ -19,6 +21,35 @@ impl Worker {
     /// Doesn't end.
     pub(super) async fn take_care(&self) {
         tokio::join!(self.show_that_it_is_there(), self.heed_cancellations());
+    }
+
+    /// Waits until the store has been unusable for the idle time, while no job was worked
+    /// on. A worker that has no idle time waits without end.
+    pub(super) async fn until_the_store_is_given_up(&self) {
+        let Some(limit) = self.options.idle else {
+            return pending().await;
+        };
+        loop {
+            let failing_for = self.trouble.failing_for();
+            let wasted = failing_for.min(self.work.idle_for());
+            match limit.saturating_sub(wasted) {
+                Duration::ZERO if !failing_for.is_zero() => break,
+                left => sleep(left.max(PAUSE)).await,
+            }
+        }
+        let location = self.store.location();
+        let limit = humantime::format_duration(limit);
+        let unwritten = match self.leashes.borrow().len() {
+            0 => String::new(),
+            number => format!(
+                "; {} that it could not write down will be found to be lost",
+                jobs(number)
+            ),
+        };
+        tracing::error!(
+            "cannot use the job store {location} for {limit}, and no job is worked on: the worker \
+             leaves{unwritten}. Submitting a job starts another"
+        );
     }
 
     async fn show_that_it_is_there(&self) {

@@ -175,7 +175,7 @@ fn told(ended: Result<(), JoinError>) {
     }
 }
 
-fn jobs(number: usize) -> String {
+pub(super) fn jobs(number: usize) -> String {
     match number {
         1 => "1 job".to_owned(),
         number => format!("{number} jobs"),

@@ -22,7 +22,8 @@
 //! see [`Lease`](codex_mcp_core::job::Lease). Events that there is no room for any
 //! more are left out and counted. Jobs are taken from other workers only when the
 //! store, and this machine, have been there for as long as those may take to renew
-//! their leases.
+//! their leases. A worker that leaves when it is idle also leaves a store that cannot be
+//! used for that long, once no job is worked on.
 //!
 //! # When the worker ends
 //!
@@ -47,7 +48,7 @@ pub mod start;
 mod telling;
 mod trouble;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU32;
@@ -57,7 +58,7 @@ use std::time::Duration;
 
 use codex_mcp_core::job::{JobId, WorkerId};
 use tokio::task::LocalSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::leash::Leash;
@@ -192,6 +193,7 @@ pub async fn run(
         tokio::select! {
             () = worker.take_care() => {}
             () = claiming::work(&worker, &mut post, &closing, &hurry) => {}
+            () = worker.until_the_store_is_given_up() => {}
         }
     };
     tasks.run_until(working).await;
@@ -207,7 +209,40 @@ struct Worker {
     /// Those of the jobs that run.
     leashes: RefCell<HashMap<JobId, Rc<Leash>>>,
     trouble: Trouble,
+    work: Work,
     releases: Releases,
+}
+
+/// The jobs that are worked on: those whose outcome waits to be written are not.
+struct Work {
+    jobs: Cell<usize>,
+    ended: Cell<Instant>,
+}
+
+impl Work {
+    fn new() -> Self {
+        Self {
+            jobs: Cell::new(0),
+            ended: Cell::new(Instant::now()),
+        }
+    }
+
+    /// For how long no job has been worked on.
+    fn idle_for(&self) -> Duration {
+        match self.jobs.get() {
+            0 => self.ended.get().elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Counts a job while it is worked on.
+    async fn on<T>(&self, job: impl Future<Output = T>) -> T {
+        self.jobs.set(self.jobs.get() + 1);
+        let done = job.await;
+        self.jobs.set(self.jobs.get().saturating_sub(1));
+        self.ended.set(Instant::now());
+        done
+    }
 }
 
 impl Worker {
@@ -224,6 +259,7 @@ impl Worker {
             options,
             leashes: RefCell::default(),
             trouble: Trouble::new(),
+            work: Work::new(),
             releases: Releases::default(),
         }
     }

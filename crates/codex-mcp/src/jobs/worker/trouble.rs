@@ -43,6 +43,14 @@ impl Trouble {
         }
     }
 
+    /// For how long the store has been unusable; zero if nothing fails.
+    pub(super) fn failing_for(&self) -> Duration {
+        match self.failing.get() {
+            0 => Duration::ZERO,
+            _ => self.began.get().elapsed(),
+        }
+    }
+
     /// Something was not as it should be until now, although nothing has failed.
     pub(super) fn was_away(&self) {
         self.well_since.set(Instant::now());
@@ -225,10 +233,12 @@ mod tests {
             trouble.insist(answers([Ok(8)])).await;
             sleep(FIRST_PAUSE / 2).await;
             assert_eq!(trouble.well_for(), Duration::ZERO);
+            assert!(trouble.failing_for() >= FIRST_PAUSE / 2);
         };
         tokio::join!(slow, quick);
         sleep(FIRST_PAUSE).await;
         assert!(trouble.well_for() >= FIRST_PAUSE);
+        assert_eq!(trouble.failing_for(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
     reason = "figures, and what a worker has said where a test fails"
 )]
 
+mod abandoned;
 mod cancelled;
 mod ended;
 mod killed;
