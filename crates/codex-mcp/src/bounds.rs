@@ -155,9 +155,7 @@ impl Bounds {
         if self.directories.is_some() {
             thread.cwd = Some(self.directory(&cwd)?);
         }
-        let said = thread
-            .sandbox
-            .or_else(|| sandbox_in(thread.config.get("sandbox_mode")));
+        let said = thread.sandbox.or_else(|| sandbox_mode(&thread.config));
         thread.sandbox = self.sandbox(said, settings.profile.as_ref(), &cwd)?;
         Ok(())
     }
@@ -481,6 +479,11 @@ fn narrower(one: SandboxMode, other: SandboxMode) -> SandboxMode {
         true => one,
         false => other,
     }
+}
+
+/// The sandbox that overrides of Codex's configuration name.
+pub(crate) fn sandbox_mode(config: &Map<String, Value>) -> Option<SandboxMode> {
+    sandbox_in(config.get("sandbox_mode"))
 }
 
 fn sandbox_in(value: Option<&Value>) -> Option<SandboxMode> {

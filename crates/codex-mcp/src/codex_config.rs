@@ -19,6 +19,7 @@
 //! Codex's own answer, `config/read` of the app-server, takes 3 to 10 ms and is without
 //! profiles.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -39,7 +40,14 @@ const OF_ALL: &str = "/etc/codex/config.toml";
 const LIMIT: u64 = 16 * 1024 * 1024;
 
 /// Keys that Codex ignores in `[profiles.NAME]`.
-const NOT_IN_TABLES: [&str; 2] = ["developer_instructions", "shell_environment_policy"];
+const NOT_IN_TABLES: [&str; 3] = [
+    "developer_instructions",
+    MCP_SERVERS,
+    "shell_environment_policy",
+];
+
+/// The key of the MCP servers, by their names.
+const MCP_SERVERS: &str = "mcp_servers";
 
 /// One layer.
 type Layer = Map<String, Value>;
@@ -120,6 +128,22 @@ impl CodexConfig {
     #[must_use]
     pub fn value_of<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_value(self.get(key)?.clone()).ok()
+    }
+
+    /// The entries of all MCP servers, by their names: keys of a layer that counts more
+    /// replace those of the others.
+    pub(crate) fn mcp_servers(&self) -> BTreeMap<String, Map<String, Value>> {
+        let mut servers: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+        for layer in self.0.iter().rev() {
+            let Some(Value::Object(table)) = layer.get(MCP_SERVERS) else {
+                continue;
+            };
+            for (name, entry) in table {
+                let entry = entry.as_object().cloned().unwrap_or_default();
+                servers.entry(name.clone()).or_default().extend(entry);
+            }
+        }
+        servers
     }
 
     fn profile_tables(&self, name: &str) -> Vec<Layer> {

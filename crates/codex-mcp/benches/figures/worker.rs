@@ -20,7 +20,7 @@ use codex_mcp_core::job::{JobId, JobState};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use testkit::Home;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
@@ -245,12 +245,12 @@ impl Stage {
             sandbox: None,
             effort: None,
             profile: None,
-            config: Map::new(),
+            settings: codex_mcp::jobs::settings::CallSettings::default(),
             mcp_servers: Vec::new(),
             images: Vec::new(),
             output_schema: None,
             timeout: TIME_LIMIT,
-            tool_timeout: None,
+            tool_limit: None,
             stream: KeepStream::No,
         };
         let outcome = exec::run(&request, |_| {}, CancellationToken::new()).await;

@@ -20,7 +20,10 @@ use std::path::PathBuf;
 use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use serde_json::{Map, Value, json};
 
+use super::mcp_servers;
 use crate::codex_config::{CodexConfig, get};
+use crate::jobs::exec::ToolLimit;
+use crate::jobs::settings::LimitOrigin;
 use crate::trust::{DirectoryTrust, Trust};
 
 /// Keeps Codex's own git away from repositories, as a variable of its process.
@@ -115,6 +118,21 @@ impl fmt::Display for ConfiguredSandbox {
 }
 
 impl Workplace<'_> {
+    /// Limits the time that a call of a tool may take, for all MCP servers of the
+    /// configuration and of the overrides. Servers of Codex's plugins are not among them.
+    pub(crate) fn limit_tools(&self, overrides: &mut Map<String, Value>, limit: ToolLimit) {
+        let mut servers = self.config.mcp_servers();
+        mcp_servers::in_overrides(overrides, &mut servers);
+        for (name, entry) in servers {
+            let can_run = entry.contains_key("command") || entry.contains_key("url");
+            let has_own = entry.contains_key(mcp_servers::TOOL_TIMEOUT);
+            let is_asked = limit.origin == LimitOrigin::Asked;
+            if can_run && (is_asked || !has_own) {
+                mcp_servers::limit(overrides, &name, limit.seconds());
+            }
+        }
+    }
+
     /// Adds what keeps the repository's programs from being run.
     pub(crate) fn confine(&self, wanted: Wanted<'_>) {
         let Wanted {

@@ -1,6 +1,7 @@
 //! MCP servers of ours that Codex is given beside the user's own: this program once
 //! more.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,9 @@ use serde_json::{Map, Value, json};
 
 /// Where Codex's configuration has them.
 const TABLE: &str = "mcp_servers";
+
+/// How long a call of a tool may take, in seconds, in a server's entry.
+pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 
 /// The argument that tells a server where a thread works.
 const ROOT: &str = "--root";
@@ -135,6 +139,56 @@ pub fn add(overrides: &mut Map<String, Value>, servers: &[Server], folder: Optio
         };
         table.entry(name).or_insert_with(|| server.entry(folder));
     }
+}
+
+/// Lays the entries of servers in overrides over those that are known.
+pub(super) fn in_overrides(
+    overrides: &Map<String, Value>,
+    servers: &mut BTreeMap<String, Map<String, Value>>,
+) {
+    let mut lay = |name: &str, entry: Map<String, Value>| {
+        servers.entry(name.to_owned()).or_default().extend(entry);
+    };
+    let entry = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    for (key, value) in overrides {
+        let below = key
+            .strip_prefix(TABLE)
+            .and_then(|key| key.strip_prefix('.'));
+        match (below, below.and_then(|below| below.split_once('.')), value) {
+            (_, Some((name, field)), value) => {
+                lay(name, Map::from_iter([(field.to_owned(), value.clone())]));
+            }
+            (Some(name), None, value) => lay(name, entry(value)),
+            (None, _, Value::Object(table)) if key == TABLE => {
+                table
+                    .iter()
+                    .for_each(|(name, value)| lay(name, entry(value)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sets the time limit of a server's tools, in its entry among the overrides if there is
+/// one. A name that is no bare key of TOML is left alone, as Codex takes none.
+pub(super) fn limit(overrides: &mut Map<String, Value>, name: &str, seconds: u64) {
+    let is_bare = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    if name.is_empty() || !name.chars().all(is_bare) {
+        return;
+    }
+    let key = format!("{TABLE}.{name}");
+    let is_nested =
+        matches!(overrides.get(TABLE), Some(Value::Object(table)) if table.contains_key(name));
+    let entry = match is_nested {
+        true => overrides
+            .get_mut(TABLE)
+            .and_then(|table| table.get_mut(name)),
+        false => overrides.get_mut(&key),
+    };
+    match entry.and_then(Value::as_object_mut) {
+        Some(entry) => entry.insert(TOOL_TIMEOUT.to_owned(), seconds.into()),
+        None => overrides.insert(format!("{key}.{TOOL_TIMEOUT}"), seconds.into()),
+    };
 }
 
 #[cfg(test)]

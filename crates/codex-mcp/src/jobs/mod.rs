@@ -17,6 +17,7 @@ pub mod order;
 pub mod report;
 pub mod run;
 pub mod service;
+pub mod settings;
 pub mod shown;
 pub mod store;
 pub mod worker;

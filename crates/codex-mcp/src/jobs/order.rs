@@ -9,8 +9,9 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::settings::{CallSettings, LimitOrigin};
 use super::store::{Location, Request};
-use crate::bounds::{Bounds, OutOfBounds};
+use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::profile::ProfileName;
@@ -60,8 +61,15 @@ pub struct Order {
     pub output_schema: Option<Map<String, Value>>,
     /// How long Codex may take.
     pub timeout: Duration,
-    /// How long one of its tools may take.
-    pub tool_timeout: Duration,
+    /// How long a call of an MCP server's tool may take; [`TOOL_TIMEOUT`] if the server's
+    /// own entry doesn't say so.
+    pub tool_timeout: Option<Duration>,
+    /// Overrides of Codex's `config.toml`, by their keys.
+    pub config: Map<String, Value>,
+    /// Directories that commands may write to in `workspace-write`, from `cwd` on.
+    pub add_dirs: Vec<PathBuf>,
+    /// Whether commands may use the network in `workspace-write`; as configured if unset.
+    pub network: Option<bool>,
     /// Whether Codex's events are a part of the result.
     pub expose_stream: bool,
     /// Whether nobody will ask for the result.
@@ -124,6 +132,12 @@ pub enum BadOrder {
     /// A picture is none.
     #[error("images: {0}")]
     Image(#[from] PictureError),
+    /// A directory to write to is none.
+    #[error("add_dirs: there is no directory {}", .0.display())]
+    AddedMissing(PathBuf),
+    /// The settings cannot be kept.
+    #[error("add_dirs: the paths must be UTF-8: {0}")]
+    Settings(serde_json::Error),
     /// It may not run again so often.
     #[error("retry must be at most {MOST_RETRIES}")]
     Retry,
@@ -167,7 +181,10 @@ impl Order {
             images: Vec::new(),
             output_schema: None,
             timeout: TIMEOUT,
-            tool_timeout: TOOL_TIMEOUT,
+            tool_timeout: None,
+            config: Map::new(),
+            add_dirs: Vec::new(),
+            network: None,
             expose_stream: false,
             fire_and_forget: false,
             retry: 0,
@@ -229,7 +246,9 @@ impl Submitter {
         let codex = self.codex()?;
         let set = &self.defaults;
         let text = |path: &Path| path.to_str().map(str::to_owned);
-        let sandbox = self.asked_or_configured(order.sandbox)?;
+        let settings = self.settings(&order, &cwd)?;
+        let asked = order.sandbox.or_else(|| sandbox_mode(&order.config));
+        let sandbox = self.asked_or_configured(asked)?;
         let sandbox = self
             .bounds
             .sandbox_of_job(sandbox, order.profile.as_ref(), &cwd)?;
@@ -256,7 +275,11 @@ impl Submitter {
             agent_source: Some(order.client.unwrap_or_else(|| self.program.clone())),
             model_override: model,
             timeout_ms: millis("timeout_ms", order.timeout)?,
-            tool_timeout_ms: millis("tool_timeout_ms", order.tool_timeout)?,
+            tool_timeout_ms: millis(
+                "tool_timeout_ms",
+                order.tool_timeout.unwrap_or(TOOL_TIMEOUT),
+            )?,
+            settings: settings.kept().map_err(BadOrder::Settings)?,
             expose_stream: order.expose_stream,
             fire_and_forget: order.fire_and_forget,
             continue_latest: order.past == Past::Latest,
@@ -274,6 +297,29 @@ impl Submitter {
             retry: order.retry,
             ..Request::new(order.prompt, cwd)
         })
+    }
+
+    /// What an order says beside the fields of the contract, within the bounds.
+    fn settings(&self, order: &Order, cwd: &Path) -> Result<CallSettings, BadOrder> {
+        let directory = |path: &PathBuf| {
+            let path = resolved(&cwd.join(path));
+            match self.reach == Reach::Anywhere || path.is_dir() {
+                true => Ok(path),
+                false => Err(BadOrder::AddedMissing(path)),
+            }
+        };
+        let add_dirs = order.add_dirs.iter().map(directory);
+        let settings = CallSettings {
+            config: order.config.clone(),
+            add_dirs: add_dirs.collect::<Result<_, _>>()?,
+            network: order.network,
+            tool_timeout: match order.tool_timeout {
+                Some(_) => LimitOrigin::Asked,
+                None => LimitOrigin::Default,
+            },
+        };
+        self.bounds.check_config(&settings.overrides(|_| None))?;
+        Ok(settings)
     }
 
     /// The sandbox that is asked for, or else that of our own configuration.

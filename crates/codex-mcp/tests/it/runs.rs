@@ -8,7 +8,6 @@ use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::jobs::exec::{KeepStream, News, Outcome, Request, run};
 use codex_mcp_core::exec::FailureClass;
 use codex_mcp_protocol::codex::Release;
-use serde_json::Map;
 use testkit::Home;
 use tokio_util::sync::CancellationToken;
 
@@ -30,12 +29,12 @@ pub(crate) fn request_to(home: &Home, codex: PathBuf, release: &str, prompt: &st
         sandbox: None,
         effort: None,
         profile: None,
-        config: Map::new(),
+        settings: codex_mcp::jobs::settings::CallSettings::default(),
         mcp_servers: Vec::new(),
         images: Vec::new(),
         output_schema: None,
         timeout: LONG,
-        tool_timeout: None,
+        tool_limit: None,
         stream: KeepStream::No,
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Hand a task to Codex; prints the id of the job and comes back at once.
-    Submit(submit::Args),
+    Submit(Box<submit::Args>),
     /// List the jobs, the newest first.
     List(list::Args),
     /// Show all of a job: what was asked, how it stands, what has come of it.

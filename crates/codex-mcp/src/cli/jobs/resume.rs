@@ -7,7 +7,7 @@ use std::time::Duration;
 use codex_mcp_core::job::JobPrefix;
 use codex_mcp_protocol::codex::ThreadId;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::find::{self, short};
@@ -21,6 +21,7 @@ use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::{Kept, RunOrder};
 use crate::jobs::service::Jobs;
+use crate::jobs::settings::{CallSettings, LimitOrigin};
 use crate::jobs::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
 
 const SAME: &str = "\
@@ -74,6 +75,9 @@ impl Args {
             Origin::Unproven => Order {
                 sandbox: None,
                 profile: None,
+                config: Map::new(),
+                add_dirs: Vec::new(),
+                network: None,
                 ..order
             },
         };
@@ -199,6 +203,8 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
         retry,
         ..
     } = &job.request;
+    let settings = CallSettings::of(&job.request);
+    let settings = settings.map_err(|error| unreadable("settings", &error))?;
     let past = match resume_session_id.as_deref().map(ThreadId::parse) {
         None => Past::None,
         Some(Ok(session)) => Past::Session(session),
@@ -217,7 +223,11 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
             _ => None,
         },
         timeout: Duration::from_millis((*timeout_ms).into()),
-        tool_timeout: Duration::from_millis((*tool_timeout_ms).into()),
+        tool_timeout: (settings.tool_timeout == LimitOrigin::Asked)
+            .then(|| Duration::from_millis((*tool_timeout_ms).into())),
+        config: settings.config,
+        add_dirs: settings.add_dirs,
+        network: settings.network,
         expose_stream: *expose_stream,
         retry: *retry,
         ..Order::new(prompt, worktree(job, config).unwrap_or(cwd))

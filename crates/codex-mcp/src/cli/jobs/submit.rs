@@ -21,7 +21,7 @@ use crate::cli::table::shortened;
 use crate::cli::times::duration;
 use crate::cli::values::{one_of, profile, thread};
 use crate::engine::profile::ProfileName;
-use crate::jobs::order::{Order, Past};
+use crate::jobs::order::{Order, Past, resolved};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::store::LONGEST_TEXT;
@@ -96,9 +96,24 @@ pub(super) struct Args {
     #[arg(long = "continue", conflicts_with = "resume")]
     continue_latest: bool,
 
-    /// How long one of Codex's tools may take, such as 90s.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = bounded_duration)]
-    tool_timeout: Duration,
+    /// How long a call of an MCP server's tool may take, such as 90s. Default: as the
+    /// server's entry says, else 5m.
+    #[arg(long, value_name = "TIME", value_parser = bounded_duration)]
+    tool_timeout: Option<Duration>,
+
+    /// Override a key of Codex's config.toml, such as model_verbosity=low; can be given
+    /// several times. The value is TOML, or else a text.
+    #[arg(long, short = 'c', value_name = "KEY=VALUE", value_parser = setting)]
+    config: Vec<(String, Value)>,
+
+    /// Let commands write to this directory too, in workspace-write; can be given several
+    /// times.
+    #[arg(long, value_name = "DIR")]
+    add_dir: Vec<PathBuf>,
+
+    /// Let commands use the network in workspace-write.
+    #[arg(long)]
+    network: bool,
 
     /// How often the job may run again if its worker dies. It then goes on in its
     /// session; what Codex has changed by then stays.
@@ -169,10 +184,26 @@ impl Args {
             output_schema: self.output_schema.as_deref().map(schema).transpose()?,
             timeout: TIMEOUT,
             tool_timeout: self.tool_timeout,
+            config: self.config.iter().cloned().collect(),
+            add_dirs: self.add_dir.iter().map(|path| resolved(path)).collect(),
+            network: self.network.then_some(true),
             retry: self.retry,
             ..Order::new(prompt, &self.cwd)
         })
     }
+}
+
+/// A key of `config.toml` with its value, as Codex's own `-c` has them.
+fn setting(text: &str) -> Result<(String, Value), String> {
+    let wrong = || "it must be KEY=VALUE".to_owned();
+    let (key, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (key, value) = (key.trim(), value.trim());
+    if key.is_empty() {
+        return Err(wrong());
+    }
+    let document: Result<Map<String, Value>, _> = toml::from_str(&format!("x = {value}"));
+    let read = document.ok().and_then(|mut document| document.remove("x"));
+    Ok((key.to_owned(), read.unwrap_or_else(|| value.into())))
 }
 
 /// A picture of the shell's folder, which need not be that of the job.
@@ -290,6 +321,15 @@ mod tests {
         let name = beginning(&format!("a\u{1b}\u{9b}\tb{}", "ß".repeat(NAME))).unwrap();
         assert!(name.starts_with("a\\u{1b}\\u{9b} bß"), "{name}");
         assert_eq!(name.chars().count(), NAME);
+    }
+
+    #[test]
+    fn setting_is_a_key_with_toml_or_a_text() {
+        let read = |text: &str| setting(text).unwrap().1;
+        assert_eq!(read("a.b = true"), true);
+        assert_eq!(read("a=[1, 2]"), json!([1, 2]));
+        assert_eq!(read("model=gpt-x=y"), "gpt-x=y");
+        assert!(setting("a").is_err() && setting("=1").is_err());
     }
 
     #[test]

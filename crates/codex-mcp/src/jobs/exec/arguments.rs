@@ -74,10 +74,6 @@ pub(super) fn variables(request: &Request) -> Vec<(OsString, OsString)> {
     variables.extend(request.codex.env());
     variables.push(("CODEX_HOME".into(), request.codex_home.clone().into()));
     variables.push((NO_GIT.0.into(), NO_GIT.1.into()));
-    if let Some(limit) = request.tool_timeout {
-        let seconds = limit.as_nanos().div_ceil(1_000_000_000);
-        variables.push(("TOOL_TIMEOUT_SEC".into(), seconds.to_string().into()));
-    }
     variables
 }
 
@@ -106,8 +102,8 @@ fn confined(request: &Request, trust: &DirectoryTrust, config: &CodexConfig) -> 
         release: request.release,
         trust: Some(trust),
     };
-    let configured = ConfiguredSandbox::of(&request.config, config);
-    let mut config = request.config.clone();
+    let mut overrides = request.settings.overrides(|key| config.get(key).cloned());
+    let configured = ConfiguredSandbox::of(&overrides, config);
     let (mut sandbox, in_force) = match (request.sandbox, configured) {
         (None, Some(configured)) => (None, configured.to_string()),
         (asked, _) => {
@@ -119,21 +115,24 @@ fn confined(request: &Request, trust: &DirectoryTrust, config: &CodexConfig) -> 
         sandbox: &mut sandbox,
         // `codex exec` asks nobody, whatever is said.
         approval_policy: &mut None,
-        config: &mut config,
+        config: &mut overrides,
     });
+    mcp_servers::add(&mut overrides, &request.mcp_servers, Some(&request.cwd));
+    if let Some(limit) = request.tool_limit {
+        workplace.limit_tools(&mut overrides, limit);
+    }
     Confined {
         sandbox,
         in_force,
-        config,
+        config: overrides,
     }
 }
 
-fn overrides(request: &Request, mut config: Map<String, Value>) -> Vec<OsString> {
+fn overrides(request: &Request, config: Map<String, Value>) -> Vec<OsString> {
     let effort = word(request.effort).map(Value::from);
     let effort = effort
         .as_ref()
         .map(|effort| ("model_reasoning_effort", effort));
-    mcp_servers::add(&mut config, &request.mcp_servers, Some(&request.cwd));
     let config = config.iter().map(|(key, value)| (key.as_str(), value));
     config
         .chain(effort)
@@ -162,7 +161,8 @@ mod tests {
     use crate::engine::binary::{CodexBinary, Source};
     use crate::engine::mcp_servers::Server;
     use crate::engine::profile::ProfileName;
-    use crate::jobs::exec::KeepStream;
+    use crate::jobs::exec::{KeepStream, ToolLimit};
+    use crate::jobs::settings::{CallSettings, LimitOrigin};
     use crate::picture::Picture;
     use crate::trust::Trust;
 
@@ -186,12 +186,12 @@ mod tests {
             sandbox: None,
             effort: None,
             profile: None,
-            config: serde_json::Map::new(),
+            settings: CallSettings::default(),
             mcp_servers: Vec::new(),
             images: Vec::new(),
             output_schema: None,
             timeout: Duration::from_secs(1),
-            tool_timeout: None,
+            tool_limit: None,
             stream: KeepStream::No,
         }
     }
@@ -228,7 +228,7 @@ mod tests {
             request.sandbox = Some(SandboxMode::WorkspaceWrite);
             request.effort = Some(Effort::High);
             request.profile = Some(ProfileName::try_from("fast".to_owned()).unwrap());
-            request.config = json!({"a.b": "x\"\n", "c": null})
+            request.settings.config = json!({"a.b": "x\"\n", "c": null})
                 .as_object()
                 .unwrap()
                 .clone();
@@ -341,7 +341,8 @@ mod tests {
         );
         assert!(arg.contains(r#""args" = ["--root", "/a b"]"#), "{arg}");
         let own = json!({ "command": "c" });
-        request.config = Map::from_iter([("mcp_servers.image-request-mcp".to_owned(), own)]);
+        request.settings.config =
+            Map::from_iter([("mcp_servers.image-request-mcp".to_owned(), own)]);
         assert_eq!(
             shown_servers(&request),
             [r#"--config=mcp_servers.image-request-mcp={"command" = "c"}"#]
@@ -364,13 +365,48 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_tools_is_rounded_up() {
-        let mut request = request("0.169.0", Path::new("/"));
-        for (limit, seconds) in [(1, "1"), (1000, "1"), (1001, "2"), (300_000, "300")] {
-            request.tool_timeout = Some(Duration::from_millis(limit));
-            let variables = variables(&request);
-            let expected = ("TOOL_TIMEOUT_SEC".into(), seconds.into());
-            assert!(variables.contains(&expected), "{variables:?}");
-        }
+    fn time_limit_of_tools_is_set_for_each_server_in_force() {
+        let home = tempfile::tempdir().unwrap();
+        let config = "[mcp_servers.plain]\ncommand = \"a\"\n[mcp_servers.own]\nurl = \"b\"\n\
+                      tool_timeout_sec = 7\n[mcp_servers.half]\nargs = []\n";
+        std::fs::write(home.path().join("config.toml"), config).unwrap();
+        let mut request = request("0.169.0", home.path());
+        request.codex_home = home.path().to_owned();
+        request.mcp_servers = vec![Server::new("ours", Vec::new()).unwrap()];
+        let nested = json!({ "call": { "command": "c" } });
+        request.settings.config = Map::from_iter([("mcp_servers".to_owned(), nested)]);
+        let limits = |request: &Request| -> Vec<String> {
+            let shown = shown(request).into_iter();
+            let mut limits: Vec<String> =
+                shown.filter(|arg| arg.contains("tool_timeout")).collect();
+            limits.sort();
+            limits
+        };
+        let limit = |origin| {
+            Some(ToolLimit {
+                limit: Duration::from_millis(1001),
+                origin,
+            })
+        };
+        assert_eq!(limits(&request), [""; 0]);
+        request.tool_limit = limit(LimitOrigin::Default);
+        let set = limits(&request);
+        let [plain, servers] = set.as_slice() else {
+            panic!("{set:#?}")
+        };
+        assert_eq!(plain, "--config=mcp_servers.plain.tool_timeout_sec=2");
+        assert_eq!(
+            servers.matches("\"tool_timeout_sec\" = 2").count(),
+            2,
+            "{servers}"
+        );
+        request.tool_limit = limit(LimitOrigin::Asked);
+        let set = limits(&request);
+        assert!(
+            set.contains(&"--config=mcp_servers.own.tool_timeout_sec=2".to_owned()),
+            "{set:#?}"
+        );
+        let variables = variables(&request);
+        assert!(!variables.iter().any(|(name, _)| name == "TOOL_TIMEOUT_SEC"));
     }
 }

@@ -43,6 +43,7 @@ use crate::engine::mcp_servers::Server;
 use crate::engine::profile::ProfileName;
 use crate::engine::spawn::{Program, Streams, spawn};
 use crate::git::ELSEWHERE;
+use crate::jobs::settings::{CallSettings, LimitOrigin};
 use crate::off_runtime;
 use crate::picture::Picture;
 use crate::trust::directory_trust;
@@ -87,8 +88,8 @@ pub struct Request {
     pub effort: Option<Effort>,
     /// The profile.
     pub profile: Option<ProfileName>,
-    /// Overrides of `config.toml`, by their dotted keys. Null leaves a key alone.
-    pub config: Map<String, Value>,
+    /// Overrides of Codex's configuration. Null leaves a key alone.
+    pub settings: CallSettings,
     /// MCP servers of ours that Codex gets beside the user's own.
     pub mcp_servers: Vec<Server>,
     /// Pictures to look at.
@@ -97,10 +98,26 @@ pub struct Request {
     pub output_schema: Option<Map<String, Value>>,
     /// How long the run may take.
     pub timeout: Duration,
-    /// How long tools may take: `TOOL_TIMEOUT_SEC`, in whole seconds, rounded up.
-    pub tool_timeout: Option<Duration>,
+    /// How long a call of an MCP server's tool may take; as configured if unset.
+    pub tool_limit: Option<ToolLimit>,
     /// Whether the lines of the stream are kept for the outcome.
     pub stream: KeepStream,
+}
+
+/// How long a call of an MCP server's tool may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolLimit {
+    /// So long.
+    pub limit: Duration,
+    /// Whether it takes precedence over a server's own entry.
+    pub origin: LimitOrigin,
+}
+
+impl ToolLimit {
+    /// In whole seconds, rounded up, as Codex's configuration has it.
+    pub(crate) fn seconds(self) -> u64 {
+        self.limit.as_secs() + u64::from(self.limit.subsec_nanos() > 0)
+    }
 }
 
 /// Whether the lines that Codex prints are kept.

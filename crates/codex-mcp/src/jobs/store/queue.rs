@@ -9,7 +9,7 @@ use super::access::{self, OthersJobs};
 use super::error::Fault;
 use super::pool::Purpose;
 use super::record::{self, SIGNED, count, optional, parsed, wanted};
-use super::signature::Masked;
+use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
     Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
@@ -326,7 +326,7 @@ impl JobStore {
 /// Ends jobs by a statement, with [`ENDED`] among what it sets, and masks credentials in
 /// their prompts; returns how many.
 async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
-    let sql = format!("{sql} RETURNING seq, prompt, run");
+    let sql = format!("{sql} RETURNING seq, prompt, run, settings");
     let rows = connection.rows(&sql, values).await?;
     for row in &rows {
         mask(connection, row).await?;
@@ -336,11 +336,21 @@ async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Resu
 
 /// Masks credentials in a job that has ended.
 pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> Result<(), Fault> {
-    let (prompt, run) = (record::text(row, "prompt")?, row.text("run")?);
-    if let Some(masked) = Masked::of(&prompt, run.as_deref()) {
-        let sql = "UPDATE codex_jobs SET prompt = $2, run = $3, masked = 1 WHERE seq = $1";
+    let texts = Texts {
+        prompt: record::text(row, "prompt")?,
+        run: row.text("run")?,
+        settings: row.text("settings")?,
+    };
+    if let Some(masked) = texts.masked() {
+        let sql = "UPDATE codex_jobs SET prompt = $2, run = $3, settings = $4, masked = 1 \
+                   WHERE seq = $1";
         let job = Value::Integer(row.number("seq")?);
-        let values = vec![job, (&masked.prompt).into(), masked.run.into()];
+        let Texts {
+            prompt,
+            run,
+            settings,
+        } = masked;
+        let values = vec![job, (&prompt).into(), run.into(), settings.into()];
         connection.run(sql, values).await?;
     }
     Ok(())

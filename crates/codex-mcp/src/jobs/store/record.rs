@@ -66,6 +66,9 @@ pub struct Request {
     pub retry: u32,
     /// What is wanted of a run; `None` for any other job.
     pub run: Option<Json>,
+    /// The [`CallSettings`](crate::jobs::settings::CallSettings) of a call, if there are
+    /// any.
+    pub settings: Option<Json>,
 }
 
 impl Request {
@@ -98,6 +101,7 @@ impl Request {
             run_on: None,
             retry: 0,
             run: None,
+            settings: None,
         }
     }
 }
@@ -221,7 +225,7 @@ pub struct Job {
     pub worker: Option<WorkerId>,
     /// On which machine.
     pub worker_host: Option<String>,
-    /// The session's exchange, as the contract has it.
+    /// The exchange of prompt and answer, `JOB.ATTEMPT`, once Codex has had its turn.
     pub exchange_id: Option<String>,
     /// What has come of it, as its worker has written it.
     pub result: Option<Json>,
@@ -388,7 +392,7 @@ pub(super) fn bound(what: &'static str, text: &str) -> Result<(), Fault> {
 pub(super) const REQUEST: &str = "tool_name, task_name, agent_source, agent_instance, prompt, \
     cwd, model_override, timeout_ms, tool_timeout_ms, expose_stream, fire_and_forget, \
     continue_latest, resume_session_id, sandbox, effort, profile, images, output_schema, \
-    codex_home, codex_bin, host, submitted_by, run_on, retry, run";
+    codex_home, codex_bin, host, submitted_by, run_on, retry, run, settings";
 
 /// The columns of a list, beside those of a request.
 pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_at, started_at, \
@@ -426,6 +430,8 @@ impl Request {
         bound("the list of images", &images)?;
         bound("the output schema", schema.as_deref().unwrap_or_default())?;
         bound("the run", run.as_deref().unwrap_or_default())?;
+        let settings = self.settings.as_ref().map(Json::to_string);
+        bound("the settings", settings.as_deref().unwrap_or_default())?;
         Ok(vec![
             (&self.tool_name).into(),
             (&self.task_name).into(),
@@ -452,6 +458,7 @@ impl Request {
             (&self.run_on).into(),
             self.retry.into(),
             run.into(),
+            settings.into(),
         ])
     }
 
@@ -482,6 +489,7 @@ impl Request {
             run_on: row.text("run_on")?,
             retry: count(row, "retry")?,
             run: json(row, "run")?,
+            settings: json(row, "settings")?,
         })
     }
 }

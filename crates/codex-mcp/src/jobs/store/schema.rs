@@ -30,6 +30,10 @@ pub(super) const STEPS: &[Step] = &[
         sqlite: include_str!("schema/4-sqlite.sql"),
         postgres: include_str!("schema/4-postgres.sql"),
     },
+    Step {
+        sqlite: include_str!("schema/5-sqlite.sql"),
+        postgres: include_str!("schema/5-postgres.sql"),
+    },
 ];
 
 impl Step {
@@ -88,7 +92,7 @@ const BATCH: u32 = 100;
 
 /// Masks credentials in jobs that have ended before.
 async fn mask_ended(connection: &mut Connection) -> Result<(), Fault> {
-    let sql = "SELECT seq, prompt, run FROM codex_jobs WHERE seq > $1 \
+    let sql = "SELECT seq, prompt, run, settings FROM codex_jobs WHERE seq > $1 \
                AND state IN ('completed', 'failed', 'cancelled') ORDER BY seq LIMIT $2";
     let mut last = 0;
     loop {

@@ -4,7 +4,7 @@
 //! its name. Columns that are NULL are left out, so that one that is added later changes
 //! no signature.
 
-use codex_mcp_core::team::secrets::mask;
+use codex_mcp_core::team::secrets::{MASK, mask};
 use serde_json::Value as Json;
 
 use super::error::Fault;
@@ -75,11 +75,17 @@ pub(super) fn masked(request: &[Value]) -> Option<Vec<Value>> {
             _ => None,
         })
     };
-    let masked = Masked::of(of("prompt")?, of("run"))?;
+    let texts = Texts {
+        prompt: of("prompt")?.to_owned(),
+        run: of("run").map(str::to_owned),
+        settings: of("settings").map(str::to_owned),
+    };
+    let masked = texts.masked()?;
     let replaced = request_columns().zip(request).map(|(column, value)| {
         let new = match column {
             "prompt" => Some(&masked.prompt),
             "run" => masked.run.as_ref(),
+            "settings" => masked.settings.as_ref(),
             _ => None,
         };
         new.map_or_else(|| value.clone(), |text| Value::Text(Some(text.clone())))
@@ -87,22 +93,61 @@ pub(super) fn masked(request: &[Value]) -> Option<Vec<Value>> {
     Some(replaced.collect())
 }
 
-/// The texts of a job that has ended, where they held credentials.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Masked {
+/// The texts of a job that may hold credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Texts {
     pub(super) prompt: String,
     pub(super) run: Option<String>,
+    pub(super) settings: Option<String>,
 }
 
-impl Masked {
-    /// `None` if there is nothing to mask.
-    pub(super) fn of(prompt: &str, run: Option<&str>) -> Option<Self> {
-        let masked = mask(prompt);
-        let masked_run = run.and_then(without_credentials);
-        (masked != prompt || masked_run.is_some()).then(|| Self {
-            prompt: masked.into_owned(),
-            run: masked_run.or_else(|| run.map(str::to_owned)),
-        })
+impl Texts {
+    /// Them without credentials; `None` if they hold none.
+    pub(super) fn masked(&self) -> Option<Self> {
+        let masked = Self {
+            prompt: mask(&self.prompt).into_owned(),
+            run: self
+                .run
+                .as_deref()
+                .map(|run| without_credentials(run).unwrap_or_else(|| run.to_owned())),
+            settings: self.settings.as_deref().map(masked_settings),
+        };
+        (masked != *self).then_some(masked)
+    }
+}
+
+/// Settings, as JSON, with the credentials in their texts masked: those of known forms, and
+/// those under names such as `API_KEY`.
+fn masked_settings(settings: &str) -> String {
+    let Ok(mut json) = serde_json::from_str::<Json>(settings) else {
+        return mask(settings).into_owned();
+    };
+    let before = json.clone();
+    mask_values(&mut json, "");
+    match json == before {
+        true => settings.to_owned(),
+        false => json.to_string(),
+    }
+}
+
+fn mask_values(json: &mut Json, name: &str) {
+    match json {
+        Json::String(text) => {
+            let named = format!("{name}={text}");
+            let masked = mask(&named);
+            if masked != named {
+                let value = masked.strip_prefix(name);
+                let value = value.and_then(|rest| rest.strip_prefix('='));
+                *text = value.unwrap_or(MASK).to_owned();
+            }
+        }
+        Json::Array(list) => list.iter_mut().for_each(|value| mask_values(value, name)),
+        Json::Object(members) => {
+            for (name, value) in members {
+                mask_values(value, name);
+            }
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
     }
 }
 
@@ -176,11 +221,33 @@ mod tests {
     fn credentials_are_masked_in_the_prompt_and_in_the_task_of_a_run() {
         let text = format!("push with {TOKEN}");
         let run = serde_json::json!({"order": {"task": text, "n": 0.1}}).to_string();
-        let masked = Masked::of(&text, Some(&run)).unwrap();
+        let texts = Texts {
+            prompt: text,
+            run: Some(run),
+            settings: None,
+        };
+        let masked = texts.masked().unwrap();
         assert_eq!(masked.prompt, "push with [masked]");
-        let kept = masked.run.unwrap();
+        let kept = masked.run.as_deref().unwrap();
         assert_eq!(kept, r#"{"order":{"n":0.1,"task":"push with [masked]"}}"#);
-        assert_eq!(Masked::of("push with [masked]", Some(&kept)), None);
-        assert_eq!(Masked::of("nothing", None), None);
+        assert_eq!(masked.masked(), None);
+    }
+
+    #[test]
+    fn credentials_in_settings_are_masked() {
+        let env =
+            serde_json::json!({ "API_KEY": "hunter2hunter2", "LANG": "C", "n": 1, "x": TOKEN });
+        let settings =
+            serde_json::json!({ "config": { "mcp_servers.x.env": env }, "network": true });
+        let texts = Texts {
+            prompt: "nothing".to_owned(),
+            run: None,
+            settings: Some(settings.to_string()),
+        };
+        let masked = texts.masked().unwrap();
+        let kept: Json = serde_json::from_str(masked.settings.as_deref().unwrap()).unwrap();
+        let env = serde_json::json!({ "API_KEY": MASK, "LANG": "C", "n": 1, "x": MASK });
+        assert_eq!(kept["config"]["mcp_servers.x.env"], env);
+        assert_eq!(masked.masked(), None);
     }
 }

@@ -76,6 +76,9 @@ fn of_request(request: &Request) -> Vec<String> {
     if let Some(profile) = &request.profile {
         parts.push(format!("the profile {}", shown(profile)));
     }
+    if request.settings.is_some() {
+        parts.push("settings of the call".to_owned());
+    }
     parts
 }
 

@@ -186,7 +186,7 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
     };
     let (done, ()) = tokio::join!(running, journal.write(worker, claim, leash));
     match closing(leash.why(), done.came) {
-        Closing::Finish(ending) => finish(worker, claim, finished(ending, &done)).await,
+        Closing::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
         Closing::Nothing => Ended::NotOurs,
     }
@@ -258,7 +258,7 @@ impl Done {
     }
 }
 
-fn finished(ending: Ending, done: &Done) -> Finished {
+fn finished(claim: &Claim, ending: Ending, done: &Done) -> Finished {
     let failure = done
         .report
         .failure
@@ -271,9 +271,15 @@ fn finished(ending: Ending, done: &Done) -> Finished {
         ending,
         error: failure,
         session_id: done.session.as_ref().map(ToString::to_string),
-        exchange_id: None,
+        exchange_id: done.session.as_ref().map(|_| exchange(claim)),
         result,
     }
+}
+
+/// The name of the exchange of prompt and answer that an attempt had with Codex:
+/// `JOB.ATTEMPT`.
+fn exchange(claim: &Claim) -> String {
+    format!("{}.{}", claim.job, claim.attempt)
 }
 
 async fn finish(worker: &Worker, claim: &Claim, finished: Finished) -> Ended {

@@ -15,7 +15,8 @@ use crate::bounds::{Bounds, OutOfBounds};
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::release_of;
-use crate::jobs::exec::{KeepStream, Request};
+use crate::jobs::exec::{KeepStream, Request, ToolLimit};
+use crate::jobs::settings::CallSettings;
 use crate::jobs::store::{Job, Origin, Request as Asked};
 use crate::off_runtime::{self, OffRuntimeError};
 use crate::picture::{Picture, PictureError};
@@ -47,6 +48,11 @@ pub(super) enum BadOrder {
     Files(#[from] OffRuntimeError),
     #[error("the output schema is not a JSON object")]
     Schema,
+    #[error(
+        "cannot read the settings of the job: {0}; if a newer codex-mcp has submitted it, update \
+         the one of this worker"
+    )]
+    Settings(serde_json::Error),
     #[error("the session {id:?} to resume is {error}")]
     Session { id: String, error: NotAThreadId },
 }
@@ -89,6 +95,8 @@ pub(super) async fn order(
         None => cwd,
     };
     let profile = profile(asked.profile.as_deref())?;
+    let settings = CallSettings::of(asked).map_err(BadOrder::Settings)?;
+    bounds.check_config(&settings.overrides(|_| None))?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
     let sandbox = bounds.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
     let codex = codex(job, options)?;
@@ -102,12 +110,15 @@ pub(super) async fn order(
         sandbox,
         effort: word("reasoning effort", asked.effort.as_deref())?,
         profile,
-        config: Map::new(),
         mcp_servers: options.mcp_servers.clone(),
         images: images(&asked.images, &cwd).await?,
         output_schema: schema(asked.output_schema.as_ref())?,
         timeout: Duration::from_millis(asked.timeout_ms.into()),
-        tool_timeout: Some(Duration::from_millis(asked.tool_timeout_ms.into())),
+        tool_limit: Some(ToolLimit {
+            limit: Duration::from_millis(asked.tool_timeout_ms.into()),
+            origin: settings.tool_timeout,
+        }),
+        settings,
         stream: keep(asked),
         // Last, as it may take a moment.
         release: releases.of(&codex).await,

@@ -275,6 +275,7 @@ async fn a_job_goes_on_where_another_ended() {
             profile: Some("p".to_owned()),
             timeout_ms: 7_000,
             tool_timeout_ms: 8_000,
+            settings: Some(json!({ "tool_timeout": "asked" })),
             retry: 3,
             output_schema: Some(json!({"type": "object"})),
             host: host.to_str().map(str::to_owned),

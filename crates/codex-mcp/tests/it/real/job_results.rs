@@ -6,10 +6,12 @@ use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{Stage, on_each_release, structured};
+use super::{Stage, assert_error, on_each_release, structured};
 
 on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
+    call_codex_takes_config_directories_and_network,
+    time_limit_of_tools_ends_a_call,
     call_codex_keeps_to_the_sandbox_of_codex_configuration,
     job_without_an_answer_has_failed,
     refused_and_failed_commands_are_told_beside_the_state,
@@ -153,5 +155,70 @@ async fn job_without_an_answer_has_failed(release: &str) {
     let job = stage.job(&mut client, json!({})).await;
     assert_eq!(job["status"], "failed", "{job:#}");
     assert_eq!(job["metadata"]["failure"]["class"], "empty_output");
+    stage.finish_with_worker(client).await;
+}
+
+async fn call_codex_takes_config_directories_and_network(release: &str) {
+    let writes = "echo ${CODEX_SANDBOX_NETWORK_DISABLED:-open} $GREETING > ../other/made.txt";
+    let script = Script::new().otherwise([Reply::shell(writes), Reply::say("Done.")]);
+    let stage = Stage::for_jobs(release, script, "", "").await;
+    let other = stage.home.work().parent().unwrap().join("other");
+    fs::create_dir(&other).unwrap();
+    let mut client = stage.client(&[]).await;
+    let more = json!({
+        "add_dirs": ["../other"], "network": true,
+        "config": { "shell_environment_policy.set.GREETING": "hello" },
+    });
+    let job = stage.job(&mut client, more).await;
+    assert_eq!(job["status"], "completed", "{job:#}");
+    let made = fs::read_to_string(other.join("made.txt"));
+    assert_eq!(made.unwrap_or_default(), "open hello\n", "{job:#}");
+    let exchange = job["exchange_id"].as_str().unwrap();
+    assert_eq!(exchange, format!("{}.1", job["job_id"].as_str().unwrap()));
+    stage.finish_with_worker(client).await;
+
+    let work = stage.home.work();
+    let bounded = ["--allow-dir", work.to_str().unwrap()];
+    let mut client = stage.client(&bounded).await;
+    for more in [
+        json!({ "add_dirs": ["../other"] }),
+        json!({ "config": { "mcp_servers.x.command": "sh" } }),
+    ] {
+        let mut arguments = json!({ "prompt": "work", "cwd": work });
+        let given = arguments.as_object_mut().unwrap();
+        given.extend(more.as_object().unwrap().clone());
+        let refused = client.call_tool("call_codex", arguments).await;
+        assert_error(&refused, "OUT_OF_BOUNDS");
+    }
+    stage.finish_with_worker(client).await;
+}
+
+/// Speaks MCP, and never answers a call.
+const SLOW: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case "$line" in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"slow","version":"1"}}}' ;;
+    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"hang","description":"Hangs.","inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true}}]}}' ;;
+    esac
+done
+"#;
+
+async fn time_limit_of_tools_ends_a_call(release: &str) {
+    let script =
+        Script::new().otherwise([Reply::mcp("slow", "hang", json!({})), Reply::say("Done.")]);
+    let args = json!(["-c", SLOW]);
+    let server = format!("[mcp_servers.slow]\ncommand = \"sh\"\nargs = {args}");
+    let stage = Stage::for_jobs(release, script, &server, "").await;
+    let mut client = stage.client(&[]).await;
+    let job = stage
+        .job(&mut client, json!({ "tool_timeout_ms": 900 }))
+        .await;
+    assert_eq!(job["status"], "completed", "{job:#}");
+    let failed = &job["metadata"]["failed_steps"][0];
+    assert_eq!(
+        (&failed["kind"], &failed["what"]),
+        (&json!("tool_call"), &json!("slow.hang"))
+    );
     stage.finish_with_worker(client).await;
 }

@@ -36,6 +36,9 @@ struct Arguments {
     profile: Option<ProfileName>,
     images: Option<Vec<String>>,
     output_schema: Option<Map<String, Value>>,
+    config: Option<Map<String, Value>>,
+    add_dirs: Option<Vec<PathBuf>>,
+    network: Option<bool>,
     retry: Option<Count>,
 }
 
@@ -50,10 +53,13 @@ pub(super) fn describe() -> Tool {
             "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "Default: as configured, else workspace-write." },
             "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
             "profile": { "type": "string" },
+            "config": { "type": "object", "description": "Overrides of config.toml." },
+            "add_dirs": { "type": "array", "items": { "type": "string" }, "description": "Also writable in workspace-write." },
+            "network": { "type": "boolean", "description": "Commands may use it in workspace-write." },
             "resume_session_id": { "type": "string", "description": "Go on with this session." },
             "continue_latest": { "type": "boolean", "description": "Go on with the latest job of cwd." },
             "timeout_ms": { "type": "integer", "description": "Default: 60000." },
-            "tool_timeout_ms": { "type": "integer", "description": "Default: 300000." },
+            "tool_timeout_ms": { "type": "integer", "description": "Of calls of MCP tools. Default: 300000." },
             "images": { "type": "array", "items": { "type": "string" }, "description": "Paths or data URLs." },
             "output_schema": { "type": "object", "description": "JSON Schema of the final message." },
             "expose_stream": { "type": "boolean", "description": "Keep Codex's events in the result." },
@@ -122,9 +128,10 @@ impl Arguments {
             images: self.images.unwrap_or_default(),
             output_schema: self.output_schema,
             timeout: self.timeout_ms.map_or(order.timeout, |Limit(time)| time),
-            tool_timeout: self
-                .tool_timeout_ms
-                .map_or(order.tool_timeout, |Limit(time)| time),
+            tool_timeout: self.tool_timeout_ms.map(|Limit(time)| time),
+            config: self.config.unwrap_or_default(),
+            add_dirs: self.add_dirs.unwrap_or_default(),
+            network: self.network,
             expose_stream: self.expose_stream.unwrap_or_default(),
             fire_and_forget: self.fire_and_forget.unwrap_or_default(),
             retry: u32::try_from(retry).unwrap_or(u32::MAX),

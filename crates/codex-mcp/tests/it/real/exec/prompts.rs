@@ -103,7 +103,7 @@ async fn a_profile_and_overrides_are_heeded(release: &str) {
     request.model = Some("from-request".to_owned());
     request.effort = Some(Effort::High);
     let overrides = json!({"developer_instructions": "Say \"ok\".\nNo more."});
-    request.config = overrides.as_object().unwrap().clone();
+    request.settings.config = overrides.as_object().unwrap().clone();
     assert_said(&stage.ran(&request).await, "ok");
     assert_eq!(last(&stage).model(), "from-request");
     assert!(

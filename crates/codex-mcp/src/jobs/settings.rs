@@ -1,0 +1,156 @@
+//! Settings of a call beside the fields of the contract.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::store::Request;
+use crate::codex_config::get;
+use crate::engine::confinement::set;
+
+/// Where Codex's configuration has what `workspace-write` allows.
+const ROOTS: [&str; 2] = ["sandbox_workspace_write", "writable_roots"];
+const NETWORK: [&str; 2] = ["sandbox_workspace_write", "network_access"];
+
+/// Settings of a call. A job keeps them as JSON; what a newer program adds is refused, as
+/// it might narrow what the job may do.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallSettings {
+    /// Overrides of `config.toml`, by their dotted or nested keys.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub config: Map<String, Value>,
+    /// Directories that commands may write to in `workspace-write`, beside the working
+    /// directory and those that are configured; absolute.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add_dirs: Vec<PathBuf>,
+    /// Whether commands may use the network in `workspace-write`; as configured if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
+    /// Whether the time limit of tools was asked for.
+    #[serde(skip_serializing_if = "LimitOrigin::is_default")]
+    pub tool_timeout: LimitOrigin,
+}
+
+/// Where a time limit comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitOrigin {
+    /// Nobody asked for it: what a server's own entry says takes precedence.
+    #[default]
+    Default,
+    /// The call named it.
+    Asked,
+}
+
+impl LimitOrigin {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
+}
+
+impl CallSettings {
+    /// The settings of a request.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read: a newer program may have written them.
+    pub fn of(request: &Request) -> Result<Self, serde_json::Error> {
+        match &request.settings {
+            Some(settings) => serde_json::from_value(settings.clone()),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// As a job keeps them; `None` if nothing is set.
+    ///
+    /// # Errors
+    ///
+    /// If a path is not UTF-8.
+    pub fn kept(&self) -> Result<Option<Value>, serde_json::Error> {
+        match *self == Self::default() {
+            true => Ok(None),
+            false => serde_json::to_value(self).map(Some),
+        }
+    }
+
+    /// All of them as overrides of `config.toml`. `configured` is what the configuration
+    /// has for a key: directories are added to those that it names.
+    #[must_use]
+    pub fn overrides(&self, configured: impl Fn(&str) -> Option<Value>) -> Map<String, Value> {
+        let mut config = self.config.clone();
+        if !self.add_dirs.is_empty() {
+            let key = ROOTS.join(".");
+            let roots = get(&config, &key).cloned().or_else(|| configured(&key));
+            let mut roots = match roots {
+                Some(Value::Array(roots)) => roots,
+                _ => Vec::new(),
+            };
+            roots.extend(
+                self.add_dirs
+                    .iter()
+                    .map(|path| json!(path.to_string_lossy())),
+            );
+            set(&mut config, &ROOTS, roots.into());
+        }
+        if let Some(network) = self.network {
+            set(&mut config, &NETWORK, network.into());
+        }
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_added_to_those_that_are_configured() {
+        let settings = CallSettings {
+            config: Map::from_iter([("model".to_owned(), json!("m"))]),
+            add_dirs: vec!["/a".into()],
+            network: Some(true),
+            ..CallSettings::default()
+        };
+        let configured =
+            |key: &str| (key == "sandbox_workspace_write.writable_roots").then(|| json!(["/u"]));
+        assert_eq!(
+            Value::Object(settings.overrides(configured)),
+            json!({ "model": "m", "sandbox_workspace_write.network_access": true,
+                "sandbox_workspace_write.writable_roots": ["/u", "/a"] })
+        );
+        let nested = CallSettings {
+            config: Map::from_iter([(
+                "sandbox_workspace_write".to_owned(),
+                json!({ "writable_roots": ["/c"] }),
+            )]),
+            ..settings
+        };
+        assert_eq!(
+            Value::Object(nested.overrides(configured)),
+            json!({ "sandbox_workspace_write": { "network_access": true,
+                "writable_roots": ["/c", "/a"] } })
+        );
+    }
+
+    #[test]
+    fn settings_are_read_as_they_were_kept() {
+        assert_eq!(CallSettings::default().kept().unwrap(), None);
+        let settings = CallSettings {
+            network: Some(false),
+            tool_timeout: LimitOrigin::Asked,
+            ..CallSettings::default()
+        };
+        let mut request = Request::new("a", "/b");
+        request.settings = settings.kept().unwrap();
+        assert_eq!(
+            request.settings,
+            Some(json!({ "network": false, "tool_timeout": "asked" }))
+        );
+        assert_eq!(CallSettings::of(&request).unwrap(), settings);
+        request.settings = Some(json!({ "made_up": 1 }));
+        assert!(CallSettings::of(&request).is_err());
+    }
+}

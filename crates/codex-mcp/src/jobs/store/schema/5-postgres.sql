@@ -1,0 +1,4 @@
+UPDATE codex_store SET version = 5;
+
+-- What a call says beside the fields of the contract, as JSON; NULL where it says nothing.
+ALTER TABLE codex_jobs ADD COLUMN settings TEXT;
