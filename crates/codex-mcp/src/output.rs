@@ -164,6 +164,13 @@ pub fn stdout_is_terminal() -> bool {
     raw_stdout().is_terminal()
 }
 
+/// How many columns standard output has; `None` if it is no terminal.
+#[must_use]
+pub fn stdout_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(raw_stdout()).ok()?;
+    Some(size.ws_col.into()).filter(|columns| *columns > 0)
+}
+
 /// Whether standard error is a terminal.
 #[must_use]
 pub fn stderr_is_terminal() -> bool {

@@ -5,15 +5,33 @@ use std::io::{self, Write};
 use anstyle::Style;
 use codex_mcp_core::text::visible_line;
 
-use crate::output::Output;
+use crate::output::{self, Output};
 
 const HEADING: Style = Style::new().bold();
+
+/// How wide a table is where standard output is no terminal, and at least, in characters.
+const WIDTH: usize = 80;
+
+/// The narrowest to which a column is cut, in characters.
+const NARROWEST: usize = 8;
+
+/// What is between two columns.
+const GAP: &str = "  ";
+
+/// Which end of a text is left out in a table that is too wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    Nothing,
+    Begin,
+    End,
+}
 
 /// One field of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
     style: Style,
+    cut: Cut,
 }
 
 impl Cell {
@@ -24,8 +42,33 @@ impl Cell {
 
     /// The same in a colour.
     pub(super) fn coloured(text: impl Into<String>, style: Style) -> Self {
-        let text = text.into();
-        Self { text, style }
+        Self {
+            text: text.into(),
+            style,
+            cut: Cut::Nothing,
+        }
+    }
+
+    /// The same, which may lose this end where the table is too wide.
+    pub(super) fn losing(self, cut: Cut) -> Self {
+        Self { cut, ..self }
+    }
+
+    /// Its text within so many characters, as far as it may be cut.
+    fn within(&self, width: usize) -> String {
+        let length = self.text.chars().count();
+        if length <= width {
+            return self.text.clone();
+        }
+        let kept = width.saturating_sub(1);
+        match self.cut {
+            Cut::Nothing => self.text.clone(),
+            Cut::End => self.text.chars().take(kept).chain(['…']).collect(),
+            Cut::Begin => {
+                let end = self.text.chars().skip(length - kept);
+                ['…'].into_iter().chain(end).collect()
+            }
+        }
     }
 
     /// A text that somebody has made up, see [`shortened`].
@@ -46,20 +89,40 @@ pub(super) fn write<const COLUMNS: usize>(
         let cells = lines.iter().filter_map(|line| line.get(column));
         cells.map(|cell| cell.text.chars().count()).max()
     };
-    let widths: Vec<usize> = (0..COLUMNS).filter_map(width).collect();
+    let mut widths: Vec<usize> = (0..COLUMNS).filter_map(width).collect();
+    let can_be_cut = |column: usize| {
+        let mut cells = lines.iter().filter_map(|line| line.get(column));
+        cells.any(|cell| cell.cut != Cut::Nothing)
+    };
+    let most = output::stdout_columns().unwrap_or(WIDTH).max(WIDTH);
+    fit(&mut widths, can_be_cut, most);
     lines.iter().try_for_each(|cells| line(cells, &widths, out))
+}
+
+/// Narrows the widest of the columns that can be cut until the table fits.
+fn fit(widths: &mut [usize], can_be_cut: impl Fn(usize) -> bool, most: usize) {
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > most {
+        let columns = widths.iter_mut().enumerate();
+        let narrowed = columns.filter(|(column, width)| can_be_cut(*column) && **width > NARROWEST);
+        match narrowed.max_by_key(|(_, width)| **width) {
+            Some((_, width)) => *width -= 1,
+            None => return,
+        }
+    }
 }
 
 fn line(cells: &[Cell], widths: &[usize], out: &mut Output<impl Write>) -> io::Result<()> {
     // What follows the last cell that says something is left out.
     let last = cells.iter().rposition(|cell| !cell.text.is_empty());
-    for (column, (Cell { text, style }, width)) in cells.iter().zip(widths).enumerate() {
+    for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
+        let text = cell.within(*width);
         match last {
             Some(last) if column < last => {
-                out.styled(*style, format_args!("{text:width$}"))?;
-                write!(out, "  ")?;
+                out.styled(cell.style, format_args!("{text:width$}"))?;
+                write!(out, "{GAP}")?;
             }
-            Some(last) if column == last => out.styled(*style, text)?,
+            Some(last) if column == last => out.styled(cell.style, text)?,
             _ => {}
         }
     }

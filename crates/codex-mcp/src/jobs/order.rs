@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_mcp_core::job::JobId;
+use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, TeamName};
 use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
@@ -70,6 +72,8 @@ pub struct Order {
     pub add_dirs: Vec<PathBuf>,
     /// Whether commands may use the network in `workspace-write`; as configured if unset.
     pub network: Option<bool>,
+    /// Who is told when it ends.
+    pub notify: Vec<Notifier>,
     /// Whether Codex's events are a part of the result.
     pub expose_stream: bool,
     /// Whether nobody will ask for the result.
@@ -185,6 +189,7 @@ impl Order {
             config: Map::new(),
             add_dirs: Vec::new(),
             network: None,
+            notify: Vec::new(),
             expose_stream: false,
             fire_and_forget: false,
             retry: 0,
@@ -309,6 +314,7 @@ impl Submitter {
             }
         };
         let add_dirs = order.add_dirs.iter().map(directory);
+        let is_telling = !order.notify.is_empty();
         let settings = CallSettings {
             config: order.config.clone(),
             add_dirs: add_dirs.collect::<Result<_, _>>()?,
@@ -317,8 +323,16 @@ impl Submitter {
                 Some(_) => LimitOrigin::Asked,
                 None => LimitOrigin::Default,
             },
+            team: self.team.clone().filter(|_| is_telling),
+            atm_home: is_telling.then(|| self.atm_home.clone()),
+            notify: order.notify.clone(),
         };
         self.bounds.check_config(&settings.overrides(|_| None))?;
+        if settings.notify.len() > run::order::MOST_NOTIFIERS {
+            return Err(run::order::BadOrder::Notifiers(settings.notify.len()).into());
+        }
+        let criteria = Criteria::default();
+        self.bounds.check_run(&criteria, &settings.notify, false)?;
         Ok(settings)
     }
 

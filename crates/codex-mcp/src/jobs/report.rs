@@ -73,6 +73,9 @@ pub struct Report {
     /// How many events more there were.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_stream_events: u64,
+    /// What became of telling others of the end, `{to, error?}` for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notified: Option<Value>,
     /// What has come of a run, see [`result`](super::run::result).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Value>,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use codex_mcp_core::run::notifier::Notifier;
+use codex_mcp_core::team::TeamName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -31,6 +33,15 @@ pub struct CallSettings {
     /// Whether the time limit of tools was asked for.
     #[serde(skip_serializing_if = "LimitOrigin::is_default")]
     pub tool_timeout: LimitOrigin,
+    /// Who is told when the job ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Notifier>,
+    /// The team in whose name mail is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<TeamName>,
+    /// The home directory of teams, for mail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atm_home: Option<PathBuf>,
 }
 
 /// Where a time limit comes from.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{find, state};
-use crate::cli::table::{self, Cell, shortened};
+use crate::cli::table::{self, Cell, Cut, shortened};
 use crate::cli::times::{ago, took};
 use crate::jobs::order::resolved;
 use crate::jobs::service::Jobs;
@@ -117,7 +117,7 @@ pub(super) fn write_table(
         false => {
             let owners = jobs
                 .iter()
-                .map(|job| Cell::foreign(&owner(&job.owner), OWNER));
+                .map(|job| Cell::foreign(&owner(&job.owner), OWNER).losing(Cut::End));
             let rows = rows.zip(owners).map(|(cells, owner)| {
                 let [id, state, age, took, task, folder, error] = cells;
                 [id, state, age, took, owner, task, folder, error]
@@ -150,9 +150,9 @@ fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUM
         Cell::coloured(job.state.as_str(), state::style(job.state)),
         Cell::plain(ago(age)),
         Cell::plain(time.unwrap_or_default()),
-        Cell::foreign(&job.task_name, NAME),
-        Cell::plain(folder(&job.cwd, home)),
-        Cell::foreign(error.unwrap_or_default(), ERROR),
+        Cell::foreign(&job.task_name, NAME).losing(Cut::End),
+        Cell::plain(folder(&job.cwd, home)).losing(Cut::Begin),
+        Cell::foreign(error.unwrap_or_default(), ERROR).losing(Cut::End),
     ]
 }
 

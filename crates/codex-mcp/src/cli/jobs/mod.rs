@@ -89,6 +89,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn act(args: &Args) -> Result<ExitCode, Failure> {
     let config = load(args)?;
+    if args.store.is_some() && !matches!(args.verb, Verb::Submit(_)) {
+        must_exist(&config.jobs.store.value)?;
+    }
     runtime::block_on(args.verb.act(config)).map_err(Failure::Runtime)?
 }
 
@@ -119,6 +122,17 @@ fn load(args: &Args) -> Result<Config, Failure> {
     match config.atm_home.is_absolute() && config.jobs.state.is_absolute() {
         true => Ok(config),
         false => Err(ClaimError::NoHome.into()),
+    }
+}
+
+/// A store that is named, and not there, is a mistake: only submitting makes one.
+fn must_exist(store: &Location) -> Result<(), Failure> {
+    match store.path() {
+        Some(path) if !path.exists() => Err(Failure::Cannot(format!(
+            "there is no job store {store}; correct --store, or leave it out. `codex-mcp jobs \
+             submit` makes one"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -78,6 +78,7 @@ impl Args {
                 config: Map::new(),
                 add_dirs: Vec::new(),
                 network: None,
+                notify: Vec::new(),
                 ..order
             },
         };
@@ -228,6 +229,7 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
         config: settings.config,
         add_dirs: settings.add_dirs,
         network: settings.network,
+        notify: settings.notify,
         expose_stream: *expose_stream,
         retry: *retry,
         ..Order::new(prompt, worktree(job, config).unwrap_or(cwd))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_mcp_core::run::machine::{Limits, Parts};
+use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::milliseconds;
 use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde_json::{Map, Value, json};
@@ -115,6 +116,12 @@ pub(super) struct Args {
     #[arg(long)]
     network: bool,
 
+    /// Tell somebody when the job ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
+    /// command:PROGRAM ARGUMENTS, which gets the line as its last argument and the
+    /// result on stdin; can be given several times.
+    #[arg(long, value_name = "WHOM")]
+    notify: Vec<Notifier>,
+
     /// How often the job may run again if its worker dies. It then goes on in its
     /// session; what Codex has changed by then stays.
     #[arg(
@@ -187,6 +194,7 @@ impl Args {
             config: self.config.iter().cloned().collect(),
             add_dirs: self.add_dir.iter().map(|path| resolved(path)).collect(),
             network: self.network.then_some(true),
+            notify: self.notify.clone(),
             retry: self.retry,
             ..Order::new(prompt, &self.cwd)
         })

@@ -18,7 +18,7 @@ use super::Worker;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
-use super::running;
+use super::{running, telling};
 use crate::jobs::exec::{self, News, Outcome};
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::order::Kept;
@@ -177,7 +177,15 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
         let working = async {
             match Kept::of(&job.request) {
                 Some(kept) => running::run(worker, job, kept, &journal, leash).await,
-                None => ask_codex(worker, job, &journal, leash).await,
+                None => {
+                    let mut done = ask_codex(worker, job, &journal, leash).await;
+                    if let Closing::Finish(ending) = closing(leash.why(), done.came) {
+                        let options = &worker.options;
+                        let told = telling::of_call(job, options, ending, &done, leash).await;
+                        done.report.notified = told;
+                    }
+                    done
+                }
             }
         };
         let done = worker.work.on(working).await;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_protocol::codex::{NotAThreadId, Release, ThreadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -97,6 +98,7 @@ pub(super) async fn order(
     let profile = profile(asked.profile.as_deref())?;
     let settings = CallSettings::of(asked).map_err(BadOrder::Settings)?;
     bounds.check_config(&settings.overrides(|_| None))?;
+    bounds.check_run(&Criteria::default(), &settings.notify, false)?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
     let sandbox = bounds.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
     let codex = codex(job, options)?;

@@ -19,7 +19,7 @@ use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order;
 use super::reporter::Reporter;
-use super::telling::Telling;
+use super::telling::{News, Telling};
 use crate::bounds::OutOfBounds;
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
@@ -250,12 +250,31 @@ impl Attempt<'_> {
             return None;
         }
         let telling = Telling {
-            worker: self.worker,
             job: self.job,
-            kept,
-            ended,
+            notify: &kept.order.notify,
+            team: kept.team.clone(),
+            atm_home: kept.atm_home.clone().unwrap_or_default().into(),
+            directory: kept.order.repo.clone(),
         };
-        telling.tell(self.leash).await
+        let news = async {
+            News {
+                line: ended.notice(self.number().await),
+                result: ended.result(),
+            }
+        };
+        telling.tell(self.leash, news).await
+    }
+
+    /// The number by which others know the run.
+    async fn number(&self) -> u64 {
+        let worker = self.worker;
+        let number = worker
+            .trouble
+            .attempt(async || worker.store.number_of_a_run().await);
+        number.await.unwrap_or_else(|error| {
+            tracing::warn!("the run has no number: {error}");
+            0
+        })
     }
 }
 

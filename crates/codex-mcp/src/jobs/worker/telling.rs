@@ -1,33 +1,60 @@
-//! Telling others of the end of a run.
+//! Telling others of the end of a job.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_mcp_core::job::{Ending, JobState};
+use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::run::notifier::Notifier;
+use codex_mcp_core::run::outcome::blocked;
+use codex_mcp_core::team::TeamName;
+use codex_mcp_core::text::one_line;
 use serde_json::{Value, json};
 
-use super::Worker;
-use super::ended::Ended;
+use super::attempt::Done;
 use super::leash::{End, Leash};
-use crate::jobs::run::order::Kept;
+use super::{Options, admission, order};
+use crate::jobs::report::FailureReport;
+use crate::jobs::settings::CallSettings;
 use crate::jobs::store::Job;
 use crate::run::notify::{self, Patience, Teller};
 use crate::team::Member;
 
-/// How long each is waited for where somebody waits for the end of a run that they
+/// How long each is waited for where somebody waits for the end of a job that they
 /// have called off.
 const HASTE: Duration = Duration::from_secs(4);
 
-/// What is told, and for whom.
+/// How much of the name of a task is told, in bytes.
+const TASK: usize = 200;
+
+/// How many characters of a job's id are told: they name it at the command line.
+const ID: usize = 8;
+
+/// Who is told, and for whom.
 pub(super) struct Telling<'a> {
-    pub(super) worker: &'a Worker,
     pub(super) job: &'a Job,
-    pub(super) kept: &'a Kept,
-    pub(super) ended: &'a Ended,
+    pub(super) notify: &'a [Notifier],
+    pub(super) team: Option<TeamName>,
+    /// The home directory of teams.
+    pub(super) atm_home: PathBuf,
+    /// Where commands are run.
+    pub(super) directory: PathBuf,
+}
+
+/// What is told.
+pub(super) struct News {
+    pub(super) line: String,
+    pub(super) result: Value,
 }
 
 impl Telling<'_> {
     /// Tells it; what became of it, as JSON. A worker that ends tells nobody any more,
-    /// so that what has come of the run is written down.
-    pub(super) async fn tell(&self, leash: &Leash) -> Option<Value> {
+    /// so that what has come of the job is written down.
+    pub(super) async fn tell(
+        &self,
+        leash: &Leash,
+        news: impl Future<Output = News>,
+    ) -> Option<Value> {
         match leash.why() {
             Some(End::Unwanted) => {
                 let patience = Patience {
@@ -35,30 +62,21 @@ impl Telling<'_> {
                     irc: HASTE,
                     command: HASTE,
                 };
-                Some(self.to_all(patience).await)
+                Some(self.to_all(&news.await, patience).await)
             }
             _ => {
-                let telling = self.to_all(Patience::default());
+                let telling = async { self.to_all(&news.await, Patience::default()).await };
                 leash.pulled.run_until_cancelled(telling).await
             }
         }
     }
 
-    async fn to_all(&self, patience: Patience) -> Value {
-        let worker = self.worker;
-        let number = worker
-            .trouble
-            .attempt(async || worker.store.number_of_a_run().await);
-        let number = number.await.unwrap_or_else(|error| {
-            tracing::warn!("the run has no number: {error}");
-            0
-        });
+    async fn to_all(&self, news: &News, patience: Patience) -> Value {
         let telling = notify::Telling {
-            line: &self.ended.notice(number),
-            result: &self.ended.result(),
+            line: &news.line,
+            result: &news.result,
         };
-        let teller = self.teller(patience);
-        let told = notify::tell_all(&self.kept.order.notify, telling, &teller).await;
+        let told = notify::tell_all(self.notify, telling, &self.teller(patience)).await;
         for told in &told {
             if let Err(error) = &told.came {
                 tracing::warn!("{} was not told: {error}", told.to);
@@ -67,20 +85,82 @@ impl Telling<'_> {
         json!(told)
     }
 
-    /// In the name of who has submitted the run.
+    /// In the name of who has submitted the job.
     fn teller(&self, patience: Patience) -> Teller {
         let identity = self.job.request.submitted_by.as_deref();
         let identity = identity.and_then(|identity| identity.parse().ok());
         Teller {
             member: identity.map(|identity| Member {
                 identity,
-                team: self.kept.team.clone(),
+                team: self.team.clone(),
             }),
             desk: None,
-            atm_home: self.kept.atm_home.clone().unwrap_or_default().into(),
-            folder: self.kept.order.repo.clone(),
+            atm_home: self.atm_home.clone(),
+            folder: self.directory.clone(),
             env: Vec::new(),
             patience,
         }
     }
+}
+
+/// Tells those whom a call names how it ends; what became of it. What may not be run here
+/// tells nobody.
+pub(super) async fn of_call(
+    job: &Job,
+    options: &Options,
+    ending: Ending,
+    done: &Done,
+    leash: &Leash,
+) -> Option<Value> {
+    let settings = CallSettings::of(&job.request).ok()?;
+    admission::check(job, options).ok()?;
+    let bounds = order::bounds(job, options);
+    let criteria = Criteria::default();
+    bounds.check_run(&criteria, &settings.notify, false).ok()?;
+    if settings.notify.is_empty() {
+        return None;
+    }
+    let telling = Telling {
+        job,
+        notify: &settings.notify,
+        team: settings.team,
+        atm_home: settings.atm_home.unwrap_or_default(),
+        directory: job.request.cwd.clone().into(),
+    };
+    telling.tell(leash, async { news(job, ending, done) }).await
+}
+
+/// `DONE job ID :: TASK` or `BLOCKED :: job ID: WHY`.
+fn news(job: &Job, ending: Ending, done: &Done) -> News {
+    let report = &done.report;
+    let problems = report.problems();
+    let id = job.summary.id.as_str();
+    let short = id.get(..ID).unwrap_or(id);
+    let failure = report.failure.as_ref().map(FailureReport::in_words);
+    let line = match ending {
+        Ending::Completed => {
+            let task = one_line(&job.summary.task_name, TASK);
+            let but = match problems.len() {
+                0 => String::new(),
+                number => format!(" (problems: {number})"),
+            };
+            format!("DONE job {short} :: {task}{but}")
+        }
+        Ending::Failed => {
+            let why = failure.as_deref().unwrap_or("failed");
+            blocked(&format!("job {short}: {why}"))
+        }
+        Ending::Cancelled => blocked(&format!("job {short}: cancelled")),
+    };
+    let result = json!({
+        "job_id": id,
+        "status": JobState::from(ending),
+        "task_name": job.summary.task_name,
+        "cwd": job.summary.cwd,
+        "session_id": done.session,
+        "response": report.response,
+        "error": failure,
+        "problems": problems,
+    });
+    News { line, result }
 }

@@ -72,6 +72,51 @@ async fn jobs_are_listed_newest_first_and_can_be_chosen() {
 }
 
 #[tokio::test]
+async fn list_fits_80_columns() {
+    let stage = Stage::new().await;
+    for cwd in [
+        "/a/rather/deep/directory/of/a/repository/with/a/long/path",
+        "/short",
+    ] {
+        let request = Request {
+            task_name: "a task whose name is as long as names of tasks get".to_owned(),
+            ..Request::new("p", cwd)
+        };
+        stage.submit(request).await;
+    }
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Failed, json!({})).await;
+    let table = stage.told(&["list"]);
+    for line in table.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(table.contains("a task whose"), "{table}");
+    assert!(table.contains("/long/path"), "{table}");
+    assert!(table.contains("the model"), "{table}");
+}
+
+#[tokio::test]
+async fn missing_store_is_an_error_unless_a_job_is_submitted() {
+    let stage = Stage::new().await;
+    let missing = stage.home.root().join("missing/jobs.db");
+    let store = missing.to_str().unwrap();
+    for args in [
+        &["list", "--store", store][..],
+        &["show", "--store", store, "aaaaaaaa"],
+        &["prune", "--store", store],
+    ] {
+        let said = stage.say(args);
+        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{args:?}");
+        assert!(
+            said.stderr.contains("there is no job store"),
+            "{}",
+            said.stderr
+        );
+        assert!(!missing.parent().unwrap().exists(), "{args:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_job_is_named_by_how_its_id_begins() {
     let stage = Stage::new().await;
     for id in [

@@ -11,6 +11,7 @@ use super::{Stage, assert_error, on_each_release, structured};
 on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
     call_codex_takes_config_directories_and_network,
+    end_of_a_job_is_told,
     time_limit_of_tools_ends_a_call,
     call_codex_keeps_to_the_sandbox_of_codex_configuration,
     job_without_an_answer_has_failed,
@@ -221,4 +222,37 @@ async fn time_limit_of_tools_ends_a_call(release: &str) {
         (&json!("tool_call"), &json!("slow.hang"))
     );
     stage.finish_with_worker(client).await;
+}
+
+async fn end_of_a_job_is_told(release: &str) {
+    let stage = Stage::for_jobs(release, makes_a_file(), "", "").await;
+    let told = stage.home.root().join("told");
+    let script = stage.home.root().join("tell.sh");
+    fs::write(
+        &script,
+        format!("echo \"$1\" > {0}\ncat >> {0}\n", told.display()),
+    )
+    .unwrap();
+    let command = format!("command:sh {}", script.display());
+    let name = [
+        "submit", "--wait", "--name", "make it", "--notify", &command, "work",
+    ];
+    assert_eq!(stage.jobs(&name).await, "Done.\n");
+    let told = fs::read_to_string(told).unwrap();
+    let (line, result) = told.split_once('\n').unwrap();
+    assert!(line.starts_with("DONE job "), "{told}");
+    assert!(line.ends_with(" :: make it"), "{told}");
+    let result: Value = serde_json::from_str(result).unwrap();
+    assert_eq!(
+        (&result["status"], &result["response"]),
+        (&json!("completed"), &json!("Done."))
+    );
+    let job = stage
+        .jobs(&["show", "--json", result["job_id"].as_str().unwrap()])
+        .await;
+    let job: Value = serde_json::from_str(&job).unwrap();
+    assert_eq!(job["metadata"]["notified"], json!([{ "to": command }]));
+    while !stage.home.processes().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }

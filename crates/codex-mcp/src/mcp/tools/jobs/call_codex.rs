@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
@@ -39,6 +40,7 @@ struct Arguments {
     config: Option<Map<String, Value>>,
     add_dirs: Option<Vec<PathBuf>>,
     network: Option<bool>,
+    notify: Option<Vec<Notifier>>,
     retry: Option<Count>,
 }
 
@@ -50,20 +52,21 @@ pub(super) fn describe() -> Tool {
             "cwd": { "type": "string", "description": "Folder to work in." },
             "task_name": { "type": "string", "description": "Label for lists." },
             "model": { "type": "string" },
-            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "Default: as configured, else workspace-write." },
+            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "Default: configured, else workspace-write." },
             "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
             "profile": { "type": "string" },
-            "config": { "type": "object", "description": "Overrides of config.toml." },
-            "add_dirs": { "type": "array", "items": { "type": "string" }, "description": "Also writable in workspace-write." },
-            "network": { "type": "boolean", "description": "Commands may use it in workspace-write." },
+            "config": { "type": "object" },
+            "add_dirs": { "type": "array", "items": { "type": "string" }, "description": "Also writable." },
+            "network": { "type": "boolean" },
             "resume_session_id": { "type": "string", "description": "Go on with this session." },
             "continue_latest": { "type": "boolean", "description": "Go on with the latest job of cwd." },
             "timeout_ms": { "type": "integer", "description": "Default: 60000." },
-            "tool_timeout_ms": { "type": "integer", "description": "Of calls of MCP tools. Default: 300000." },
+            "tool_timeout_ms": { "type": "integer", "description": "Default: 300000." },
             "images": { "type": "array", "items": { "type": "string" }, "description": "Paths or data URLs." },
             "output_schema": { "type": "object", "description": "JSON Schema of the final message." },
             "expose_stream": { "type": "boolean", "description": "Keep Codex's events in the result." },
             "fire_and_forget": { "type": "boolean" },
+            "notify": { "type": "array", "items": { "type": "string" }, "description": "As for codex_run." },
             "retry": { "type": "integer", "description": "Runs again if its worker died. Default: 0." },
         },
         "required": ["prompt", "cwd"],
@@ -132,6 +135,7 @@ impl Arguments {
             config: self.config.unwrap_or_default(),
             add_dirs: self.add_dirs.unwrap_or_default(),
             network: self.network,
+            notify: self.notify.unwrap_or_default(),
             expose_stream: self.expose_stream.unwrap_or_default(),
             fire_and_forget: self.fire_and_forget.unwrap_or_default(),
             retry: u32::try_from(retry).unwrap_or(u32::MAX),

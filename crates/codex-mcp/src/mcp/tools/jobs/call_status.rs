@@ -42,8 +42,8 @@ pub(super) fn describe() -> Tool {
         "additionalProperties": false,
     });
     let description = "Tells how a job of call_codex or codex_run stands: status (queued, running, completed, \
-failed, cancelled), response (the final message), error, problems (what was refused or blocked, or \
-failed last), session_id, and in metadata changed files, commands and usage; of a run that has \
+failed, cancelled), response (the final message), error, problems (beside \
+the answer), session_id, and in metadata changed files, commands and usage; of a run that has \
 ended, its result.";
     tool(NAME, description, input).with_title("Job Status")
 }
