@@ -169,6 +169,7 @@ impl Peer {
             let request: Value = serde_json::from_str(&line).unwrap();
             let result = match request["method"].as_str().unwrap() {
                 "initialize" => json!({"userAgent": "codex-mcp/0.0.0"}),
+                "account/read" => json!({"account": null, "requiresOpenaiAuth": false}),
                 "thread/start" => {
                     threads += 1;
                     json!({"thread": {"id": thread(threads - 1)}})

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use super::account::Account;
 use super::complaints::{Complaints, LastWords};
 use super::connection::{CallError, Connection, Listener};
 use super::exit::Exit;
@@ -64,6 +65,8 @@ pub(crate) struct AppServer {
     guard: Option<Pid>,
     /// What Codex said of itself.
     pub(crate) about: InitializeResponse,
+    /// Whether it can use its model provider.
+    pub(super) account: Account,
 }
 
 impl AppServer {
@@ -123,11 +126,13 @@ impl AppServer {
             .call(Method::Initialize, &introduction(), START_PATIENCE)
             .await?;
         connection.0.notify("initialized");
+        let account = Account::read(&connection.0).await;
         Ok(Self {
             connection,
             ended,
             guard: None,
             about,
+            account,
         })
     }
 

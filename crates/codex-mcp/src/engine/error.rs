@@ -56,6 +56,9 @@ pub enum EngineError {
     /// The thread has no such background terminal.
     #[error("there is no background terminal {0:?}; action terminals lists them")]
     NoTerminal(String),
+    /// Codex's model provider wants a login, and there is none.
+    #[error("Codex has no login for its model provider; run `codex login`")]
+    NoLogin,
     /// Whether the user trusts the directory can't be found out.
     #[error(transparent)]
     Trust(#[from] TrustError),

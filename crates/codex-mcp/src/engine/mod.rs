@@ -14,6 +14,7 @@
 //!
 //! Apart from it, [`McpServer`] is an older Codex's own MCP server, for the proxy.
 
+mod account;
 mod app_server;
 mod backend;
 pub mod binary;

@@ -29,6 +29,9 @@ impl Engine {
         start.settings.thread.cwd = Some(self.folder(cwd)?);
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
+        if running.0.account.stops_new(&settings) {
+            return Err(self.without_login(&running.0));
+        }
         let params = ThreadStartParams {
             settings: &settings,
             keeping: start.settings.keeping,
@@ -70,6 +73,9 @@ impl Engine {
         let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
         let folders = start.folders.take();
         let resumed = resume_in(&running.0, &thread, &settings, folders.as_deref()).await?;
+        if running.0.account.stops_resumed(&resumed) {
+            return Err(self.without_login(&running.0));
+        }
         let entry = self.enter(resumed.thread.id, Origin::Before, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
     }
@@ -155,6 +161,15 @@ impl Engine {
         resume_in(&running.0, &entry.thread, &settings, None).await?;
         entry.now_loaded_in(running);
         Ok(())
+    }
+
+    /// Ends an app-server without a login, as it would not see one that comes later;
+    /// unless it works for threads that need none.
+    fn without_login(&self, server: &AppServer) -> EngineError {
+        if self.under_way().0 == 0 {
+            server.connection().close();
+        }
+        EngineError::NoLogin
     }
 
     fn enter(

@@ -121,6 +121,7 @@ impl From<EngineError> for ToolError {
             EngineError::Gone(_) => Code::CodexDied,
             EngineError::Silent { .. } => Code::CodexSilent,
             EngineError::Refused { refusal, .. } => refused(refusal.code),
+            EngineError::NoLogin => Code::Unauthorized,
             EngineError::NoThread(_) => Code::ThreadNotFound,
             EngineError::ThreadInUse(_) => Code::ThreadInUse,
             EngineError::Busy(PromptRefused::Running) => Code::SessionBusy,

@@ -29,6 +29,8 @@ pub enum Method {
     BackgroundTerminalsTerminate,
     /// Tells Codex's configuration as it is in effect.
     ConfigRead,
+    /// Tells whether there is a login, and whether one is needed.
+    AccountRead,
 }
 
 impl Method {
@@ -48,6 +50,7 @@ impl Method {
             Self::BackgroundTerminalsList => "thread/backgroundTerminals/list",
             Self::BackgroundTerminalsTerminate => "thread/backgroundTerminals/terminate",
             Self::ConfigRead => "config/read",
+            Self::AccountRead => "account/read",
         }
     }
 }

@@ -5,6 +5,7 @@
 //! read take unknown fields and values; types that are written leave out what
 //! is not set, so that Codex's own configuration decides.
 
+mod account;
 mod ask;
 pub mod exec;
 mod item;
@@ -16,6 +17,7 @@ mod terminal;
 mod thread;
 mod turn;
 
+pub use account::{AccountReadParams, AccountReadResponse};
 pub use ask::{
     Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
     LegacyRefusal, McpElicitation, PermissionsApproval, Question, QuestionOption, UserInputRequest,

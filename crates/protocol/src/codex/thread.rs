@@ -198,12 +198,17 @@ pub struct WorkspaceWrite {
 
 /// The answer to `thread/start`, `thread/resume` and `thread/fork`.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ThreadResponse {
     /// The thread.
     pub thread: Thread,
     /// How far its commands may reach.
     #[serde(default)]
     pub sandbox: ToldSandbox,
+    /// The name of its model provider in Codex's configuration; that of OpenAI is
+    /// `openai`.
+    #[serde(default)]
+    pub model_provider: Option<String>,
 }
 
 /// A sandbox as Codex tells it (0.104.0 to 0.169.0).

@@ -114,6 +114,11 @@ impl World {
             .send(json!({"id": hello["id"], "result": about}))
             .await;
         codex.next_is("initialized").await;
+        let asked = codex.next_is("account/read").await;
+        let account = json!({"account": null, "requiresOpenaiAuth": false});
+        codex
+            .send(json!({"id": asked["id"], "result": account}))
+            .await;
         let engine = Arc::new(introduced.await.unwrap().unwrap());
         engine.keep_tidy();
 

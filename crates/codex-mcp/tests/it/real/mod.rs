@@ -12,6 +12,7 @@ mod job_tools;
 mod jobs;
 mod jobs_cli;
 mod library;
+mod login;
 mod pictures;
 mod processes;
 mod proxy;

@@ -44,7 +44,7 @@ impl Ran {
     }
 
     /// The turns: what each began with and how it ended.
-    fn turns(&self) -> Vec<(&str, &str)> {
+    pub(super) fn turns(&self) -> Vec<(&str, &str)> {
         let log = self.result["evidence"]["log"].as_array().unwrap();
         log.iter()
             .map(|turn| {

@@ -1,0 +1,107 @@
+//! Codex without a login.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use scripted_model::{Reply, Script, ScriptedModel};
+use serde_json::json;
+use testkit::{Home, McpClient};
+
+use super::{Stage, assert_completed, assert_error, on_each_release, structured, thread_of};
+
+on_each_release!(
+    missing_login_is_told_before_the_first_prompt,
+    missing_login_ends_a_run_before_its_first_turn,
+    thread_with_a_provider_of_its_own_needs_no_login,
+);
+
+/// A Codex with its built-in provider, at the address of a scripted model.
+async fn stage(release: &str) -> Stage {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let model = ScriptedModel::start(script).await.unwrap();
+    let config = format!(
+        "openai_base_url = \"{}\"\nfeatures.plugins = false\n",
+        model.base_url()
+    );
+    Stage {
+        home: Home::new(&config),
+        model,
+        release: release.to_owned(),
+    }
+}
+
+impl Stage {
+    /// 0.104.0 takes the address of the built-in provider from the environment.
+    async fn client_of_openai(&self) -> McpClient {
+        let launch = self.launch(&[]);
+        let mut client = McpClient::start(&launch.env("OPENAI_BASE_URL", self.model.base_url()));
+        client.initialize(super::VERSION, json!({})).await;
+        client
+    }
+
+    fn log_in(&self) {
+        let mut login = Command::new(testkit::codex::native_binary(&self.release))
+            .args(["login", "--with-api-key"])
+            .env_clear()
+            .envs(self.home.env())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        login.stdin.take().unwrap().write_all(b"sk-test").unwrap();
+        assert!(login.wait().unwrap().success());
+    }
+}
+
+async fn missing_login_is_told_before_the_first_prompt(release: &str) {
+    let stage = stage(release).await;
+    let mut client = stage.client_of_openai().await;
+    let refused = client.call_tool("codex", json!({"prompt": "work"})).await;
+    assert_error(&refused, "UNAUTHORIZED");
+    let hint = structured(&refused)["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("codex login"), "{hint}");
+    assert_eq!(stage.model.request_count(), 0);
+
+    stage.log_in();
+    let answer = client.call_tool("codex", json!({"prompt": "work"})).await;
+    assert_completed(&answer, "hello");
+    let thread = thread_of(&answer);
+    stage.finish(client).await;
+
+    std::fs::remove_file(stage.home.codex_home().join("auth.json")).unwrap();
+    let mut client = stage.client_of_openai().await;
+    let arguments = json!({"prompt": "go on", "threadId": thread});
+    let refused = client.call_tool("codex-reply", arguments).await;
+    assert_error(&refused, "UNAUTHORIZED");
+    stage.finish(client).await;
+}
+
+async fn missing_login_ends_a_run_before_its_first_turn(release: &str) {
+    let stage = stage(release).await;
+    let ran = stage.run(&["--until", "files=new", "make a file"]).await;
+    assert_eq!(ran.result["ok"], false, "{:#}", ran.result);
+    assert!(ran.told.contains("codex login"), "{}", ran.told);
+    assert_eq!(ran.turns().len(), 1, "{:#}", ran.result);
+    assert_eq!(stage.model.request_count(), 0);
+}
+
+async fn thread_with_a_provider_of_its_own_needs_no_login(release: &str) {
+    let stage = stage(release).await;
+    let mut client = stage.client(&[]).await;
+    let config = json!({
+        "model_provider": "own",
+        "model_providers.own": {
+            "name": "own",
+            "base_url": stage.model.base_url(),
+            "wire_api": "responses",
+            "requires_openai_auth": false,
+        },
+    });
+    let arguments = json!({"prompt": "work", "config": config});
+    let answer = client.call_tool("codex", arguments).await;
+    assert_completed(&answer, "hello");
+    let arguments = json!({"prompt": "go on", "threadId": thread_of(&answer)});
+    assert_completed(&client.call_tool("codex-reply", arguments).await, "hello");
+    stage.finish(client).await;
+}
