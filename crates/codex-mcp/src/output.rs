@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, Stderr, Stdout, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
+use codex_mcp_core::team::secrets;
 use codex_mcp_core::text::{escape_json, visible};
 use serde::Serialize;
 
@@ -242,17 +243,24 @@ pub fn log(styles: Colours) -> LogOutput {
 impl Write for LogOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // The log writes each event at once.
-        let text = String::from_utf8_lossy(bytes);
-        let text = match self.styles {
-            Colours::On => with_styles(&text, Colours::On).into(),
-            Colours::Off => visible(&text),
-        };
-        self.inner.write_all(text.as_bytes())?;
+        let event = String::from_utf8_lossy(bytes);
+        self.inner
+            .write_all(logged(&event, self.styles).as_bytes())?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+/// An event of the log, with credentials masked: prompts and what Codex writes to stderr
+/// may hold some.
+fn logged(event: &str, styles: Colours) -> String {
+    let event = secrets::mask(event);
+    match styles {
+        Colours::On => with_styles(&event, Colours::On),
+        Colours::Off => visible(&event).into_owned(),
     }
 }
 
@@ -326,6 +334,17 @@ mod tests {
         assert_eq!(pieces, "ä漢👍\\u{9b}x");
         let broken = written(Colours::Off, |out| out.write_all(b"a\xffb\xe6\xbc|"));
         assert_eq!(broken, "a\u{fffd}b\u{fffd}|");
+    }
+
+    #[test]
+    fn log_masks_credentials() {
+        let event = "the key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789\u{7}\n";
+        for styles in [Colours::On, Colours::Off] {
+            let shown = logged(event, styles);
+            assert!(shown.starts_with("the key is "), "{shown}");
+            assert!(!shown.contains("abcdefghijkl"), "{shown}");
+            assert!(shown.ends_with("\\u{7}\n"), "{shown}");
+        }
     }
 
     #[test]

@@ -33,7 +33,9 @@ impl Account {
     /// Asks Codex. A failure is left to the turns: they tell more.
     pub(super) async fn read(connection: &Connection) -> Self {
         let params = AccountReadParams::default();
-        let told = connection.call(Method::AccountRead, &params, PATIENCE).await;
+        let told = connection
+            .call(Method::AccountRead, &params, PATIENCE)
+            .await;
         match told {
             Ok(AccountReadResponse {
                 account: None,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use codex_mcp_core::clock::Now;
-use codex_mcp_core::session::{Asked, Effect, Session};
+use codex_mcp_core::session::{Asked, Effect, Session, State};
 use codex_mcp_protocol::codex::{
     Ask, Heard, Item, LegacyRefusal, Method, Notification, ThreadParams, TurnInterruptParams,
 };
@@ -42,6 +42,7 @@ impl Listener for Hub {
             _ => self.sessions.by_thread(&heard.thread),
         };
         let Some(entry) = found else { return };
+        let _in_span = entry.span.enter();
         if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
         | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
         {
@@ -61,6 +62,7 @@ impl Listener for Hub {
         let Some(entry) = self.sessions.responsible(thread) else {
             return false;
         };
+        let _in_span = entry.span.enter();
         let (server, _) = entry.server();
         ask.set_legacy_refusal(LegacyRefusal::of(server.about.codex_version()));
         let asked = Asked {
@@ -112,7 +114,7 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, witness: Arc<dyn Wit
             () = until(deadline) => {
                 let effects = entry.change(Session::tick);
                 if !effects.is_empty() {
-                    tracing::warn!("thread {}: nobody answered in time; declined", entry.thread);
+                    entry.span.in_scope(|| tracing::warn!("nobody answered in time; declined"));
                 }
                 perform(&entry, effects);
             }
@@ -145,6 +147,8 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
         sleep(SWEEP_EVERY).await;
         let Some(hub) = hub.upgrade() else { return };
         for (entry, effects) in hub.sessions.tidy() {
+            let _in_span = entry.span.enter();
+            tracing::info!("the session ends: it was not used for long");
             perform(&entry, effects);
             see_to_its_end(&entry);
         }
@@ -167,6 +171,10 @@ pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
 
 /// Cancels a session; its turn, if there is one, is interrupted.
 pub(super) fn cancel(entry: &Arc<Entry>, why: &str) {
+    let _in_span = entry.span.enter();
+    if entry.state() != State::Cancelled {
+        tracing::info!("the session ends: {why}");
+    }
     let effects = entry.change(|machine, now| machine.cancel(why, now));
     perform(entry, effects);
     see_to_its_end(entry);
@@ -185,7 +193,8 @@ async fn insist(entry: Arc<Entry>, turn: u64) {
     insist_once(&entry, turn, |machine, _| machine.interrupt_again());
     sleep(INTERRUPT_PATIENCE).await;
     insist_once(&entry, turn, |machine, now| {
-        tracing::warn!("thread {}: the interrupted turn does not end", entry.thread);
+        let warn = || tracing::warn!("the interrupted turn does not end");
+        entry.span.in_scope(warn);
         machine.abandon("Codex did not end the turn that was interrupted", now)
     });
 }

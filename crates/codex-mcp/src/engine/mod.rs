@@ -66,6 +66,7 @@ use codex_mcp_protocol::codex::{InitializeResponse, Method};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::Span;
 
 use app_server::AppServer;
 use backend::Backend;
@@ -290,6 +291,13 @@ impl Engine {
     pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
         hub::cancel(&self.entry(session)?, why);
         Ok(())
+    }
+
+    /// What marks the lines of the log that are about a session.
+    #[must_use]
+    pub fn span(&self, session: &SessionId) -> Span {
+        self.entry(session)
+            .map_or_else(|_| Span::none(), |entry| entry.span.clone())
     }
 
     /// How a session stands.

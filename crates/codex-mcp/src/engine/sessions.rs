@@ -8,6 +8,7 @@ use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
 use codex_mcp_protocol::codex::{ApprovalPolicy, ThreadId, TurnManner};
 use tokio::sync::watch;
+use tracing::Span;
 
 use super::EngineError;
 use super::backend::Running;
@@ -35,6 +36,8 @@ pub(super) struct Entry {
     pub(super) thread: ThreadId,
     origin: Origin,
     inner: Mutex<Inner>,
+    /// Marks the lines of the log that are about it.
+    pub(super) span: Span,
     revision: watch::Sender<u64>,
     /// Counts what is written to the log, and the revisions.
     news: watch::Sender<u64>,
@@ -89,8 +92,10 @@ impl Entry {
         patience: Patience,
     ) -> Self {
         let machine = Session::new(thread.as_str(), patience, now());
+        let id = SessionId::new();
         Self {
-            id: SessionId::new(),
+            span: tracing::info_span!("session", %id, %thread),
+            id,
             thread,
             origin,
             inner: Mutex::new(Inner {

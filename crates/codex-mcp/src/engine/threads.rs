@@ -187,6 +187,11 @@ impl Engine {
             .sessions
             .add(entry)
             .map_err(|Full| EngineError::TooManySessions)?;
+        let begins = match origin {
+            Origin::Begun => "a session begins",
+            Origin::Before => "a session begins, of a thread that was there before",
+        };
+        entry.span.in_scope(|| tracing::info!("{begins}"));
         self.witness.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
             hub::cancel(&evicted, "it was not used for long, and others began");

@@ -28,6 +28,7 @@ use rmcp::model::{CallToolResponse, InputRequest, InputRequests, InputRequiredRe
 use rmcp::service::RequestContext;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::Instrument;
 
 use super::answer::{Answer, Status};
 use super::code::Code;
@@ -122,7 +123,9 @@ impl<'a> TurnWait<'a> {
     /// Waits until there is something to come back with.
     pub(super) async fn outcome(mut self) -> Result<CallToolResponse, ToolError> {
         let thread = self.thread.clone();
-        self.wait().await.map_err(|error| error.in_thread(&thread))
+        let span = self.front.engine.span(&self.turn.session);
+        let waited = self.wait().instrument(span).await;
+        waited.map_err(|error| error.in_thread(&thread))
     }
 
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
@@ -149,7 +152,10 @@ impl<'a> TurnWait<'a> {
                         open => self.waiting_approval(open),
                     });
                 }
-                Event::TimedOut => return self.give_up(Code::Timeout).await,
+                Event::TimedOut => {
+                    tracing::warn!("{}", self.reason(Code::Timeout));
+                    return self.give_up(Code::Timeout).await;
+                }
                 Event::Cancelled => return self.give_up(Code::Cancelled).await,
                 Event::Closing => return self.give_up(Code::ShuttingDown).await,
             }

@@ -183,6 +183,12 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
         if !is_still(&file, path)? {
             continue;
         }
+        if file.metadata()?.len() > 0 {
+            tracing::warn!(
+                "took over the identity of a process that died: {}",
+                folder.display()
+            );
+        }
         file.set_len(0)?;
         writeln!(file, "{}", about_us())?;
         return Ok(Some(file));

@@ -13,6 +13,7 @@ use codex_mcp_core::job::{
 };
 use codex_mcp_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument;
 
 use super::Worker;
 use super::journal::Journal;
@@ -27,6 +28,11 @@ use crate::jobs::store::{Claim, Claimed, Finished, Job, Renewed, Written};
 /// Runs a job whose claim was asked for at this moment, and writes down what has come
 /// of it.
 pub(super) async fn attempt(worker: &Worker, claimed: Claimed, asked: Instant) {
+    let span = tracing::info_span!("job", id = %claimed.claim.job);
+    attempted(worker, claimed, asked).instrument(span).await;
+}
+
+async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
     let Claimed { claim, job } = claimed;
     let began = Instant::now();
     let name = format!("job {} {:?}", claim.job, job.summary.task_name);
@@ -193,6 +199,11 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
         done
     };
     let (done, ()) = tokio::join!(running, journal.write(worker, claim, leash));
+    if let Some(failure) = &done.report.failure
+        && failure.class == FailureClass::Timeout.name()
+    {
+        tracing::warn!("{}", failure.message);
+    }
     match closing(leash.why(), done.came) {
         Closing::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
