@@ -235,6 +235,10 @@ async fn through_app_server(
         None => engine,
     });
     engine.keep_tidy();
+    if let (Farewell::Asked, Some(records)) = (identity.farewell, identity.office.records.clone()) {
+        let keep = move |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
+        tokio::spawn(farewell::ask_unused(Arc::downgrade(&engine), keep));
+    }
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm_up().await });
 

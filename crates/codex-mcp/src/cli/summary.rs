@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use codex_mcp_core::team::ThreadName;
+use codex_mcp_core::team::registry::Status;
 
 use super::stored::{self, Failure, Kept};
 use crate::output;
@@ -31,14 +32,20 @@ fn print(thread: &ThreadName) -> Result<ExitCode, Failure> {
 /// What there is instead.
 fn missing(kept: &Kept, thread: &ThreadName) -> Result<String, Failure> {
     let mut all = registry::all(&kept.atm_home)?;
-    let is_known = all.any(|(_, threads)| threads.is_ok_and(|all| all.find(thread).is_some()));
-    Ok(match is_known {
-        true => format!(
-            "thread {thread} has no summary: it is still active, or its server had no time to ask \
-             for one, or was not to ask. The tool codex-reply goes on in the thread itself, with \
-             this id as threadId"
-        ),
-        false => {
+    let found = all.find_map(|(_, threads)| threads.ok()?.find(thread).cloned());
+    Ok(match found {
+        Some(entry) => {
+            let why = match (entry.status, entry.no_summary) {
+                (Status::Active, _) => "it is still active".to_owned(),
+                (_, Some(why)) => why,
+                (_, None) => "its server was not to ask for one".to_owned(),
+            };
+            format!(
+                "thread {thread} has no summary: {why}. The tool codex-reply continues the thread \
+                 itself, with this id as threadId"
+            )
+        }
+        None => {
             format!("no thread {thread} is known here; `codex-mcp threads` lists those that are")
         }
     })

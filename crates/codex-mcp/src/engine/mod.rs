@@ -333,6 +333,18 @@ impl Engine {
         shown.collect()
     }
 
+    /// The idle sessions that nobody has used for this long.
+    #[must_use]
+    pub fn unused_for(&self, long: Duration) -> Vec<Info> {
+        let all = self.hub.sessions.all();
+        let unused = all.iter().filter(|entry| {
+            entry.look(|machine, now| {
+                machine.state() == State::Idle && machine.unused_for(now) >= long
+            })
+        });
+        unused.map(|entry| entry.info()).collect()
+    }
+
     /// All that Codex has said in the running turn of a session.
     ///
     /// # Errors

@@ -1,21 +1,28 @@
 //! What is asked of each thread before the server ends: a summary for whoever goes on
 //! with it (FR-7).
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use codex_mcp_core::action::Decision;
-use codex_mcp_core::session::{Ending, State};
+use codex_mcp_core::session::{Ending, IDLE_LIMIT, State};
 use codex_mcp_protocol::codex::{Keeping, ThreadId};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::command::{Info, Prompt, Purpose, SessionId, View};
-use crate::engine::{Engine, EngineError, Standing};
+use crate::engine::{Engine, EngineError};
 
 /// How long all summaries together may take (FR-7.2).
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often threads are looked for that nobody has used.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
+
+/// After how long without use a thread is asked: well before its session is ended.
+const ASK_AFTER: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() - 90);
 
 /// What each thread is asked.
 pub const REQUEST: &str = "The session ends now. Summarise this thread for whoever takes it up \
@@ -28,8 +35,8 @@ Markdown, without a preamble.";
 pub struct LastWords {
     /// The thread.
     pub thread: ThreadId,
-    /// Its summary; `None` if there was none in time.
-    pub summary: Option<String>,
+    /// Its summary, or why there is none.
+    pub summary: Result<String, String>,
 }
 
 /// Asks all threads that are in use for a summary at the same time, and tells `heard`
@@ -37,29 +44,10 @@ pub struct LastWords {
 /// [`PATIENCE`] at the latest, or when `hurry` is cancelled; threads that have not
 /// answered by then have no summary.
 pub async fn ask_all(engine: &Engine, hurry: &CancellationToken, mut heard: impl FnMut(LastWords)) {
-    // A Codex that has gone is not started again for this.
-    if !matches!(engine.standing(), Standing::Ready(_)) {
-        return;
-    }
     let deadline = Instant::now() + PATIENCE;
     let threads = engine.list().into_iter().filter(is_in_use);
     let mut asked: FuturesUnordered<_> = threads
-        .map(|info| async move {
-            let summary = timeout_at(deadline, summary_of(engine, &info.session)).await;
-            let summary = match summary {
-                Ok(Ok(summary)) => summary,
-                Ok(Err(error)) => {
-                    tracing::warn!("thread {} gave no summary: {error}", info.thread);
-                    None
-                }
-                Err(_) => {
-                    tracing::warn!("thread {} gave no summary in time", info.thread);
-                    None
-                }
-            };
-            let thread = info.thread;
-            LastWords { thread, summary }
-        })
+        .map(|info| last_words(engine, info, deadline))
         .collect();
     loop {
         tokio::select! {
@@ -73,13 +61,47 @@ pub async fn ask_all(engine: &Engine, hurry: &CancellationToken, mut heard: impl
     }
 }
 
-/// Whether there is something to summarise, and a rollout to go on with.
-fn is_in_use(info: &Info) -> bool {
-    let dead = matches!(info.view.state, State::Cancelled | State::Error);
-    !dead && info.view.turns > 0 && info.settings.keeping == Keeping::Kept
+/// For as long as the engine lives, asks each thread for a summary before its session is
+/// ended because nobody has used it, and ends the session then.
+pub async fn ask_unused(engine: Weak<Engine>, mut heard: impl FnMut(LastWords)) {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        let unused = engine.unused_for(ASK_AFTER).into_iter().filter(is_in_use);
+        for info in unused {
+            let session = info.session.clone();
+            heard(last_words(&engine, info, Instant::now() + PATIENCE).await);
+            // It is forgotten already, or used again, if that fails.
+            let _ = engine.cancel(&session, "not used for 30 minutes");
+        }
+    }
 }
 
-async fn summary_of(engine: &Engine, session: &SessionId) -> Result<Option<String>, EngineError> {
+async fn last_words(engine: &Engine, info: Info, deadline: Instant) -> LastWords {
+    let summary = match timeout_at(deadline, summary_of(engine, &info.session)).await {
+        Ok(Ok(summary)) => summary,
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("Codex gave none in time".to_owned()),
+    };
+    LastWords {
+        thread: info.thread,
+        summary,
+    }
+}
+
+/// Whether there is something to summarise, and a rollout to go on with. The thread of a
+/// Codex that has died is resumed for it.
+fn is_in_use(info: &Info) -> bool {
+    let is_over = info.view.state == State::Cancelled;
+    !is_over && info.view.turns > 0 && info.settings.keeping == Keeping::Kept
+}
+
+async fn summary_of(
+    engine: &Engine,
+    session: &SessionId,
+) -> Result<Result<String, String>, EngineError> {
     interrupt(engine, session).await?;
     let question = Prompt {
         purpose: Purpose::Farewell,
@@ -91,9 +113,13 @@ async fn summary_of(engine: &Engine, session: &SessionId) -> Result<Option<Strin
         if let Some((number, outcome)) = &view.outcome
             && *number >= turn.number
         {
-            let completed = matches!(outcome.ending, Ending::Completed);
-            let text = outcome.text.trim();
-            return Ok((completed && !text.is_empty()).then(|| text.to_owned()));
+            return Ok(match (&outcome.ending, outcome.text.trim()) {
+                (Ending::Completed, "") => Err("Codex answered nothing".to_owned()),
+                (Ending::Completed, text) => Ok(text.to_owned()),
+                (Ending::Interrupted, _) => Err("it was interrupted".to_owned()),
+                (Ending::Failed(error), _) => Err(error.message.clone()),
+                (Ending::Lost(how), _) => Err(how.clone()),
+            });
         }
         decline_all(engine, session, &view)?;
         engine.changed(session, view.revision).await?;

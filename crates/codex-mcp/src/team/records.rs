@@ -201,6 +201,7 @@ impl Records {
                 role,
                 backend: Some(backend.to_owned()),
                 turns: 0,
+                no_summary: None,
                 settings,
                 rest: serde_json::Map::new(),
             };
@@ -236,23 +237,29 @@ impl Records {
         });
     }
 
-    /// What came of asking a thread for its summary.
-    pub fn summarised(&self, thread: &str, summary: Option<String>) {
+    /// Writes down the summary of a thread that was put away, or why there is none.
+    pub fn summarised(&self, thread: &str, summary: Result<String, String>) {
         let Some(thread_id) = named(thread) else {
             return;
         };
         let summaries = self.summaries.clone();
         self.change(move || {
-            let written = summary.map(|text| summaries.write(&thread_id, &text));
-            let status = match written {
-                Some(Ok(())) => Status::Ended,
-                Some(Err(error)) => {
-                    tracing::error!("the summary of {thread_id} was not kept: {error}");
-                    Status::Interrupted
+            let written = summary.and_then(|text| {
+                let written = summaries.write(&thread_id, &text);
+                written.map_err(|error| format!("it cannot be written: {error}"))
+            });
+            let (status, no_summary) = match written {
+                Ok(()) => (Status::Ended, None),
+                Err(why) => {
+                    tracing::warn!("thread {thread_id} has no summary: {why}");
+                    (Status::Interrupted, Some(why))
                 }
-                None => Status::Interrupted,
             };
-            Change::SetStatus { thread_id, status }
+            Change::SetStatus {
+                thread_id,
+                status,
+                no_summary,
+            }
         });
     }
 

@@ -407,10 +407,16 @@ impl Session {
         self.decline_late(now)
     }
 
+    /// For how long nobody has used it.
+    #[must_use]
+    pub fn unused_for(&self, now: Now) -> Duration {
+        now.instant.saturating_duration_since(self.active.instant)
+    }
+
     /// Cancels a session that nobody has used for long, and tells whether one
     /// that is over can be forgotten.
     pub fn tidy(&mut self, now: Now) -> (Vec<Effect>, Fate) {
-        let unused = now.instant.saturating_duration_since(self.active.instant);
+        let unused = self.unused_for(now);
         let (limit, why) = match self.state() {
             State::Idle => (IDLE_LIMIT, "not used for 30 minutes"),
             State::Running | State::WaitingApproval => {

@@ -24,6 +24,9 @@ pub const MOST_THREADS: usize = 10_000;
 /// The longest path in an entry, in bytes: Linux takes no longer ones.
 const LONGEST_PATH: usize = 4096;
 
+/// Why a thread has no summary that was active when its server ended.
+const NOT_ASKED: &str = "its server ended before it asked for one";
+
 /// The longest other text in an entry, in bytes.
 const LONGEST_TEXT: usize = 512;
 
@@ -71,6 +74,9 @@ pub struct Entry {
     /// How many turns it has had.
     #[serde(default)]
     pub turns: u64,
+    /// Why an interrupted thread has no summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_summary: Option<String>,
     /// How it is to be resumed.
     #[serde(flatten)]
     pub settings: Settings,
@@ -151,6 +157,9 @@ pub enum Change {
         thread_id: ThreadName,
         /// What it is from now on.
         status: Status,
+        /// Why there is no summary, if it was to have one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        no_summary: Option<String>,
     },
     /// A thread is forgotten.
     Remove {
@@ -308,9 +317,14 @@ impl Document {
                 at,
                 news,
             } => self.with(thread_id, |entry| entry.touch(*at, news)),
-            Change::SetStatus { thread_id, status } => {
-                self.with(thread_id, |entry| entry.status = status.clone())
-            }
+            Change::SetStatus {
+                thread_id,
+                status,
+                no_summary,
+            } => self.with(thread_id, |entry| {
+                entry.status = status.clone();
+                entry.no_summary.clone_from(no_summary);
+            }),
             Change::Remove {
                 thread_id,
                 idle_since,
@@ -375,6 +389,7 @@ impl Document {
                 && entry.status == Status::Active
             {
                 entry.status = Status::Interrupted;
+                entry.no_summary = Some(NOT_ASKED.to_owned());
                 outcome = Outcome::Changed;
             }
         }
@@ -404,6 +419,7 @@ impl Entry {
         // Clocks are set back now and then.
         self.last_active = self.last_active.max(at);
         self.status = Status::Active;
+        self.no_summary = None;
         self.turns = self.turns.saturating_add(news.turns);
         take(&mut self.repo_root, &news.repo_root);
         take(&mut self.repo_name, &news.repo_name);
@@ -452,9 +468,10 @@ impl Entry {
             branch,
             tag,
             backend,
+            no_summary,
             ..
         } = self;
-        for text in [repo_name, branch, tag, backend] {
+        for text in [repo_name, branch, tag, backend, no_summary] {
             cut(text, LONGEST_TEXT);
         }
     }

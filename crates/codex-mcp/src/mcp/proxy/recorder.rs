@@ -80,7 +80,10 @@ impl Recorder {
                 );
             }
             Note::Over { call, thread, how } => self.over(records, &call, thread.as_deref(), how),
-            Note::Summary { thread, text } => records.summarised(&thread, text),
+            Note::Summary { thread, text } => {
+                let why = || "Codex gave none in time".to_owned();
+                records.summarised(&thread, text.ok_or_else(why));
+            }
         }
     }
 

@@ -40,6 +40,7 @@ fn begin(thread: &str) -> Change {
             role: None,
             backend: None,
             turns: 0,
+            no_summary: None,
             settings: Settings::default(),
             rest: serde_json::Map::new(),
         }),

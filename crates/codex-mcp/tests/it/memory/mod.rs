@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp::engine::in_memory::engine_over;
-use codex_mcp::engine::{Launch, Options};
+use codex_mcp::engine::{Engine, Launch, Options};
 use codex_mcp::mcp::{Api, Decider, Front, LineTransport, Patience};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
@@ -74,6 +74,7 @@ impl End {
 struct World {
     client: End,
     codex: End,
+    engine: Arc<Engine>,
     next_id: i64,
     served: JoinHandle<()>,
 }
@@ -126,7 +127,7 @@ impl World {
         let (reader, writer) = tokio::io::split(ours);
         let closing = CancellationToken::new();
         let transport = LineTransport::new(reader, writer, 1 << 20, closing.clone());
-        let front = Front::new(engine, api, decider, patience, closing);
+        let front = Front::new(Arc::clone(&engine), api, decider, patience, closing);
         let served = tokio::spawn(async move {
             front
                 .serve(transport)
@@ -139,6 +140,7 @@ impl World {
         Self {
             client: End::new("client", client),
             codex,
+            engine,
             next_id: 1,
             served,
         }

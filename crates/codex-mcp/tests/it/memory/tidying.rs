@@ -1,8 +1,11 @@
 //! Sessions that nobody uses any more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use codex_mcp::team::farewell;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
 
 use super::sessions::{Sessions, thread};
@@ -52,6 +55,28 @@ async fn an_idle_session_is_cancelled_after_half_an_hour() {
     let reply = json!({"sessionId": session, "prompt": "work"});
     let refusal = sessions.refused("codex_reply", reply).await;
     assert!(refusal.starts_with("Error [CANCELLED]: "), "{refusal}");
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_thread_is_summarised_before_its_session_ends() {
+    let (mut sessions, session) = idle().await;
+    let used = Instant::now();
+    let (tell, mut told) = unbounded_channel();
+    let engine = Arc::downgrade(&sessions.world.engine);
+    tokio::spawn(farewell::ask_unused(engine, move |words| {
+        tell.send(words).unwrap();
+    }));
+    sessions.prompted(1).await;
+    assert!(used.elapsed() < 30 * MINUTE);
+    sessions.write(1, "what was done").await;
+    sessions.end(1, "completed").await;
+    let words = told.recv().await.unwrap();
+    assert_eq!(words.thread.as_str(), thread(1));
+    assert_eq!(words.summary.as_deref(), Ok("what was done"));
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    assert!(used.elapsed() < 30 * MINUTE);
+    assert_eq!(sessions.look(&session).await["status"], "cancelled");
     sessions.finish().await;
 }
 

@@ -29,6 +29,7 @@ fn entry(thread: &str, seconds: u64) -> Entry {
         role: None,
         backend: None,
         turns: 1,
+        no_summary: None,
         settings: Settings::default(),
         rest: Map::new(),
     }
@@ -155,6 +156,7 @@ fn the_oldest_that_is_not_active_gives_way() {
         document.apply(&Change::SetStatus {
             thread_id: name(thread),
             status: Status::Ended,
+            no_summary: None,
         });
     }
     document.apply(&begin("one", 1));
@@ -215,7 +217,7 @@ fn change() -> impl Strategy<Value = Change> {
                 Change::Touch { thread_id, at: at(seconds), news: Box::new(news) }
             }
         ),
-        2 => (thread(), status).prop_map(|(thread_id, status)| Change::SetStatus { thread_id, status }),
+        2 => (thread(), status).prop_map(|(thread_id, status)| Change::SetStatus { thread_id, status, no_summary: None }),
         1 => (thread(), proptest::option::of(0..1_000_000_u64)).prop_map(|(thread_id, since)| {
             Change::Remove { thread_id, idle_since: since.map(at) }
         }),

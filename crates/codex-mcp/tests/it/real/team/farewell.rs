@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::process::descendants;
 use testkit::{McpClient, Signal};
 
-use super::super::{Stage, VERSION, text, thread_of};
+use super::super::{Stage, VERSION, structured, text, thread_of};
 use super::{kept, on_both_backends, until};
 
 /// How every request for a summary begins.
@@ -51,11 +51,15 @@ fn summary_file(stage: &Stage, thread: &str) -> PathBuf {
 }
 
 fn status_of(stage: &Stage, thread: &str) -> Value {
+    entry_of(stage, thread)["status"].clone()
+}
+
+fn entry_of(stage: &Stage, thread: &str) -> Value {
     let file = kept(stage, "arch").join("registry.arch.json");
     let registry: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let threads = registry["threads"].as_array().unwrap();
     let entry = threads.iter().find(|entry| entry["thread_id"] == thread);
-    entry.unwrap()["status"].clone()
+    entry.unwrap().clone()
 }
 
 #[tokio::test]
@@ -147,16 +151,26 @@ async fn a_server_that_was_killed_leaves_no_summary_and_is_resumed_without() {
         assert!(server.stderr().contains(&warned), "{}", server.stderr());
         server.signal(Signal::SIGTERM);
         server.exited().await;
+    })
+    .await;
+}
 
+#[tokio::test]
+async fn unknown_thread_to_resume_is_a_warning() {
+    on_both_backends(sums_up, async |stage, args| {
         let unknown = "0199a213-81c0-7800-8aa1-bbab2a035a53";
-        let launch = stage.launch(&[args, &["--resume", unknown]].concat());
-        let mut server = McpClient::start(&launch);
-        assert!(!server.exited().await.success());
-        let told = server.stderr();
-        assert!(
-            told.contains("there is no thread") && told.contains("codex-mcp threads"),
-            "{told}"
-        );
+        let resume = [args, &["--no-summaries", "--resume", unknown]].concat();
+        let mut server = client(stage, &resume).await;
+        let begun = server.call_tool("codex", json!({"prompt": "again"})).await;
+        assert_eq!(text(&begun, 0), "ok");
+        let warnings = structured(&begun)["warnings"].to_string();
+        for told in [&warnings, &server.stderr()] {
+            assert!(
+                told.contains("there is no thread") && told.contains("codex-mcp threads"),
+                "{told}"
+            );
+        }
+        server.finish().await;
     })
     .await;
 }
@@ -211,9 +225,9 @@ async fn an_older_summary_is_not_told() {
     .await;
 }
 
-/// A Codex that has gone is neither asked nor started for this.
+/// The app-server starts again; the old server cannot resume its threads.
 #[tokio::test]
-async fn a_dead_codex_is_not_asked() {
+async fn crashed_codex_is_started_again_for_summaries() {
     on_both_backends(sums_up, async |stage, args| {
         let mut server = client(stage, args).await;
         let thread = begin(&mut server, "first").await;
@@ -225,8 +239,13 @@ async fn a_dead_codex_is_not_asked() {
         let gone = |status: &Value| status["codex"]["state"] != "ready";
         while !gone(&super::told(&mut server, "codex_status", json!({})).await) {}
         server.finish().await;
-        assert_eq!(stage.model.requests().len(), before);
-        assert_eq!(status_of(stage, &thread), "interrupted");
+        let asked = stage.model.requests().len() - before;
+        let expected = match args.contains(&"app-server") {
+            true => (1, "ended"),
+            false => (0, "interrupted"),
+        };
+        let status = status_of(stage, &thread);
+        assert_eq!((asked, status.as_str().unwrap()), expected);
     })
     .await;
 }
@@ -253,6 +272,10 @@ async fn a_thread_that_gives_no_summary_is_interrupted() {
             server.signal(Signal::SIGTERM);
             assert!(server.exited().await.success());
             assert_eq!(status_of(stage, &hanging), "interrupted");
+            assert_eq!(
+                entry_of(stage, &hanging)["no_summary"],
+                "Codex gave none in time"
+            );
             assert!(!summary_file(stage, &hanging).exists());
             assert_eq!(status_of(stage, &quick), "ended");
             assert_eq!(stage.home.processes(), []);
