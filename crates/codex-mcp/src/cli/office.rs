@@ -6,9 +6,9 @@ use codex_mcp_core::team::{AgentName, ThreadName};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, DEFAULT_IDENTITY, Origin};
-use crate::mcp::Defaults;
+use crate::mcp::{Defaults, Warnings};
 use crate::team::{
-    Claim, Desk, Farewell, Member, Office, Recollection, RecordError, Records, is_somebody_elses,
+    Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses,
 };
 
 /// The identity of this process and what it does under it, until it is closed.
@@ -66,46 +66,42 @@ impl Identity {
     }
 
     /// What the first thread is told of one from before: of `thread`, or else of the
-    /// one that was worked on last.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such thread, or it can't be told.
+    /// one that was worked on last. Where that is not possible, a warning says why, and
+    /// the first thread begins without it (FR-7).
     pub(super) fn recall(
         &self,
         thread: Option<&ThreadName>,
         defaults: Defaults,
-    ) -> Result<Defaults, RecordError> {
-        let Some(records) = &self.office.records else {
-            tracing::warn!("nothing is resumed: this server keeps no record of its threads");
-            return Ok(defaults);
-        };
-        Ok(match records.recollect(thread)? {
-            Some(Recollection {
-                thread,
-                summary: Some(summary),
-            }) => {
-                tracing::info!("the first new thread goes on from {thread}");
-                defaults.recalling(format!(
-                    "Summary of an earlier thread, {thread}, from which this one goes on:\n\n{summary}"
-                ))
-            }
-            Some(Recollection {
-                thread,
-                summary: None,
-            }) => {
-                tracing::warn!(
-                    "{thread} has no summary, so the first new thread is told nothing of it; \
-                     codex-reply goes on in {thread} itself"
-                );
+        warnings: &Warnings,
+    ) -> Defaults {
+        match self.recalled(thread) {
+            Ok(summary) => defaults.recalling(summary),
+            Err(why) => {
+                let warning = format!("the first new thread begins without a summary: {why}");
+                tracing::warn!("{warning}");
+                warnings.push(warning);
                 defaults
             }
-            None => {
-                let identity = records.identity();
-                tracing::warn!("{identity} has no thread yet, so there is nothing to resume");
-                defaults
-            }
-        })
+        }
+    }
+
+    /// What is told of a thread from before, or why nothing is.
+    fn recalled(&self, thread: Option<&ThreadName>) -> Result<String, String> {
+        let records = self.office.records.as_ref();
+        let records = records.ok_or("this server keeps no record of its threads")?;
+        let found = records
+            .recollect(thread)
+            .map_err(|error| error.to_string())?;
+        let identity = records.identity();
+        let found = found.ok_or_else(|| format!("{identity} has no thread yet"))?;
+        let Recollection { thread, summary } = found;
+        let summary = summary.ok_or_else(|| {
+            format!("{thread} has none; codex-reply with this threadId continues {thread} itself")
+        })?;
+        tracing::info!("the first new thread continues from {thread}");
+        Ok(format!(
+            "Summary of an earlier thread, {thread}, from which this one goes on:\n\n{summary}"
+        ))
     }
 
     /// Leaves the team and puts everything away, unless `hurry` is cancelled.

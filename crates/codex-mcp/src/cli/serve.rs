@@ -28,7 +28,7 @@ use crate::mcp::{
 };
 use crate::off_runtime::{self, OffRuntimeError};
 use crate::team::farewell::{self, LastWords};
-use crate::team::{Farewell, Office, RecordError};
+use crate::team::{Farewell, Office};
 
 /// What is set by a variable alone.
 const VARIABLES: &str = "\
@@ -90,8 +90,6 @@ enum ServeError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Backend(#[from] NoBackend),
-    #[error(transparent)]
-    Resume(#[from] RecordError),
     #[error("cannot read the prompt files: {0}")]
     Files(#[from] OffRuntimeError),
     #[error("the runtime can't be started: {0}")]
@@ -141,7 +139,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
     }
     let defaults = defaults.for_member(identity.member.clone());
     let defaults = match &args.resume {
-        Some(thread) => identity.recall(thread.as_ref(), defaults)?,
+        Some(thread) => identity.recall(thread.as_ref(), defaults, &warnings),
         None => defaults,
     };
     // From here on nothing fails before it is closed.
