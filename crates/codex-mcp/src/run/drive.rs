@@ -399,7 +399,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// Looks at what is there, and judges it. Commands are run where nothing else is
     /// missing.
     async fn look(&mut self, came: &Came) -> Snapshot {
-        self.work.evidence += came.steps.evidence;
+        self.work.add(&came.steps, came.refusal());
         let has_answered = came.end == TurnEnd::Completed && !came.text.trim().is_empty();
         self.work.answer = match has_answered {
             true => Answer::Given,

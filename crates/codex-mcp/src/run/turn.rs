@@ -5,7 +5,7 @@ use std::future::pending;
 
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::approval_text;
-use codex_mcp_core::exec::FailureClass;
+use codex_mcp_core::exec::{FailureClass, Refusal};
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
 use codex_mcp_core::session::{Outcome, Steps};
 use codex_mcp_core::text::one_line;
@@ -61,6 +61,15 @@ impl Came {
     pub(super) fn refused(&self) -> u64 {
         let asked = u64::try_from(self.denied.len()).unwrap_or(u64::MAX);
         self.steps.refused.saturating_add(asked)
+    }
+
+    /// Whether steps were refused. Questions that are no steps have no place in their order.
+    pub(super) fn refusal(&self) -> Refusal {
+        match (self.steps.refusal, self.steps.succeeded) {
+            (Refusal::None, 0) if !self.denied.is_empty() => Refusal::Last,
+            (Refusal::None, _) if !self.denied.is_empty() => Refusal::Followed,
+            (refusal, _) => refusal,
+        }
     }
 
     /// One that could not be begun, or was lost sight of.

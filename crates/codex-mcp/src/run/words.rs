@@ -86,6 +86,14 @@ pub(crate) fn promised(record: &TurnRecord) -> Option<String> {
         .then(|| format!("  promised {}", words.join(", ")))
 }
 
+/// The end of a run that is done.
+pub(crate) fn done(turns: &str, verified: bool) -> String {
+    match verified {
+        true => format!("done after {turns}: all that was asked for is there"),
+        false => format!("done, not verified: no --until was given ({turns})"),
+    }
+}
+
 /// What Codex is allowed for the criteria.
 pub(crate) fn grants(grants: &Grants) -> Option<String> {
     let mut words = Vec::new();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{ChangeKind, Changes, Evidence, GitState};
+use crate::exec::{ChangeKind, Changes, Evidence, GitState, Refusal};
+use crate::session::Steps;
 
 use super::names::{BranchName, CommandLine, Issue};
 
@@ -175,8 +176,24 @@ pub enum CommandEnd {
 pub struct Work {
     /// In all turns together.
     pub evidence: Evidence,
+    /// Steps that have succeeded, in all turns together.
+    pub succeeded: u64,
+    /// Whether steps were refused in the last turn that had any that succeeded or were
+    /// refused.
+    pub refusal: Refusal,
     /// Whether the last turn came to an answer.
     pub answer: Answer,
+}
+
+impl Work {
+    /// Adds the steps of a turn, and whether Codex was refused anything in it.
+    pub fn add(&mut self, steps: &Steps, refusal: Refusal) {
+        self.evidence += steps.evidence;
+        self.succeeded += steps.succeeded;
+        if steps.succeeded > 0 || refusal != Refusal::None {
+            self.refusal = refusal;
+        }
+    }
 }
 
 /// Whether a turn came to an answer.

@@ -6,7 +6,7 @@ use codex_mcp_protocol::codex::{Item, RawItem, StepError, StepStatus, raw_item};
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;
-use crate::exec::Evidence;
+use crate::exec::{Evidence, Refusal, is_by_the_sandbox};
 
 /// How many accounts of a kind are kept; all are counted.
 const NOTED: usize = 20;
@@ -19,6 +19,10 @@ const OPEN_LIMIT: usize = 256;
 pub struct Steps {
     /// How many there were.
     pub evidence: Evidence,
+    /// How many have succeeded: commands that exited with 0 for example.
+    pub succeeded: u64,
+    /// Whether steps were refused, and whether one has succeeded since.
+    pub refusal: Refusal,
     /// How many went wrong: commands that exited with another code than 0, calls and
     /// changes that failed.
     pub failed: u64,
@@ -57,6 +61,7 @@ impl Steps {
             }
             RawItem::FunctionCallOutput { call_id, output } if open.calls.remove(call_id) => {
                 let words = line(raw_item::told(output));
+                self.refusal = Refusal::Last;
                 let notes = match raw_item::was_run(output) {
                     // The sandbox has stopped it half-way: Codex tells of no step then.
                     true => {
@@ -86,13 +91,21 @@ impl Steps {
             *count += 1;
         }
         match ended(item) {
-            Ended::Well => {}
+            Ended::Well => {
+                self.succeeded += 1;
+                self.refusal = self.refusal.after_success();
+            }
+            Ended::Unknown => {}
             Ended::Denied => {
                 self.evidence.declined += 1;
+                self.refusal = Refusal::Last;
                 note(&mut self.denied, item, None);
             }
             Ended::Badly(why) => {
                 self.failed += 1;
+                if is_refused_by_the_sandbox(item) {
+                    self.refusal = Refusal::Last;
+                }
                 if matches!(item, Item::McpToolCall { .. }) {
                     self.evidence.failed_calls += 1;
                 }
@@ -122,6 +135,8 @@ fn add(open: &mut BTreeSet<String>, id: &str) {
 
 enum Ended {
     Well,
+    /// Codex doesn't tell: a command whose exit code it has not seen.
+    Unknown,
     Denied,
     Badly(String),
 }
@@ -145,7 +160,8 @@ fn ended(item: &Item) -> Ended {
             aggregated_output,
             ..
         } => match exit_code {
-            None | Some(0) => Ended::Well,
+            None => Ended::Unknown,
+            Some(0) => Ended::Well,
             Some(code) => Ended::Badly(exited(*code, aggregated_output.as_deref())),
         },
         Item::FileChange {
@@ -158,6 +174,16 @@ fn ended(item: &Item) -> Ended {
             ..
         } => Ended::Badly(failed(error.as_ref())),
         _ => Ended::Well,
+    }
+}
+
+fn is_refused_by_the_sandbox(item: &Item) -> bool {
+    match item {
+        Item::CommandExecution {
+            aggregated_output: Some(output),
+            ..
+        } => is_by_the_sandbox(output),
+        _ => false,
     }
 }
 
@@ -250,6 +276,9 @@ mod tests {
                 failed_calls: 1,
                 searches: 1,
             },
+            // The command that exited with 0, and the search.
+            succeeded: 2,
+            refusal: Refusal::Followed,
             failed: 3,
             errors: vec![
                 "make all exited with 2: make: no rule".to_owned(),
@@ -283,6 +312,28 @@ mod tests {
         }
         assert_eq!((steps.refused, steps.evidence.commands), (1, 1));
         assert_eq!(steps.denied, ["rejected by the policy"]);
+        assert_eq!(steps.refusal, Refusal::Last);
+    }
+
+    #[test]
+    fn refused_steps_are_last_until_another_one_succeeds() {
+        let (mut steps, mut open) = (Steps::default(), Open::default());
+        let mut ends = |more: Value| {
+            steps.done(&command("1", more), &mut open);
+            (steps.refusal, steps.succeeded)
+        };
+        let failed =
+            |output: &str| json!({ "status": "failed", "exitCode": 1, "aggregatedOutput": output });
+        let well = || json!({ "status": "completed", "exitCode": 0 });
+        assert_eq!(ends(failed("no rule")), (Refusal::None, 0));
+        assert_eq!(ends(json!({ "status": "failed" })), (Refusal::None, 0));
+        assert_eq!(ends(well()), (Refusal::None, 1));
+        let refused = failed("touch: x: Read-only file system\n");
+        assert_eq!(ends(refused), (Refusal::Last, 1));
+        assert_eq!(ends(failed("no rule")), (Refusal::Last, 1));
+        assert_eq!(ends(well()), (Refusal::Followed, 2));
+        let declined = json!({ "status": "declined" });
+        assert_eq!(ends(declined), (Refusal::Last, 2));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn sections(job: &Job) -> Vec<Section> {
 fn wanted(order: &Order) -> Vec<String> {
     let mut lines: Vec<String> = order.criteria.iter().map(ToString::to_string).collect();
     if lines.is_empty() {
-        lines.push("that Codex executes something, and says that it is done".to_owned());
+        lines.push("that a step of Codex's succeeds, none is refused in the end, and it says that it is done".to_owned());
     }
     let parts = Parts::from(order.limits);
     let time = |millis: Option<u64>| took(Duration::from_millis(millis.unwrap_or_default()));
@@ -64,9 +64,12 @@ fn outcome(result: &Value) -> Vec<String> {
         turns => format!("{} turns", turns.unwrap_or_default()),
     };
     let is_ok = result.get("ok").and_then(Value::as_bool) == Some(true);
+    // Results of earlier versions do not tell.
+    let verified = result.get("verified").and_then(Value::as_bool);
+    let is_verified = verified.unwrap_or(true);
     let reason = text(result, "reason").unwrap_or("nobody knows why");
     let mut lines = vec![match is_ok {
-        true => format!("done after {turns}: all that was asked for is there"),
+        true => words::done(&turns, is_verified),
         false => format!("not done after {turns}: {}", reason.replace('_', " ")),
     }];
     lines.extend(text(result, "why").map(str::to_owned));

@@ -35,7 +35,8 @@ What can be asked for with --until; all of it must hold, in the repository of --
   command=CMD                 the command exits with 0; it runs as you, outside of Codex's
                               sandbox, at the top of the repository, and no shell reads it
   diff_within=PATH,PATH       nothing outside of these files and folders was changed
-Without any: Codex has executed something, and said that it is done.
+Without any: a step of Codex's has succeeded, none was refused in the end, and Codex has said
+that it is done. The result is not verified then.
 
 Examples:
   codex-mcp run \"Fix the failing test\" --until 'command=cargo test' --until commits=1

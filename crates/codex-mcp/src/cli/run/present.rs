@@ -73,7 +73,7 @@ impl Result {
             turns => format!("{turns} turns"),
         };
         let mut lines = vec![match outcome.reason {
-            None => format!("done after {turns}: all that was asked for is there"),
+            None => words::done(&turns, outcome.verified),
             Some(reason) => format!("not done after {turns}: {}", reason.words()),
         }];
         lines.extend(outcome.why.iter().map(|why| format!("  {why}")));

@@ -166,7 +166,9 @@ impl Run {
                 commands: 1,
                 ..Evidence::default()
             },
+            succeeded: 1,
             answer: Answer::Given,
+            ..Work::default()
         };
         judge(&self.criteria, &self.start, now, &work, preexisting)
     }

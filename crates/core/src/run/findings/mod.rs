@@ -3,7 +3,7 @@
 //!
 //! | asked for | also wanted |
 //! | --- | --- |
-//! | nothing | evidence of work, and an answer |
+//! | nothing | a step that succeeded, none refused in the end, and an answer |
 //! | only what is judged at the end | evidence of work, and an answer |
 //! | something new, and something judged at the end | evidence of work, or something new |
 //! | only something new | nothing |
@@ -16,6 +16,8 @@ mod asking;
 use std::fmt;
 
 use serde::Serialize;
+
+use crate::exec::Refusal;
 
 use super::criteria::{Criteria, Criterion, Judging};
 use super::snapshot::{Answer, Preexisting, Snapshot, Work};
@@ -125,6 +127,13 @@ impl Verdict {
             .all(|judged| !lacks(judged) || is_command(judged))
     }
 
+    /// Whether anything was asked for, so that it could be checked.
+    #[must_use]
+    pub fn has_criteria(&self) -> bool {
+        let mut subjects = self.iter().map(|judged| &judged.subject);
+        subjects.any(|subject| matches!(subject, Subject::Asked(_)))
+    }
+
     /// What is missing, and what nobody can tell: lines for people, programs and Codex.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
@@ -178,7 +187,10 @@ fn beside(criteria: &Criteria, scene: &asking::Scene<'_>, work: &Work) -> Vec<Ju
     if at_the_end {
         judged.push(Judged {
             subject: Subject::Work,
-            finding: worked(scene, work),
+            finding: match criteria.is_empty() {
+                true => succeeded(scene, work),
+                false => worked(scene, work),
+            },
         });
     }
     if !wants_new {
@@ -202,6 +214,28 @@ fn worked(scene: &asking::Scene<'_>, work: &Work) -> Finding {
         steps => Finding::Satisfied {
             found: format!("steps executed: {steps}"),
         },
+    }
+}
+
+/// Where nothing was asked for, only the steps can tell whether the work was done.
+fn succeeded(scene: &asking::Scene<'_>, work: &Work) -> Finding {
+    let missing = match (work.succeeded, work.refusal) {
+        (0, _) if work.evidence.executed() == 0 => {
+            "nothing was executed: use your tools to do the work"
+        }
+        (0, _) => "no step has succeeded: find out why, and do the work",
+        (_, Refusal::Last) => "the last step was refused: reach the goal in another way",
+        (_, Refusal::Followed) if !scene.has_something_new() => {
+            "a step was refused, and nothing has changed: reach the goal in another way"
+        }
+        (steps, Refusal::None | Refusal::Followed) => {
+            return Finding::Satisfied {
+                found: format!("steps that succeeded: {steps}"),
+            };
+        }
+    };
+    Finding::NotYet {
+        missing: missing.to_owned(),
     }
 }
 

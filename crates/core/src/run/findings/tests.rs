@@ -4,11 +4,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::{ChangeKind, Evidence, GitState, Look};
+use crate::exec::{ChangeKind, Evidence, GitState, Look, Refusal};
 use crate::run::artifacts::{self, Gain, Shown};
 use crate::run::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
 };
+use crate::session::Steps;
 
 fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
     let newest = (0..new).map(|number| Commit {
@@ -135,6 +136,8 @@ fn worked() -> Work {
             commands: 2,
             ..Evidence::default()
         },
+        succeeded: 2,
+        refusal: Refusal::None,
         answer: Answer::Given,
     }
 }
@@ -297,6 +300,51 @@ fn what_must_hold_beside_the_criteria() {
 }
 
 #[test]
+fn runs_without_criteria_need_a_success_and_no_refusal_at_the_end() {
+    let (start, after) = (start(), done());
+    let standing = |work: &Work, now: &Snapshot| {
+        let nothing = Criteria::default();
+        judge(&nothing, &start, now, work, Preexisting::Ignored).standing()
+    };
+    let only_failed = Work {
+        succeeded: 0,
+        ..worked()
+    };
+    assert_eq!(standing(&only_failed, &after), Standing::Lacking);
+    let refused = |refusal| Work {
+        refusal,
+        ..worked()
+    };
+    for now in [&start, &after] {
+        assert_eq!(standing(&refused(Refusal::Last), now), Standing::Lacking);
+        assert_eq!(standing(&refused(Refusal::None), now), Standing::Satisfied);
+    }
+    // Looking around after a refusal is not the work.
+    let followed = refused(Refusal::Followed);
+    assert_eq!(standing(&followed, &start), Standing::Lacking);
+    assert_eq!(standing(&followed, &after), Standing::Satisfied);
+}
+
+#[test]
+fn refusals_last_over_turns_of_words() {
+    let mut work = Work::default();
+    let steps = |succeeded| Steps {
+        succeeded,
+        ..Steps::default()
+    };
+    for (succeeded, refusal, expected) in [
+        (1, Refusal::Last, Refusal::Last),
+        (0, Refusal::None, Refusal::Last),
+        (1, Refusal::Followed, Refusal::Followed),
+        (1, Refusal::None, Refusal::None),
+    ] {
+        work.add(&steps(succeeded), refusal);
+        assert_eq!(work.refusal, expected);
+    }
+    assert_eq!(work.succeeded, 3);
+}
+
+#[test]
 fn without_work_what_held_before_is_not_done() {
     let idle = Work::default();
     let denied = Work {
@@ -305,7 +353,9 @@ fn without_work_what_held_before_is_not_done() {
             declined: 1,
             ..Evidence::default()
         },
+        refusal: Refusal::Last,
         answer: Answer::Given,
+        ..Work::default()
     };
     let refused = Work {
         evidence: Evidence {
@@ -314,6 +364,7 @@ fn without_work_what_held_before_is_not_done() {
             ..Evidence::default()
         },
         answer: Answer::Given,
+        ..Work::default()
     };
     let silent = Work {
         answer: Answer::Missing,

@@ -29,6 +29,9 @@ pub const NOTES_LIMIT: usize = 20;
 pub struct Outcome {
     /// Whether all that was asked for holds.
     pub ok: bool,
+    /// Whether something was asked for and found to hold. Without criteria, `ok` rests on
+    /// what Codex did alone.
+    pub verified: bool,
     /// What was made; nothing if not all holds, see `partial`.
     pub artifacts: Vec<Artifact>,
     /// What was seen.
@@ -175,6 +178,7 @@ impl Outcome {
         };
         Self {
             ok: reason.is_none(),
+            verified: reason.is_none() && evidence.criteria.has_criteria(),
             artifacts,
             missing: evidence.criteria.missing(),
             evidence,

@@ -41,6 +41,7 @@ impl Outcome {
     /// The artifact that weighs most; they come in that order.
     fn result(&self) -> &str {
         match self.artifacts.first() {
+            None if !self.verified => "not verified: no criteria were given",
             None => "nothing new was needed",
             Some(
                 Artifact::PullRequest { url: words, .. }

@@ -18,7 +18,9 @@ fn evidence(criteria: &[&str]) -> RunEvidence {
     };
     let work = Work {
         evidence: total,
+        succeeded: 2,
         answer: Answer::Given,
+        ..Work::default()
     };
     let nothing = Snapshot::default();
     let verdict = judge(&criteria, &nothing, &nothing, &work, Preexisting::Ignored);

@@ -73,6 +73,43 @@ async fn without_criteria_work_and_an_answer_are_wanted() {
     ran.assert_done(&["initial", "nudge"]);
 }
 
+/// A command that fails, and one that the sandbox refuses before others that succeed.
+#[tokio::test]
+async fn failed_and_refused_steps_do_not_make_a_run_without_criteria_done() {
+    let refused = [
+        Reply::shell("touch refused.txt"),
+        Reply::shell("ls"),
+        Reply::say("I can't write here."),
+    ];
+    let failed = [Reply::shell("false"), Reply::say("Done.")];
+    let script = Script::new().on("fail", failed).otherwise(refused);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    for (task, missing) in [
+        ("fail", "no step has succeeded"),
+        ("write", "a step was refused, and nothing has changed"),
+    ] {
+        let args = ["--json", task, "--sandbox", "read-only", "--max-turns", "1"];
+        let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
+        ran.assert_not_done("max_turns_exceeded");
+        let told = ran.result["missing"][0].as_str().unwrap();
+        assert!(told.starts_with(missing), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn runs_without_criteria_are_done_and_not_verified() {
+    let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Looked at it.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage.run(&["x"]).await;
+    ran.assert_done(&["initial"]);
+    assert_eq!(ran.result["verified"], false);
+    let output = stage.run_command(&["x"]).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let first = shown.lines().next().unwrap();
+    assert_eq!(first, "done, not verified: no --until was given (1 turn)");
+}
+
 async fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on(release: &str) {
     let gate = Gate::new();
     let script = Script::new()

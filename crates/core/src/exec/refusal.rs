@@ -1,0 +1,60 @@
+//! Refused steps: by a person, by Codex's policy, or by the sandbox.
+
+use serde::{Deserialize, Serialize};
+
+/// What the C library says of a system call that a sandbox has refused: bubblewrap's
+/// read-only mounts (`EROFS`), seccomp (`EPERM`) and Landlock (`EACCES`).
+const BY_THE_SANDBOX: [&str; 3] = [
+    "read-only file system",
+    "operation not permitted",
+    "permission denied",
+];
+
+/// Whether steps were refused, and whether Codex has got past that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// No step was refused.
+    #[default]
+    None,
+    /// A step was refused, and a later one has succeeded.
+    Followed,
+    /// A step was refused, and none has succeeded since.
+    Last,
+}
+
+impl Refusal {
+    /// The state after a step that has succeeded.
+    #[must_use]
+    pub fn after_success(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Followed | Self::Last => Self::Followed,
+        }
+    }
+}
+
+/// Whether a command that has failed was probably refused by the sandbox, by what it
+/// printed. A command may print the same for another reason.
+#[must_use]
+pub fn is_by_the_sandbox(output: &str) -> bool {
+    let output = output.to_lowercase();
+    BY_THE_SANDBOX.iter().any(|words| output.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sandbox_refusals_are_known_by_their_errors() {
+        for output in [
+            "touch: cannot touch 'x': Read-only file system\n",
+            "curl: (7) Operation not permitted",
+            "bash: x: Permission denied",
+        ] {
+            assert!(is_by_the_sandbox(output), "{output}");
+        }
+        assert!(!is_by_the_sandbox("make: *** no rule"));
+    }
+}
