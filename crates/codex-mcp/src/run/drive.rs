@@ -9,7 +9,7 @@ use codex_mcp_core::run::artifacts::{self, Shown};
 use codex_mcp_core::run::criteria::{Grant, Judging};
 use codex_mcp_core::run::findings::{Verdict, judge};
 use codex_mcp_core::run::machine::{
-    Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd,
+    AnswerNovelty, Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd,
 };
 use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, milliseconds, notes};
 use codex_mcp_core::run::promises::promises;
@@ -473,6 +473,18 @@ impl<W: Watcher> Driver<'_, W> {
             failed: came.steps.failed,
             standing: self.verdict.standing(),
             gain: self.shown.take(&self.start, now),
+            answer: self.novelty(came),
+        }
+    }
+
+    /// Whether a turn answered something else than the one before. One that was cut short
+    /// has no answer.
+    fn novelty(&self, came: &Came) -> AnswerNovelty {
+        let answer = came.text.trim();
+        let has_answered = came.end == TurnEnd::Completed && !answer.is_empty();
+        match has_answered && answer == self.response.trim() {
+            true => AnswerNovelty::Repeated,
+            false => AnswerNovelty::New,
         }
     }
 

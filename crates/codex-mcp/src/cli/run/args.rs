@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_mcp_core::run::criteria::{Criteria, Criterion};
-use codex_mcp_core::run::machine::{Limits, MAX_TURNS};
+use codex_mcp_core::run::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
@@ -87,6 +87,11 @@ pub(in crate::cli) struct Args {
     /// How long all of it may take.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     total_timeout: Duration,
+
+    /// End after so many turns in a row that bring nothing new and execute nothing, or
+    /// repeat the last answer, 1 to 100.
+    #[arg(long, value_name = "N", default_value_t = STALL_AFTER)]
+    stall_after: u32,
 
     /// Go on in this thread of Codex's; `codex-mcp threads` lists some.
     #[arg(long, value_name = "THREAD", value_parser = thread)]
@@ -179,7 +184,8 @@ impl Args {
     }
 
     pub(super) fn order(&self) -> Result<Order, Failure> {
-        let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?;
+        let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?
+            .stalling_after(self.stall_after)?;
         let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
         let mut order = Order::new(task, resolved(&self.repo));
         order.criteria = Criteria::new(self.until.iter().cloned())?;

@@ -19,8 +19,10 @@
 //! whether there is another turn. Then the kind of the next prompt: a turn in which
 //! nothing was executed or tried was words, whatever they said.
 //!
-//! Where nothing is missing as far as one can tell, but of something one can't, a
-//! turn with nothing new is in vain even if it was words: more of them don't help.
+//! A run has stalled after [`Limits::stall_after`] idle turns in a row. A turn is idle
+//! if it brought nothing new, and Codex executed nothing in it or answered what it had
+//! answered before. A turn that executed something is work, also when the limit of time
+//! has cut it short.
 //!
 //! All moments are durations since the run began.
 
@@ -51,8 +53,8 @@ pub const MOST_TURNS: u32 = 100;
 /// How long a run can be given (24 h).
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// After how many turns running with work and nothing new a run has stalled.
-pub const STALLED_AFTER: u32 = 2;
+/// After how many idle turns in a row a run has stalled, unless told otherwise.
+pub const STALL_AFTER: u32 = 3;
 
 /// After how many failed turns running, with nothing even tried, Codex counts as
 /// unable to run: each takes an account's requests, and none has got anywhere.
@@ -65,6 +67,7 @@ pub struct Limits {
     turns: u32,
     turn: Duration,
     total: Duration,
+    stall_after: u32,
 }
 
 /// The limits by the names of the specification of futon3c's peripheral; what isn't
@@ -80,6 +83,9 @@ pub struct Parts {
     /// How long all of it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_timeout_ms: Option<u64>,
+    /// After how many idle turns in a row the run has stalled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall_after: Option<u32>,
 }
 
 impl TryFrom<Parts> for Limits {
@@ -92,7 +98,8 @@ impl TryFrom<Parts> for Limits {
             parts.max_turns.unwrap_or(usual.turns),
             time(parts.turn_timeout_ms).unwrap_or(usual.turn),
             time(parts.total_timeout_ms).unwrap_or(usual.total),
-        )
+        )?
+        .stalling_after(parts.stall_after.unwrap_or(usual.stall_after))
     }
 }
 
@@ -102,6 +109,7 @@ impl From<Limits> for Parts {
             max_turns: Some(limits.turns),
             turn_timeout_ms: Some(milliseconds(limits.turn)),
             total_timeout_ms: Some(milliseconds(limits.total)),
+            stall_after: Some(limits.stall_after),
         }
     }
 }
@@ -115,6 +123,9 @@ pub enum BadLimits {
     /// Too little or too much time.
     #[error("a turn and a run take more than 0 s and at most 24 h, not {0:?}")]
     Time(Duration),
+    /// Too few or too many idle turns.
+    #[error("a run stalls after 1 to {MOST_TURNS} idle turns, not {0}")]
+    Stall(u32),
 }
 
 impl Default for Limits {
@@ -123,6 +134,7 @@ impl Default for Limits {
             turns: MAX_TURNS,
             turn: TURN_LIMIT,
             total: TOTAL_LIMIT,
+            stall_after: STALL_AFTER,
         }
     }
 }
@@ -140,7 +152,27 @@ impl Limits {
         let bad = |time: &Duration| time.is_zero() || *time > LONGEST;
         match [turn, total].into_iter().find(bad) {
             Some(time) => Err(BadLimits::Time(time)),
-            None => Ok(Self { turns, turn, total }),
+            None => Ok(Self {
+                turns,
+                turn,
+                total,
+                ..Self::default()
+            }),
+        }
+    }
+
+    /// The same limits, for a run that stalls after so many idle turns in a row.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLimits::Stall`] if there is none, or more than a run has turns at most.
+    pub fn stalling_after(self, stall_after: u32) -> Result<Self, BadLimits> {
+        match (1..=MOST_TURNS).contains(&stall_after) {
+            true => Ok(Self {
+                stall_after,
+                ..self
+            }),
+            false => Err(BadLimits::Stall(stall_after)),
         }
     }
 
@@ -174,6 +206,15 @@ pub enum TurnEnd {
     StaleSession,
 }
 
+/// Whether the answer of a turn says something new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerNovelty {
+    /// There is none, or it differs from the last one.
+    New,
+    /// It is the answer of the turn before.
+    Repeated,
+}
+
 /// What has come of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
@@ -190,6 +231,8 @@ pub struct Report {
     pub standing: Standing,
     /// Whether there is something that was not there before.
     pub gain: Gain,
+    /// Whether its answer says something new.
+    pub answer: AnswerNovelty,
 }
 
 /// What is to be done next.
@@ -231,7 +274,7 @@ pub enum Conversation {
 pub enum End {
     /// All holds.
     Satisfied,
-    /// Codex is at work and nothing comes of it.
+    /// Codex executes nothing, or repeats itself.
     Stalled,
     /// There are no more turns.
     MaxTurns,
@@ -272,8 +315,8 @@ pub struct Run {
     turns: u32,
     until: Duration,
     renewed: Renewed,
-    /// How many turns running had work and nothing new.
-    fruitless: u32,
+    /// How many turns in a row were idle.
+    idle: u32,
     /// How many turns running failed with nothing tried.
     failures: u32,
 }
@@ -288,7 +331,7 @@ impl Run {
             turns: 0,
             until: Duration::ZERO,
             renewed: Renewed::Never,
-            fruitless: 0,
+            idle: 0,
             failures: 0,
         };
         let prompt = run.prompt(PromptKind::Initial, Conversation::Same, Duration::ZERO);
@@ -352,14 +395,12 @@ impl Run {
 
     fn count(&mut self, report: &Report) {
         let tried = report.tried();
-        let in_vain = report.gain == Gain::Nothing
-            && (tried == Tried::Something || report.standing == Standing::Unclear);
         let failed = matches!(
             report.end,
             TurnEnd::Failed(_) | TurnEnd::Died | TurnEnd::TimedOut
         );
         let raised = |count: u32, holds: bool| if holds { count + 1 } else { 0 };
-        self.fruitless = raised(self.fruitless, in_vain);
+        self.idle = raised(self.idle, report.is_idle());
         self.failures = raised(self.failures, failed && tried == Tried::Nothing);
         if report.failure() == Some(FailureClass::UnknownSession) {
             self.turns = self.turns.saturating_sub(1);
@@ -381,7 +422,7 @@ impl Run {
             && (is_hopeless || lost_again || self.failures >= FAILURES_LIMIT)
         {
             End::CouldNotRun(class)
-        } else if self.fruitless >= STALLED_AFTER {
+        } else if self.idle >= self.limits.stall_after {
             End::Stalled
         } else if self.turns >= self.limits.turns {
             End::MaxTurns
@@ -429,6 +470,11 @@ impl Report {
             0 => Tried::Nothing,
             _ => Tried::Something,
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        let repeated = self.answer == AnswerNovelty::Repeated;
+        self.gain == Gain::Nothing && (self.evidence.executed() == 0 || repeated)
     }
 
     fn denied(&self) -> u64 {

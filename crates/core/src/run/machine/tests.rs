@@ -63,6 +63,7 @@ fn report(end: TurnEnd, did: Did, standing: Standing, gain: Gain) -> Report {
         failed: u64::from(matches!(did, Did::Failed | Did::FailedCall)),
         standing,
         gain,
+        answer: AnswerNovelty::New,
     }
 }
 
@@ -86,7 +87,7 @@ fn step(run: &mut Run, report: Report) -> String {
     told(run.step(&report, SECOND))
 }
 
-/// What follows after the first turn, after another such turn, and if there are no
+/// What follows after the first turn, after the second and third such turn, and if there are no
 /// more turns, for everything that can come of it.
 #[test]
 fn every_turn_and_what_follows() {
@@ -117,8 +118,9 @@ fn what_follows(report: Report) -> String {
     let (mut run, _) = Run::start(Limits::default());
     let once = step(&mut run, report);
     let twice = step(&mut run, report);
+    let thrice = step(&mut run, report);
     let last = last_turn(report);
-    format!("{once} | {twice} | {last}")
+    format!("{once} | {twice} | {thrice} | {last}")
 }
 
 fn last_turn(report: Report) -> String {
@@ -208,7 +210,8 @@ fn promise_then_work() {
 
 #[test]
 fn words_only_are_nudged_up_to_the_last_turn() {
-    let (mut run, _) = Run::start(Limits::default());
+    let limits = Limits::default().stalling_after(MOST_TURNS).unwrap();
+    let (mut run, _) = Run::start(limits);
     for _ in 1..MAX_TURNS {
         assert_eq!(
             step(&mut run, completed(Did::Words, Gain::Nothing)),
@@ -223,25 +226,60 @@ fn words_only_are_nudged_up_to_the_last_turn() {
 }
 
 #[test]
-fn only_turns_running_without_anything_new_are_a_stall() {
+fn only_idle_turns_in_a_row_are_a_stall() {
     let (mut run, _) = Run::start(Limits::default());
-    let in_vain = completed(Did::Executed, Gain::Nothing);
+    let words = completed(Did::Words, Gain::Nothing);
+    let repeated = Report {
+        answer: AnswerNovelty::Repeated,
+        ..completed(Did::Executed, Gain::Nothing)
+    };
+    let cut = report(
+        TurnEnd::TimedOut,
+        Did::Executed,
+        Standing::Lacking,
+        Gain::Nothing,
+    );
     for between in [
-        completed(Did::Executed, Gain::Something),
-        completed(Did::Words, Gain::Nothing),
-        report(
-            TurnEnd::TimedOut,
-            Did::Words,
-            Standing::Lacking,
-            Gain::Nothing,
-        ),
+        cut,
+        completed(Did::Executed, Gain::Nothing),
+        completed(Did::Words, Gain::Something),
     ] {
-        assert_eq!(step(&mut run, in_vain), "continuation");
+        for idle in [words, repeated] {
+            assert_ne!(step(&mut run, idle), "end: Stalled");
+        }
         assert_ne!(step(&mut run, between), "end: Stalled");
     }
-    assert_eq!(step(&mut run, in_vain), "continuation");
+    let (mut run, _) = Run::start(Limits::default());
+    step(&mut run, words);
+    step(&mut run, repeated);
     let denied = completed(Did::DeniedUnseen, Gain::Nothing);
     assert_eq!(step(&mut run, denied), "end: Stalled");
+}
+
+/// Reading takes time, and brings nothing new.
+#[test]
+fn turns_of_work_without_anything_new_go_on_to_the_last_turn() {
+    for end in [TurnEnd::Completed, TurnEnd::TimedOut] {
+        let limits = Limits::default().stalling_after(1).unwrap();
+        let (mut run, _) = Run::start(limits);
+        let reads = report(end, Did::Executed, Standing::Lacking, Gain::Nothing);
+        for _ in 1..MAX_TURNS {
+            assert_ne!(step(&mut run, reads), "end: Stalled");
+        }
+        assert_eq!(step(&mut run, reads), "end: MaxTurns");
+    }
+}
+
+#[test]
+fn stall_after_is_set_by_its_limit() {
+    let limits = Limits::default().stalling_after(1).unwrap();
+    let (mut run, _) = Run::start(limits);
+    let words = completed(Did::Words, Gain::Nothing);
+    assert_eq!(step(&mut run, words), "end: Stalled");
+    assert_eq!(limits.stalling_after(0), Err(BadLimits::Stall(0)));
+    assert_eq!(limits.stalling_after(101), Err(BadLimits::Stall(101)));
+    let read = serde_json::from_str::<Limits>(r#"{"stall_after":1}"#);
+    assert_eq!(read.unwrap(), limits);
 }
 
 #[test]

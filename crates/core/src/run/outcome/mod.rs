@@ -59,7 +59,7 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Codex was at work and nothing came of it.
+    /// Codex executed nothing, or repeated itself.
     Stalled,
     /// There were no more turns.
     MaxTurnsExceeded,
@@ -145,7 +145,7 @@ impl Reason {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Self::Stalled => "Codex was at work and nothing new came of it",
+            Self::Stalled => "Codex executed nothing, or repeated its last answer, turn after turn",
             Self::MaxTurnsExceeded => "all turns are used up",
             Self::TotalTimeExceeded => "the time is used up",
             Self::CouldNotRun => "Codex could not run",

@@ -42,6 +42,7 @@ struct Arguments {
     max_turns: Option<Count>,
     turn_timeout_ms: Option<Count>,
     total_timeout_ms: Option<Count>,
+    stall_after: Option<Count>,
     allow_preexisting: Option<bool>,
     thread_id: Option<Thread>,
     worktree: Option<bool>,
@@ -87,6 +88,7 @@ pub(super) fn describe() -> Tool {
             "max_turns": { "type": "integer", "description": "Default: 10." },
             "turn_timeout_ms": { "type": "integer", "description": "Default: 120000." },
             "total_timeout_ms": { "type": "integer", "description": "Default: 600000." },
+            "stall_after": { "type": "integer", "description": "Idle turns in a row until it gives up. Default: 3." },
             "allow_preexisting": { "type": "boolean", "description": "What was there before counts too." },
             "thread_id": { "type": "string", "description": "Go on in this thread." },
             "worktree": { "type": "boolean", "description": "In a git worktree of its own." },
@@ -266,14 +268,17 @@ impl Arguments {
 
     fn limits(&self) -> Result<Limits, ToolError> {
         let count = |given: Option<Count>| given.map(|Count(count)| count);
-        let turns = count(self.max_turns);
+        let small = |given: Option<Count>| {
+            count(given).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+        };
         let limits = Limits::try_from(Parts {
-            max_turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
+            max_turns: small(self.max_turns),
             turn_timeout_ms: count(self.turn_timeout_ms),
             total_timeout_ms: count(self.total_timeout_ms),
+            stall_after: small(self.stall_after),
         });
         let wrong = |why| {
-            let names = "max_turns, turn_timeout_ms, total_timeout_ms";
+            let names = "max_turns, turn_timeout_ms, total_timeout_ms, stall_after";
             ToolError::new(Code::InvalidArgument, format!("{names}: {why}"))
         };
         limits.map_err(wrong)

@@ -153,7 +153,7 @@ async fn a_read_only_sandbox_is_refused_at_once() {
         "command=true",
     ];
     let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
-    ran.assert_not_done("max_turns_exceeded");
+    ran.assert_not_done("stalled");
 }
 
 /// Who reads no more of it changes nothing of how it ended.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use scripted_model::{Gate, Reply, Script, Shell};
+use scripted_model::{Gate, Reply, Request, Script, Shell};
 use testkit::Signal;
 
 use super::super::{Stage, on_each_release};
@@ -34,6 +34,29 @@ async fn half_of_the_work_is_gone_on_with_by_what_is_missing() {
     );
 }
 
+/// The first three turns only read; the last of them is cut short.
+#[tokio::test]
+async fn reading_for_several_turns_is_no_stall() {
+    let gate = Gate::new();
+    let turns = |count| move |request: &Request| request.assistant_messages().len() == count;
+    let read = |file: &str, said: &str| [Reply::shell(format!("cat {file}")), Reply::say(said)];
+    let script = Script::new()
+        .on(
+            "took too long",
+            [Reply::shell("echo a > a.txt"), Reply::say("Done.")],
+        )
+        .when(turns(0), read("README.md", "Read one."))
+        .when(turns(1), read("README.md", "Read another one."))
+        .otherwise([Reply::shell("ls"), Reply::say("never").behind(&gate)]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage
+        .run(&["x", "--until", "files=a.txt", "--turn-timeout", "20s"])
+        .await;
+    assert_eq!(ran.result["ok"], true, "{:#}", ran.result);
+    let ends: Vec<&str> = ran.turns().iter().map(|(_, end)| *end).collect();
+    assert_eq!(&ends[..3], ["completed", "completed", "timed_out"]);
+}
+
 /// Whatever it claims: it is looked at where the work was to be done.
 #[tokio::test]
 async fn work_elsewhere_is_no_progress() {
@@ -44,7 +67,8 @@ async fn work_elsewhere_is_no_progress() {
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let ran = stage.run(&["x", "--until", "files=made.txt"]).await;
     ran.assert_not_done("stalled");
-    assert_eq!(ran.result["turns"], 2);
+    // The first answer is new.
+    assert_eq!(ran.result["turns"], 4);
     assert_eq!(ran.made(), [""; 0]);
     let missing = ran.result["missing"][0].as_str().unwrap();
     assert!(missing.contains("made.txt"), "{missing}");
@@ -55,11 +79,16 @@ async fn words_alone_use_the_turns_up() {
     let script = Script::new().otherwise([Reply::say("I will.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let ran = stage
-        .run(&["x", "--until", "commits=1", "--max-turns", "3"])
+        .run(&["x", "--until", "commits=1", "--max-turns", "2"])
         .await;
     ran.assert_not_done("max_turns_exceeded");
     let prompts: Vec<&str> = ran.turns().iter().map(|(prompt, _)| *prompt).collect();
-    assert_eq!(prompts, ["initial", "nudge", "nudge"]);
+    assert_eq!(prompts, ["initial", "nudge"]);
+    let ran = stage
+        .run(&["x", "--until", "commits=1", "--stall-after", "1"])
+        .await;
+    ran.assert_not_done("stalled");
+    assert_eq!(ran.result["turns"], 1);
     assert_eq!(ran.made(), [""; 0]);
 }
 
