@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use codex_mcp_core::run::artifacts::{self, Shown};
@@ -20,6 +21,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::clock::RunClock;
 use super::error::RunError;
 use super::evidence::EvidenceFile;
 use super::look::Looker;
@@ -35,6 +37,10 @@ use crate::mcp::joined;
 /// How long one command of a criterion may take (5 min); less where the run has less
 /// time left.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a person has to answer one of Codex's questions (10 min). The time counts
+/// neither as the turn's nor as the run's.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long a turn may take to begin that is to be ended already.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
@@ -141,7 +147,7 @@ pub async fn drive<W: Watcher>(
         private,
         not_taken: None,
         start,
-        began: Instant::now(),
+        clock: Rc::new(RunClock::start()),
         shown: Shown::default(),
         work: Work::default(),
         verdict,
@@ -213,7 +219,7 @@ struct Driver<'a, W> {
     /// Why the repository does not have all of what Codex has committed.
     not_taken: Option<String>,
     start: Snapshot,
-    began: Instant,
+    clock: Rc<RunClock>,
     shown: Shown,
     work: Work,
     verdict: Verdict,
@@ -235,9 +241,9 @@ impl<W: Watcher> Driver<'_, W> {
         let (mut run, mut wanted) = Run::start(self.order.limits);
         let (end, now) = loop {
             self.rig.watcher.hears(News::Turn(&wanted));
-            let began = Instant::now();
+            let began = self.clock.elapsed();
             let came = self.turn(&mut run, &wanted).await?;
-            let took = began.elapsed();
+            let took = self.clock.elapsed().saturating_sub(began);
             self.rig.watcher.hears(News::Looking);
             let now = self.look(&came).await;
             let report = self.report(&came, &now);
@@ -246,7 +252,7 @@ impl<W: Watcher> Driver<'_, W> {
                 // There is no turn to interrupt; it only has to know.
                 run.stop();
             }
-            match run.step(&report, self.began.elapsed()) {
+            match run.step(&report, self.clock.elapsed()) {
                 Some(Next::Prompt(next)) => wanted = next,
                 Some(Next::End(end)) => break (end, now),
                 // The machine interrupts nothing that has ended.
@@ -266,7 +272,8 @@ impl<W: Watcher> Driver<'_, W> {
         if wanted.conversation == Conversation::New {
             (self.thread, self.session) = (None, None);
         }
-        let mut leash = Leash::new(run, self.began, self.rig.stop);
+        let clock = Rc::clone(&self.clock);
+        let mut leash = Leash::new(run, &clock, self.rig.stop);
         let (turn, told) = match self.begun(text, &mut leash).await {
             Ok(Begun::Turn(turn, told)) => (turn, told),
             Ok(Begun::TooLate(why)) => return Ok(Came::nothing(why)),
@@ -418,13 +425,14 @@ impl<W: Watcher> Driver<'_, W> {
         };
         self.verdict = self.judge(&now);
         if self.verdict.is_worth_commands() {
+            let left = self
+                .order
+                .limits
+                .total()
+                .saturating_sub(self.clock.elapsed());
             now.commands = self
                 .looker
-                .commands(
-                    COMMAND_LIMIT,
-                    self.began + self.order.limits.total(),
-                    self.rig.stop,
-                )
+                .commands(COMMAND_LIMIT, Instant::now() + left, self.rig.stop)
                 .await;
             self.verdict = self.judge(&now);
         }

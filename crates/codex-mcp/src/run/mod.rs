@@ -9,6 +9,7 @@
 //!
 //! What decides is in `codex_mcp_core::run`; here is what acts.
 
+mod clock;
 mod drive;
 mod error;
 mod evidence;
@@ -22,7 +23,7 @@ pub mod watcher;
 pub(crate) mod words;
 pub mod worktree;
 
-pub use drive::{Done, Rig, drive};
+pub use drive::{ANSWER_LIMIT, Done, Rig, drive};
 pub use error::RunError;
 pub use evidence::EvidenceFile;
 pub use templates::{ChosenTemplates, templates_for};

@@ -1,6 +1,6 @@
 //! One turn of a run: from the prompt to what Codex has done in it.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::future::pending;
 
 use codex_mcp_core::action::{ActionId, Decision};
@@ -12,9 +12,11 @@ use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::Ask;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::clock::RunClock;
+use super::drive::ANSWER_LIMIT;
 use super::error::RunError;
 use super::failing;
 use super::watcher::{News, Watcher};
@@ -84,8 +86,8 @@ impl Came {
 /// The time and the will to go on that a turn has.
 pub(super) struct Leash<'a> {
     pub(super) run: &'a mut Run,
-    /// When the run began.
-    pub(super) began: Instant,
+    /// The time that counts.
+    pub(super) clock: &'a RunClock,
     /// Cancelled when nobody wants the run any more.
     pub(super) stop: &'a CancellationToken,
     /// Why the turn was interrupted, if it was.
@@ -93,10 +95,10 @@ pub(super) struct Leash<'a> {
 }
 
 impl<'a> Leash<'a> {
-    pub(super) fn new(run: &'a mut Run, began: Instant, stop: &'a CancellationToken) -> Self {
+    pub(super) fn new(run: &'a mut Run, clock: &'a RunClock, stop: &'a CancellationToken) -> Self {
         Self {
             run,
-            began,
+            clock,
             stop,
             pulled: None,
         }
@@ -109,7 +111,7 @@ impl<'a> Leash<'a> {
             let deadline = self.run.deadline();
             let late = async {
                 match deadline {
-                    Some(deadline) => sleep_until(self.began + deadline).await,
+                    Some(deadline) => self.clock.reaches(deadline).await,
                     None => pending().await,
                 }
             };
@@ -121,7 +123,7 @@ impl<'a> Leash<'a> {
             };
             let (next, why) = tokio::select! {
                 () = stopped => (self.run.stop(), TurnEnd::Interrupted),
-                () = late => (self.run.tick(self.began.elapsed()), TurnEnd::TimedOut),
+                () = late => (self.run.tick(self.clock.elapsed()), TurnEnd::TimedOut),
             };
             self.pulled = Some(why);
             if next == Some(Next::Interrupt) {
@@ -136,7 +138,9 @@ pub(super) struct Turn<'a, W> {
     pub(super) engine: &'a Engine,
     pub(super) watcher: &'a W,
     pub(super) turn: TurnRef,
-    asked: BTreeSet<String>,
+    /// The open questions that were put to the watcher, who is given up on when one is
+    /// closed.
+    asked: HashMap<ActionId, DropGuard>,
     denied: Vec<String>,
     told: (u64, String),
 }
@@ -153,7 +157,7 @@ impl<'a, W: Watcher> Turn<'a, W> {
             engine,
             watcher,
             turn,
-            asked: BTreeSet::new(),
+            asked: HashMap::new(),
             denied: Vec::new(),
             told,
         }
@@ -171,12 +175,28 @@ impl<'a, W: Watcher> Turn<'a, W> {
             {
                 return Ok(self.came(outcome, leash.pulled));
             }
-            for open in self.new_questions(view.actions) {
-                deciding.push(async move { (watcher.decides(&open.ask).await, open) });
+            self.asked
+                .retain(|id, _| view.actions.iter().any(|open| open.id == *id));
+            for (open, closed) in self.new_questions(view.actions) {
+                let until = Instant::now() + ANSWER_LIMIT;
+                deciding.push(async move {
+                    tokio::select! {
+                        decision = watcher.decides(&open.ask, until) => Some((decision, open)),
+                        () = closed.cancelled() => None,
+                    }
+                });
+            }
+            match self.asked.is_empty() {
+                true => leash.clock.resume(),
+                false => leash.clock.pause(),
             }
             tokio::select! {
                 changed = engine.changed(&self.turn.session, view.revision) => changed?,
-                Some((decision, open)) = deciding.next() => self.answer(&open, &decision),
+                Some(decided) = deciding.next() => {
+                    if let Some((decision, open)) = decided {
+                        self.answer(&open, &decision);
+                    }
+                }
                 _ = leash.pull() => {
                     watcher.hears(News::Interrupted);
                     engine.interrupt(&self.turn)?;
@@ -193,9 +213,19 @@ impl<'a, W: Watcher> Turn<'a, W> {
         }
     }
 
-    fn new_questions(&mut self, open: Vec<Open>) -> Vec<Open> {
-        let is_new = |open: &Open| self.asked.insert(open.id.0.clone());
-        open.into_iter().filter(is_new).collect()
+    /// The questions that were not there before, and what is cancelled when they are
+    /// closed.
+    fn new_questions(&mut self, open: Vec<Open>) -> Vec<(Open, CancellationToken)> {
+        let mut new = Vec::new();
+        for open in open {
+            if !self.asked.contains_key(&open.id) {
+                let closed = CancellationToken::new();
+                self.asked
+                    .insert(open.id.clone(), closed.clone().drop_guard());
+                new.push((open, closed));
+            }
+        }
+        new
     }
 
     fn answer(&mut self, open: &Open, decision: &Decision) {

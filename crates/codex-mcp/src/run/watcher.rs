@@ -8,6 +8,8 @@ use codex_mcp_core::run::machine::Prompt;
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 
+use tokio::time::Instant;
+
 use crate::engine::Grants;
 
 /// Something that has happened in a run.
@@ -49,7 +51,7 @@ pub trait Watcher {
     /// Hears what has happened. Called often, so it must not take long.
     fn hears(&self, news: News<'_>);
 
-    /// Answers a question of Codex's. May take as long as it likes: the turn may be
-    /// over by then, and the answer is not waited for.
-    fn decides(&self, ask: &Ask) -> impl Future<Output = Decision>;
+    /// Answers a question of Codex's, at the latest at `until`. Dropped when the question
+    /// is closed in another way.
+    fn decides(&self, ask: &Ask, until: Instant) -> impl Future<Output = Decision>;
 }

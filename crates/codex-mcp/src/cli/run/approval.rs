@@ -9,7 +9,7 @@ use codex_mcp_protocol::codex::Ask;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::run::order::Approve;
 
@@ -18,6 +18,18 @@ const ON_ITS_WAY: Duration = Duration::from_millis(50);
 
 /// How many lines are kept that answer nothing yet.
 const LINES: usize = 64;
+
+/// How often the time left to answer is shown.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where questions are put to a person.
+pub(super) trait Dialog {
+    /// Shows lines that stay.
+    fn put(&self, lines: &str);
+
+    /// Shows how much time is left to answer, where a line can be drawn again.
+    fn count_down(&self, left: Duration);
+}
 
 /// Answers.
 pub(super) struct Approver {
@@ -34,16 +46,16 @@ impl Approver {
         }
     }
 
-    /// The answer; `put` puts the question to the person.
-    pub(super) async fn decide(&self, ask: &Ask, put: impl Fn(&str)) -> Decision {
+    /// The answer, at the latest at `until`.
+    pub(super) async fn decide(&self, ask: &Ask, until: Instant, dialog: &impl Dialog) -> Decision {
         match self.approve {
             Approve::Always => Decision::Accept,
             Approve::Never => Decision::Decline,
-            Approve::Ask => self.ask(ask, put).await,
+            Approve::Ask => self.ask(ask, until, dialog).await,
         }
     }
 
-    async fn ask(&self, ask: &Ask, put: impl Fn(&str)) -> Decision {
+    async fn ask(&self, ask: &Ask, until: Instant, dialog: &impl Dialog) -> Decision {
         let mut person = self.person.lock().await;
         let lines = person.get_or_insert_with(read_on);
         if io::stdin().is_terminal() {
@@ -51,12 +63,16 @@ impl Approver {
         }
         let question = approval_text::question(ask);
         loop {
-            put(&format!(
+            dialog.put(&format!(
                 "{question}\n  Allow it? y: yes, a: yes, for the like of it too, n: no"
             ));
-            // Where nobody is there any more, it is no.
-            let Some(answer) = lines.recv().await else {
-                return Decision::Decline;
+            let answer = match line(lines, until, dialog).await {
+                Line::Typed(answer) => answer,
+                Line::Nobody => return Decision::Decline,
+                Line::TooLate => {
+                    dialog.put("  not answered in time, so it is declined");
+                    return Decision::Decline;
+                }
             };
             match answer.trim().to_lowercase().as_str() {
                 "y" | "yes" => return Decision::Accept,
@@ -64,6 +80,29 @@ impl Approver {
                 "n" | "no" => return Decision::Decline,
                 _ => {}
             }
+        }
+    }
+}
+
+/// What a person has typed.
+enum Line {
+    Typed(String),
+    /// Nobody types any more.
+    Nobody,
+    TooLate,
+}
+
+/// The next line, at the latest at `until`. The time left is shown meanwhile.
+async fn line(lines: &mut mpsc::Receiver<String>, until: Instant, dialog: &impl Dialog) -> Line {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Line::TooLate;
+        }
+        dialog.count_down(left);
+        tokio::select! {
+            line = lines.recv() => return line.map_or(Line::Nobody, Line::Typed),
+            () = sleep(left.min(TICK)) => {}
         }
     }
 }

@@ -8,6 +8,7 @@ mod show;
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use codex_mcp_core::run::outcome::blocked;
 use codex_mcp_core::session;
@@ -29,12 +30,18 @@ use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
 use crate::run::worktree::{Kept, Worktree};
-use crate::run::{ChosenTemplates, Done, EvidenceFile, Rig, RunError, drive, templates_for};
+use crate::run::{
+    ANSWER_LIMIT, ChosenTemplates, Done, EvidenceFile, Rig, RunError, drive, templates_for,
+};
 use approval::Approver;
 pub(super) use args::Args;
 use failure::Failure;
 use present::Result as RunResult;
 use show::Show;
+
+/// How much longer a question stays open than a person is waited for, so that the answer is
+/// always ours.
+const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 
 /// The exit code if it could not run (also for a wrong command line).
 pub(super) const COULD_NOT: u8 = 3;
@@ -169,8 +176,7 @@ fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
         },
         codex_home: config.codex_home.clone(),
         patience: session::Patience {
-            // A person has as long as the turn.
-            approval: order.limits.total(),
+            approval: ANSWER_LIMIT + ANSWER_MARGIN,
             stall: order.limits.total(),
         },
     })

@@ -1,13 +1,13 @@
 //! What a person sees of a run.
 
 use std::cell::{Cell, RefCell};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use codex_mcp_core::action::Decision;
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 
-use super::approval::Approver;
+use super::approval::{Approver, Dialog};
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
 use crate::engine::Grants;
@@ -106,8 +106,18 @@ impl Watcher for Show {
         }
     }
 
-    async fn decides(&self, ask: &Ask) -> Decision {
-        let decision = self.approver.decide(ask, |question| self.say(question));
-        decision.await
+    async fn decides(&self, ask: &Ask, until: tokio::time::Instant) -> Decision {
+        self.approver.decide(ask, until, self).await
+    }
+}
+
+impl Dialog for Show {
+    fn put(&self, lines: &str) {
+        self.say(lines);
+    }
+
+    fn count_down(&self, left: Duration) {
+        let mut teller = self.teller.borrow_mut();
+        teller.draw(&format!("  {} left to answer: ", took(left)));
     }
 }

@@ -7,6 +7,7 @@ use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::journal::Journal;
 use crate::run::order::{Approve, Order};
@@ -117,7 +118,7 @@ impl Watcher for Reporter<'_> {
         }
     }
 
-    async fn decides(&self, _: &Ask) -> Decision {
+    async fn decides(&self, _: &Ask, _: Instant) -> Decision {
         match self.approve {
             Approve::Always => Decision::Accept,
             Approve::Never | Approve::Ask => Decision::Decline,

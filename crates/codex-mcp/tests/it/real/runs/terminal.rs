@@ -37,6 +37,24 @@ async fn a_person_is_asked() {
     assert_eq!(stage.home.processes(), []);
 }
 
+/// The turn may take 15 s, and the answer takes twice that.
+#[tokio::test]
+async fn time_to_answer_is_shown_and_counts_for_no_limit() {
+    let touch = || Reply::shell(Shell::escalated("touch asked.txt", "it is wanted"));
+    let script = Script::new().otherwise([touch(), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let limits = ["--turn-timeout", "15s", "--total-timeout", "25s"];
+    let args = [&["x", "--until", "files=asked.txt"][..], &limits].concat();
+    let terminal = stage.run_on_terminal(&args);
+    let terminal = terminal.shows("Allow it?").await;
+    let terminal = terminal.shows("9m59s left to answer").await;
+    let mut terminal = terminal.shows("9m3").await;
+    terminal.types("y\n");
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("done after 1 turn"), "{seen}");
+}
+
 /// It may have been meant for a question that nobody waits for any more.
 #[tokio::test]
 async fn what_was_typed_before_is_no_answer() {
