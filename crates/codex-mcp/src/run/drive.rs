@@ -27,7 +27,7 @@ use super::evidence::EvidenceFile;
 use super::look::Looker;
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
-use super::watcher::{News, Watcher};
+use super::watcher::{Leave, News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
 use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
 use crate::git::private::{self, PrivateGit, Takeover};
@@ -155,6 +155,7 @@ pub async fn drive<W: Watcher>(
         thread: order.thread.clone(),
         session: None,
         anew: None,
+        not_opened: None,
         errors: Vec::new(),
         failure: None,
         response: String::new(),
@@ -187,6 +188,11 @@ async fn private_git(
     let opened = opened.map_err(|error| RunError::PrivateGit(error.to_string()))?;
     Ok(Some(opened))
 }
+
+/// What the user is told where Codex may write nothing, and no criterion needs it to.
+const MAY_NOT_WRITE: &str = "Codex's sandbox is read-only here, so it can read and answer, and \
+    change nothing. If the task is to change files, add --sandbox workspace-write (sandbox over \
+    MCP)";
 
 /// What it takes for the criteria.
 fn grants(order: &Order, private: Option<&PrivateGit>) -> Grants {
@@ -229,6 +235,8 @@ struct Driver<'a, W> {
     /// The sandbox of a thread that was taken up, until its commands are held to what is
     /// allowed now.
     anew: Option<SandboxMode>,
+    /// Why there is no conversation yet, until the first turn tells it.
+    not_opened: Option<EngineError>,
     /// What went wrong in the last turn, a line each.
     errors: Vec<String>,
     /// Why the last turn failed.
@@ -238,6 +246,7 @@ struct Driver<'a, W> {
 
 impl<W: Watcher> Driver<'_, W> {
     async fn drive(mut self) -> Result<Done, RunError> {
+        self.open_first().await?;
         let (mut run, mut wanted) = Run::start(self.order.limits);
         let (end, now) = loop {
             self.rig.watcher.hears(News::Turn(&wanted));
@@ -284,6 +293,8 @@ impl<W: Watcher> Driver<'_, W> {
         };
         let turn = Turn::new(self.rig.engine, self.rig.watcher, turn, told);
         let ended = turn.ended(leash).await;
+        // Also after a turn that was lost in the middle of a question.
+        clock.resume();
         Ok(ended.unwrap_or_else(|error| Came::failed(&error)))
     }
 
@@ -315,11 +326,33 @@ impl<W: Watcher> Driver<'_, W> {
         Ok(Begun::TooLate(late))
     }
 
+    /// Opens the conversation before the first turn, so that a person learns in time what
+    /// the sandbox does not allow. What Codex fails at is the first turn's failure.
+    async fn open_first(&mut self) -> Result<(), RunError> {
+        let (stop, limit) = (self.rig.stop, self.order.limits.turn());
+        let clock = Rc::clone(&self.clock);
+        let opened = tokio::select! {
+            opened = self.open() => opened,
+            () = stop.cancelled() => return Ok(()),
+            () = clock.reaches(limit) => return Ok(()),
+        };
+        match opened {
+            Err(RunError::Engine(error)) => {
+                self.not_opened = Some(error);
+                Ok(())
+            }
+            opened => opened.map(drop),
+        }
+    }
+
     /// Begins the turn, and the conversation before it if there is none.
     async fn begin(&mut self, text: String) -> Result<Begun, RunError> {
         let session = match self.session.clone() {
             Some(session) => session,
-            None => self.open().await?,
+            None => match self.not_opened.take() {
+                None => self.open().await?,
+                Some(error) => return Err(error.into()),
+            },
         };
         let engine = self.rig.engine;
         let before = engine.inspect(&session)?.progress;
@@ -330,15 +363,11 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     async fn open(&mut self) -> Result<SessionId, RunError> {
-        let opened = loop {
-            match self.opened().await {
-                Err(EngineError::StillEnding(_)) => sleep(ENDING_PAUSE).await,
-                opened => break opened?,
-            }
+        let opened = self.opened_in_the_end().await?;
+        let opened = match opened.sandbox {
+            Some(SandboxMode::ReadOnly) => self.with_leave_to_write(opened).await?,
+            _ => opened,
         };
-        if opened.sandbox == Some(SandboxMode::ReadOnly) && self.has_to_write() {
-            return Err(RunError::ReadOnly);
-        }
         self.check_protection(opened.sandbox)?;
         // Newer releases remember what a thread was allowed before.
         self.anew = opened.sandbox.filter(|_| self.thread.is_some());
@@ -353,6 +382,32 @@ impl<W: Watcher> Driver<'_, W> {
         Ok(opened.session)
     }
 
+    /// A conversation in which the run can do its work, where Codex may write nothing. A
+    /// run whose criteria need something written asks for leave, and is refused without;
+    /// another one says what its user may have to add.
+    async fn with_leave_to_write(&mut self, opened: Opened) -> Result<Opened, RunError> {
+        let is_wanted = self.order.settings.thread.sandbox == Some(SandboxMode::ReadOnly);
+        match (self.has_to_write(), is_wanted) {
+            (true, true) => return Err(RunError::ReadOnly),
+            (false, true) => return Ok(opened),
+            (false, false) => {
+                self.rig.warn([MAY_NOT_WRITE.to_owned()]);
+                return Ok(opened);
+            }
+            (true, false) => {}
+        }
+        self.clock.pause();
+        let leave = self.rig.watcher.lets_write().await;
+        self.clock.resume();
+        if leave == Leave::Refused {
+            return Err(RunError::ReadOnly);
+        }
+        let why = "begun anew with another sandbox";
+        self.rig.engine.cancel(&opened.session, why)?;
+        self.granted.settings.thread.sandbox = Some(SandboxMode::WorkspaceWrite);
+        self.opened_in_the_end().await.map_err(RunError::from)
+    }
+
     /// Whether the sandbox keeps the repository's own git directory from being written.
     fn check_protection(&self, sandbox: Option<SandboxMode>) -> Result<(), RunError> {
         let version = self.rig.engine.codex_version();
@@ -364,6 +419,15 @@ impl<W: Watcher> Driver<'_, W> {
                 Err(RunError::UnprotectedGit { release })
             }
             _ => Ok(()),
+        }
+    }
+
+    async fn opened_in_the_end(&self) -> Result<Opened, EngineError> {
+        loop {
+            match self.opened().await {
+                Err(EngineError::StillEnding(_)) => sleep(ENDING_PAUSE).await,
+                opened => return opened,
+            }
         }
     }
 

@@ -46,10 +46,23 @@ pub enum News<'a> {
     TurnEnded(&'a TurnRecord),
 }
 
+/// Whether Codex may write in the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// It may, in the sandbox `workspace-write`.
+    Given,
+    /// It may not, or nobody is there to say so.
+    Refused,
+}
+
 /// Who watches a run, and answers what Codex asks in it.
 pub trait Watcher {
     /// Hears what has happened. Called often, so it must not take long.
     fn hears(&self, news: News<'_>);
+
+    /// Whether a run that needs to write goes on with the sandbox `workspace-write`, where
+    /// the sandbox is read-only and nobody has said that it is to be.
+    fn lets_write(&self) -> impl Future<Output = Leave>;
 
     /// Answers a question of Codex's, at the latest at `until`. Dropped when the question
     /// is closed in another way.

@@ -37,8 +37,9 @@ const NAME: usize = 40;
 
 const EXAMPLES: &str = "\
 Examples:
-  codex-mcp jobs submit \"Review the last commit\"
+  codex-mcp jobs submit --sandbox workspace-write \"Write a README\"
   codex-mcp jobs submit --sandbox workspace-write \"Fix the failing test\"
+  codex-mcp jobs submit \"Review the last commit\"
   { echo \"Review this:\"; git diff; } | codex-mcp jobs submit -
   codex-mcp jobs submit --sandbox workspace-write --timeout 1h --wait - < task.md
   job=$(codex-mcp jobs submit \"Review the last commit\") && codex-mcp jobs wait \"$job\"

@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep};
 
 use crate::run::order::Approve;
+use crate::run::watcher::Leave;
 
 /// How long a line that was typed before a question may be on its way to us.
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
@@ -21,6 +22,11 @@ const LINES: usize = 64;
 
 /// How often the time left to answer is shown.
 const TICK: Duration = Duration::from_secs(1);
+
+/// What a person is asked whose run needs to write and may not.
+const READ_ONLY: &str = "\
+The sandbox is read-only here, and what is asked for has to be written.
+  Go on with --sandbox workspace-write, for this run alone? [y/N]";
 
 /// Where questions are put to a person.
 pub(super) trait Dialog {
@@ -52,6 +58,22 @@ impl Approver {
             Approve::Always => Decision::Accept,
             Approve::Never => Decision::Decline,
             Approve::Ask => self.ask(ask, until, dialog).await,
+        }
+    }
+
+    /// Whether Codex may write, by what a person at a terminal says.
+    pub(super) async fn lets_write(&self, dialog: &impl Dialog) -> Leave {
+        if self.approve != Approve::Ask || !io::stdin().is_terminal() {
+            return Leave::Refused;
+        }
+        let mut person = self.person.lock().await;
+        let lines = person.get_or_insert_with(read_on);
+        forget_what_was_typed(lines).await;
+        dialog.put(READ_ONLY);
+        let answer = lines.recv().await.unwrap_or_default();
+        match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => Leave::Given,
+            _ => Leave::Refused,
         }
     }
 

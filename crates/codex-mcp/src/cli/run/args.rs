@@ -39,14 +39,17 @@ Without any: a step of Codex's has succeeded, none was refused in the end, and C
 that it is done. The result is not verified then.
 
 Examples:
-  codex-mcp run \"Fix the failing test\" --until 'command=cargo test' --until commits=1
-  codex-mcp run \"Write a page on each module\" --until 'files=docs/*.md' --until diff_within=docs
-  codex-mcp run --worktree --until pr --notify mail:lead@builders - < task.md
+  codex-mcp run --sandbox workspace-write --until files=README.md \"Write a README\"
+  codex-mcp run --sandbox workspace-write --until 'command=cargo test' \"Fix the failing test\"
+  codex-mcp run --sandbox workspace-write --worktree --until pr --notify mail:lead - < task.md
   codex-mcp run --thread 0199a213-81c0-7800-8aa1-bbab2a035a53 \"Mend what the review found\"
 
 Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex what it takes,
 within --sandbox workspace-write: to commit in a git directory of its own, which is taken over
 after each turn, and for the last three to use the network.
+In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need
+something written says so before its first turn, and at a terminal offers to go on with
+--sandbox workspace-write. The flag holds for the run alone, and makes Codex trust nothing.
 Prompts can be replaced by a repository that you trust (codex-mcp trust):
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo},
 {criteria}, {missing}, {errors}, {turn} and {max_turns}.

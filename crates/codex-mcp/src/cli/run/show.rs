@@ -11,7 +11,7 @@ use super::approval::{Approver, Dialog};
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
 use crate::engine::Grants;
-use crate::run::watcher::{News, Watcher};
+use crate::run::watcher::{Leave, News, Watcher};
 use crate::run::words;
 
 /// Tells a run on stderr, and answers Codex's questions.
@@ -104,6 +104,10 @@ impl Watcher for Show {
             News::Looking => self.step("looking at what is there"),
             News::TurnEnded(record) => self.turn_ended(record),
         }
+    }
+
+    async fn lets_write(&self) -> Leave {
+        self.approver.lets_write(self).await
     }
 
     async fn decides(&self, ask: &Ask, until: tokio::time::Instant) -> Decision {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::journal::Journal;
 use crate::run::order::{Approve, Order};
-use crate::run::watcher::{News, Watcher};
+use crate::run::watcher::{Leave, News, Watcher};
 use crate::run::words;
 
 /// The kinds of events of a run. The data of each has `words`, a line for people.
@@ -116,6 +116,10 @@ impl Watcher for Reporter<'_> {
             News::Looking => self.step("looking at what is there"),
             News::TurnEnded(record) => self.turn_ended(record),
         }
+    }
+
+    async fn lets_write(&self) -> Leave {
+        Leave::Refused
     }
 
     async fn decides(&self, _: &Ask, _: Instant) -> Decision {

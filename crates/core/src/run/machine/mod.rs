@@ -182,6 +182,12 @@ impl Limits {
         self.turns
     }
 
+    /// How long a turn may take.
+    #[must_use]
+    pub fn turn(self) -> Duration {
+        self.turn
+    }
+
     /// How long all of it may take.
     #[must_use]
     pub fn total(self) -> Duration {

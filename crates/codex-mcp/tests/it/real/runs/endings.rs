@@ -156,6 +156,56 @@ async fn a_read_only_sandbox_is_refused_at_once() {
     ran.assert_not_done("stalled");
 }
 
+/// The arguments of the first example in a help.
+fn first_example(help: &str) -> Vec<String> {
+    let (_, examples) = help.split_once("Examples:\n").unwrap();
+    let first = examples.lines().next().unwrap();
+    let words = shlex::split(first).unwrap();
+    assert_eq!(words[0], "codex-mcp", "{first}");
+    words[1..].to_vec()
+}
+
+fn writes_a_readme() -> Script {
+    Script::new().otherwise([Reply::shell("echo x > README.md"), Reply::say("Done.")])
+}
+
+/// As somebody new would: a repository that Codex doesn't trust and that has no commit.
+#[tokio::test]
+async fn first_example_of_the_help_works_in_a_fresh_repository() {
+    let stage = Stage::new(testkit::codex::newest(), writes_a_readme()).await;
+    for (verb, more) in [(&["run"][..], None), (&["jobs", "submit"], Some("--wait"))] {
+        let fresh = stage.home.root().join(verb.concat());
+        stage
+            .home
+            .git(&["init", "--quiet", fresh.to_str().unwrap()]);
+        let help = [verb, &["--help"]].concat();
+        let help = stage.program(&help).output().await.unwrap().stdout;
+        let example = first_example(&String::from_utf8(help).unwrap());
+        let example: Vec<&str> = example.iter().map(String::as_str).chain(more).collect();
+        let mut program = stage.program(&example);
+        let ended = program.current_dir(&fresh).output().await.unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{told}");
+        assert!(fresh.join("README.md").is_file(), "{told}");
+    }
+    let config = stage.home.codex_home().join("config.toml");
+    let config = fs::read_to_string(config).unwrap();
+    assert!(!config.contains("trust_level"), "{config}");
+}
+
+/// Nobody can be asked there, and nothing was asked for that has to be written.
+#[tokio::test]
+async fn read_only_runs_say_which_flag_to_add() {
+    let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Looked.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let child = stage.run_command(&["--json", "x"]).spawn().unwrap();
+    let ran = stage.ended(child).await;
+    ran.assert_done(&["initial"]);
+    let warning = ran.told.find("add --sandbox workspace-write");
+    let turn = ran.told.find("turn 1 of 10");
+    assert!(warning.is_some() && warning < turn, "{}", ran.told);
+}
+
 /// Who reads no more of it changes nothing of how it ended.
 #[tokio::test]
 async fn a_reader_that_goes_away_does_not_make_it_done() {

@@ -79,9 +79,12 @@ impl Ran {
 
 impl Stage {
     fn run_command(&self, args: &[&str]) -> Command {
+        self.program(&[&["run"], args].concat())
+    }
+
+    fn program(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
         command
-            .arg("run")
             .args(args)
             .env_clear()
             .envs(self.home.env())

@@ -3,7 +3,7 @@
 use scripted_model::{Reply, Script, Shell};
 
 use super::super::Stage;
-use super::promises_first;
+use super::{commit, promises_first};
 use crate::terminal::Terminal;
 
 impl Stage {
@@ -35,6 +35,25 @@ async fn a_person_is_asked() {
     assert!(seen.contains("done after 1 turn"), "{seen}");
     assert!(stage.file("asked.txt").exists());
     assert_eq!(stage.home.processes(), []);
+}
+
+#[tokio::test]
+async fn write_access_is_offered_before_the_first_turn() {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let args = ["x", "--until", "files=a.txt", "--until", "commits=1"];
+    for (answer, code) in [("\n", 3), ("n\n", 3), ("y\n", 0)] {
+        let terminal = Terminal::runs(stage.run_command(&args));
+        let offer = "Go on with --sandbox workspace-write, for this run alone? [y/N]";
+        let mut terminal = terminal.shows(offer).await;
+        assert!(!terminal.seen.contains("turn 1 of"), "{}", terminal.seen);
+        terminal.types(answer);
+        let (seen, ended) = terminal.ends().await;
+        assert_eq!(ended, Some(code), "{seen}");
+        let began = seen.contains("sandbox workspace-write\r\n");
+        assert_eq!(began, code == 0, "{seen}");
+        assert_eq!(stage.file("a.txt").exists(), code == 0);
+    }
 }
 
 /// The turn may take 15 s, and the answer takes twice that.
