@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use codex_mcp_protocol::codex::Release;
 
 use super::look::LookError;
+use super::notify::UnusableNotifier;
 use super::order::BadOrder;
 use crate::engine::EngineError;
 use crate::trust::TrustError;
@@ -40,6 +41,9 @@ pub enum RunError {
     /// Whether the user trusts the repository cannot be determined.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// Somebody could not be told of the end.
+    #[error(transparent)]
+    Notifier(#[from] UnusableNotifier),
     /// A prompt of the project's can't be used.
     #[error("the prompt {}: {why}", .path.display())]
     Template {

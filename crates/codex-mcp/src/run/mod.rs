@@ -17,6 +17,7 @@ mod failing;
 pub mod look;
 pub mod notify;
 pub mod order;
+mod programs;
 mod templates;
 mod turn;
 pub mod watcher;

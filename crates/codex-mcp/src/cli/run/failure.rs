@@ -32,7 +32,7 @@ pub(super) enum Failure {
     Evidence { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("cannot read the prompt files: {0}")]
+    #[error("cannot read the files of the run: {0}")]
     Files(#[source] OffRuntimeError),
     #[error("the runtime can't be started: {0}")]
     Runtime(io::Error),

@@ -27,7 +27,7 @@ use crate::mcp::Defaults;
 use crate::off_runtime;
 use crate::output;
 use crate::run::look::{Looker, Means};
-use crate::run::notify::{self, Patience, Teller, Telling, Told};
+use crate::run::notify::{self, Lookup, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
 use crate::run::worktree::{Kept, Worktree};
 use crate::run::{
@@ -203,6 +203,7 @@ async fn work(
     };
     let looker = Looker::at(&order.repo, &order.criteria, means).await;
     let looker = looker.map_err(RunError::from)?;
+    check_notifiers(config, identity, order).await?;
     let (submodules, not_noted) = looker.submodules().await;
     let (top, home) = (looker.top().to_owned(), config.codex_home.clone());
     let threads = config.threads.clone();
@@ -243,6 +244,22 @@ async fn work(
         complain("warning", warning);
     }
     Ok(driven?)
+}
+
+/// Whether those who are to be told of the end can be, as far as that is known.
+async fn check_notifiers(
+    config: &Config,
+    identity: &Identity,
+    order: &Order,
+) -> Result<(), Failure> {
+    let lookup = Lookup {
+        team: identity.member.team.clone(),
+        atm_home: config.atm_home.clone(),
+        directory: order.repo.clone(),
+    };
+    let notify = order.notify.clone();
+    let checked = off_runtime::run(move || lookup.check(&notify)).await;
+    Ok(checked.map_err(Failure::Files)?.map_err(RunError::from)?)
 }
 
 fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {

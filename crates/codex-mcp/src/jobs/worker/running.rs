@@ -26,7 +26,9 @@ use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 use crate::git::Submodules;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
+use crate::off_runtime;
 use crate::run::look::{Looker, Means};
+use crate::run::notify::Lookup;
 use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{self, Worktree};
 use crate::run::{self, EvidenceFile, Rig, RunError, drive, templates_for};
@@ -81,6 +83,11 @@ impl Attempt<'_> {
         if let Err(error) = self.bound(&mut kept.order) {
             return Ended::before(error).into_done();
         }
+        if let Err(error) = self.check_notifiers(&kept).await {
+            let mut ended = Ended::before(error);
+            ended.told = self.tell(&ended, &kept).await;
+            return ended.into_done();
+        }
         let made = match kept.order.place {
             Place::Here => Ok(None),
             Place::Worktree => {
@@ -115,6 +122,23 @@ impl Attempt<'_> {
             ended.worktree = worktree::Kept::tidied(worktree, ended.may_have_made()).await;
         }
         ended.into_done()
+    }
+
+    /// Whether those who are to be told of the end can be, as far as that is known.
+    async fn check_notifiers(&self, kept: &Kept) -> Result<(), RunError> {
+        let lookup = Lookup {
+            team: kept.team.clone(),
+            atm_home: kept.atm_home.clone().unwrap_or_default().into(),
+            directory: kept.order.repo.clone(),
+        };
+        let notify = kept.order.notify.clone();
+        match off_runtime::run(move || lookup.check(&notify)).await {
+            Ok(checked) => Ok(checked?),
+            Err(error) => {
+                tracing::warn!("the notifiers of the run were not looked up: {error}");
+                Ok(())
+            }
+        }
     }
 
     /// Brings an order within the bounds of this machine.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use codex_mcp_core::run::names::CommandLine;
+
 /// Why what is asked for could never be judged here: said before Codex does anything.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
@@ -36,6 +38,17 @@ pub enum LookError {
     NoGh {
         /// What needs it.
         criterion: String,
+    },
+    /// The program of a command is not there.
+    #[error(
+        "`command={command}` needs the program {}, which is not there; install it, or write another command",
+        program.display()
+    )]
+    NoProgram {
+        /// The command.
+        command: CommandLine,
+        /// Its program.
+        program: PathBuf,
     },
     /// There is nothing to push to.
     #[error(

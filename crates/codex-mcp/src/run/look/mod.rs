@@ -51,6 +51,7 @@ use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
 use crate::git::{CEILINGS, Flags, Git, GitError, Layout, Submodules, ceilings_in};
+use crate::run::programs;
 use crate::team::clerk::Clerk;
 
 /// How long the first of the commands may take at least.
@@ -114,6 +115,13 @@ impl Looker {
             begin: None,
             _guard: guard,
         };
+        for command in &looker.needs.commands {
+            let missing = programs::missing(command, looker.top(), &looker.means.env);
+            if let Some(program) = missing {
+                let command = command.clone();
+                return Err(LookError::NoProgram { command, program });
+            }
+        }
         if let Some(criterion) = &looker.needs.gh {
             let there = looker.gh().is_there().await;
             there.map_err(|error| told(error, criterion))?;

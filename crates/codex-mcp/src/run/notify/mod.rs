@@ -3,6 +3,7 @@
 //! What fails here is told to whoever began the run, and is no failure of the run.
 //! All are told at the same time, and none is waited for beyond its [`Patience`].
 
+mod check;
 mod command;
 mod irc;
 mod mail;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use crate::team::{Desk, Member};
 
+pub use check::{Lookup, Unusable, UnusableNotifier};
 pub use command::CommandError;
 pub use irc::IrcFailure;
 pub use mail::LetterError;

@@ -124,6 +124,15 @@ impl Mailroom {
         self.team(team)?.is_active(agent)
     }
 
+    /// Checks that a team has that member.
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`], which lists the members there are.
+    pub fn check(&self, agent: &AgentName, team: &TeamName) -> Result<(), MailError> {
+        self.team(team)?.check(agent).map(drop)
+    }
+
     /// Sends a message to a member of a team. When this returns its name, the
     /// message is on the disk.
     ///

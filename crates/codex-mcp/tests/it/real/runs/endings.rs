@@ -193,6 +193,26 @@ async fn first_example_of_the_help_works_in_a_fresh_repository() {
     assert!(!config.contains("trust_level"), "{config}");
 }
 
+/// Each is known before Codex is asked anything.
+#[tokio::test]
+async fn what_a_run_needs_and_lacks_is_told_before_the_first_turn() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    for (flag, value, why) in [
+        ("--until", "command=no-such-program x", "no-such-program"),
+        ("--notify", "command:no-such-program", "no-such-program"),
+        ("--notify", "mail:nobody@nowhere", "nowhere"),
+        ("--evidence", "/nowhere/evidence.jsonl", "/nowhere"),
+        ("--evidence", "/", "evidence"),
+    ] {
+        let ran = stage.run(&["x", flag, value]).await;
+        assert_eq!(ran.code, Some(3), "{}", ran.told);
+        let told = ran.result["why"].as_str().unwrap();
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(stage.model.request_count(), 0);
+}
+
 /// Nobody can be asked there, and nothing was asked for that has to be written.
 #[tokio::test]
 async fn read_only_runs_say_which_flag_to_add() {

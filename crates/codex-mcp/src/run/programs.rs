@@ -1,0 +1,67 @@
+//! Whether a program that a run needs is there.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use codex_mcp_core::run::names::CommandLine;
+
+/// The program of a command, if it can't be run now, and will not come to be by the run: a
+/// name that is not on the PATH, or an absolute path outside of `top` at which no program
+/// is. `env` is set on top of our own environment.
+pub(crate) fn missing(
+    command: &CommandLine,
+    top: &Path,
+    env: &[(OsString, OsString)],
+) -> Option<PathBuf> {
+    let program = PathBuf::from(command.words().first()?);
+    let is_there = match program.components().next()? {
+        Component::Normal(_) if is_bare(&program) => {
+            let of_call = env.iter().rev().find(|(name, _)| name == "PATH");
+            let path = of_call.map(|(_, path)| path.clone());
+            let path = path.or_else(|| env::var_os("PATH")).unwrap_or_default();
+            env::split_paths(&path).any(|directory| is_program(&directory.join(&program)))
+        }
+        Component::RootDir => program.starts_with(top) || is_program(&program),
+        // What the run makes may be run.
+        _ => true,
+    };
+    (!is_there).then_some(program)
+}
+
+fn is_bare(program: &Path) -> bool {
+    !program.as_os_str().as_encoded_bytes().contains(&b'/')
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_where_they_would_be_run() {
+        let lacks = |command: &str, env: &[(OsString, OsString)]| {
+            missing(&command.parse().unwrap(), Path::new("/repo"), env)
+        };
+        for there in [
+            "sh -c true",
+            "/bin/sh",
+            "./made-later",
+            "bin/x",
+            "/repo/made",
+        ] {
+            assert_eq!(lacks(there, &[]), None, "{there}");
+        }
+        for absent in ["no-such-program x", "/nowhere/x", "/etc/passwd"] {
+            let program = absent.split(' ').next().map(PathBuf::from);
+            assert_eq!(lacks(absent, &[]), program);
+        }
+        let elsewhere = [("PATH".into(), "/nowhere".into())];
+        assert_eq!(lacks("sh", &elsewhere), Some("sh".into()));
+    }
+}
