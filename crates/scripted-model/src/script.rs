@@ -19,6 +19,7 @@ use crate::request::Request;
 pub struct Script {
     rules: Vec<Rule>,
     pub(crate) recording: Recording,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
 }
 
 #[derive(Debug)]
@@ -93,6 +94,13 @@ impl Script {
     #[must_use]
     pub fn recording(mut self, recording: Recording) -> Self {
         self.recording = recording;
+        self
+    }
+
+    /// Adds a header to every answer that is not a refusal.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.push((name, value));
         self
     }
 

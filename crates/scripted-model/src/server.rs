@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
@@ -204,7 +204,10 @@ impl Server {
                 let response_id = format!("{:x}_{number}", self.started);
                 let playback = Playback::new(actions, response_id);
                 let body = Body::from_stream(playback.into_body(self.stop.clone()));
-                Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
+                let content = (header::CONTENT_TYPE.as_str(), "text/event-stream");
+                let more = self.script.headers.iter().copied();
+                let headers = AppendHeaders([content].into_iter().chain(more));
+                Ok((headers, body).into_response())
             }
             Plan::Refuse {
                 pauses,

@@ -10,7 +10,8 @@ use codex_mcp_core::action::ActionId;
 use codex_mcp_core::events::Shown;
 use codex_mcp_core::session::{self, Outcome, Patience, State};
 use codex_mcp_protocol::codex::{
-    ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadSettings, TurnId, TurnManner,
+    ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadSettings, TokenCount, TurnId,
+    TurnManner,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -293,6 +294,8 @@ pub struct View {
     pub turn_id: Option<TurnId>,
     /// How many steps Codex has taken, and the last one in words.
     pub progress: (u64, String),
+    /// How many tokens the running turn has used.
+    pub spent: TokenCount,
     /// What Codex waits for.
     pub actions: Vec<Open>,
     /// What came of the last turn that ended, and which one that was.

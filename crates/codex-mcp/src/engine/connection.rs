@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{Ask, Heard, Method};
+use codex_mcp_protocol::codex::{Ask, Heard, Method, RateLimits};
 use codex_mcp_protocol::lines::{Frame, LineDecoder};
 use codex_mcp_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
 use serde::Serialize;
@@ -35,6 +35,9 @@ pub(crate) trait Listener: Send + Sync {
     /// Codex asks something about a thread; `params` is how. `false` if the thread
     /// is not ours.
     fn asked(&self, thread: &str, request: RequestId, ask: Ask, params: &RawValue) -> bool;
+
+    /// Codex tells how much of the account's limits is used.
+    fn rate_limits(&self, limits: RateLimits);
 
     /// The end of a thread's turn came and could not be read.
     fn cut_off(&self, thread: &str, why: &str);
@@ -269,6 +272,12 @@ async fn read(
 /// Brings one line to where it belongs.
 fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
     match Message::read(line) {
+        Ok(Message::Notification { method, params }) if method == RateLimits::METHOD => {
+            match RateLimits::read(params.unwrap_or(RawValue::NULL)) {
+                Ok(limits) => listener.rate_limits(limits),
+                Err(error) => log_stray(line, &error),
+            }
+        }
         Ok(Message::Notification { method, params }) => {
             match Heard::read(&method, params.unwrap_or(RawValue::NULL)) {
                 Ok(Some(heard)) => listener.heard(heard),

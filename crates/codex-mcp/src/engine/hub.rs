@@ -1,13 +1,14 @@
 //! Brings what Codex says to the session machines, and performs what they
 //! decide.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Asked, Effect, Session, State};
 use codex_mcp_protocol::codex::{
-    Ask, Heard, Item, LegacyRefusal, Method, Notification, ThreadParams, TurnInterruptParams,
+    Ask, Heard, Item, LegacyRefusal, Method, Notification, RateLimits, ThreadParams,
+    TurnInterruptParams,
 };
 use codex_mcp_protocol::rpc::RequestId;
 use serde_json::value::RawValue;
@@ -31,6 +32,20 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
+    /// How much of the account's limits is used, once Codex has told.
+    rate_limits: Mutex<Option<RateLimits>>,
+}
+
+impl Hub {
+    pub(super) fn rate_limits(&self) -> Option<RateLimits> {
+        self.limits().clone()
+    }
+
+    fn limits(&self) -> MutexGuard<'_, Option<RateLimits>> {
+        // They are valid at every point.
+        let limits = self.rate_limits.lock();
+        limits.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Listener for Hub {
@@ -75,6 +90,10 @@ impl Listener for Hub {
         let effects = entry.change(|machine, now| machine.asked(asked, now));
         perform(&entry, effects);
         true
+    }
+
+    fn rate_limits(&self, limits: RateLimits) {
+        self.limits().get_or_insert_default().update(limits);
     }
 
     fn cut_off(&self, thread: &str, why: &str) {

@@ -62,7 +62,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{InitializeResponse, Method};
+use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -192,6 +192,12 @@ impl Engine {
     pub fn codex_version(&self) -> Option<String> {
         let (server, _) = self.backend.running()?;
         server.about.codex_version().map(str::to_owned)
+    }
+
+    /// How much of the account's limits is used, if Codex has told.
+    #[must_use]
+    pub fn rate_limits(&self) -> Option<RateLimits> {
+        self.hub.rate_limits()
     }
 
     /// How the app-server stands.

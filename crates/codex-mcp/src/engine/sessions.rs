@@ -246,6 +246,7 @@ impl Entry {
             turn: machine.turns(),
             turn_id: machine.turn_id().cloned(),
             progress: (steps, doing.to_owned()),
+            spent: machine.spent(),
             actions: open.collect(),
             outcome: machine.outcome().cloned(),
         }

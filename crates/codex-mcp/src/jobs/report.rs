@@ -4,6 +4,7 @@
 use codex_mcp_core::exec::{
     ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
 };
+use codex_mcp_core::run::outcome;
 use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::StepStatus;
 use codex_mcp_protocol::codex::exec::ExecUsage;
@@ -305,6 +306,17 @@ impl FailureReport {
     pub fn in_words(&self) -> String {
         let message = self.message.trim_end_matches('.');
         format!("{message}. {}", self.hint)
+    }
+}
+
+impl From<outcome::Usage> for Usage {
+    fn from(usage: outcome::Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            cached_input_tokens: usage.cached_input_tokens,
+            output_tokens: usage.output_tokens,
+            reasoning_output_tokens: usage.reasoning_output_tokens,
+        }
     }
 }
 

@@ -12,11 +12,11 @@ use codex_mcp_core::run::findings::{Verdict, judge};
 use codex_mcp_core::run::machine::{
     AnswerNovelty, Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd,
 };
-use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, milliseconds, notes};
+use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, Usage, milliseconds, notes};
 use codex_mcp_core::run::promises::promises;
 use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::snapshot::{Answer, Snapshot, Work};
-use codex_mcp_protocol::codex::{Release, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{RateLimits, Release, SandboxMode, ThreadId};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,11 @@ pub struct Done {
     /// The conversation with Codex, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<ThreadId>,
+    /// How many tokens were used.
+    pub usage: Usage,
+    /// How much of the account's limits is used, where Codex tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limits: Option<RateLimits>,
     /// What Codex said last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response: String,
@@ -151,6 +156,7 @@ pub async fn drive<W: Watcher>(
         shown: Shown::default(),
         work: Work::default(),
         verdict,
+        usage: Usage::default(),
         log: Vec::new(),
         thread: order.thread.clone(),
         session: None,
@@ -229,6 +235,8 @@ struct Driver<'a, W> {
     shown: Shown,
     work: Work,
     verdict: Verdict,
+    /// What all turns together have used.
+    usage: Usage,
     log: Vec<TurnRecord>,
     thread: Option<ThreadId>,
     session: Option<SessionId>,
@@ -291,7 +299,8 @@ impl<W: Watcher> Driver<'_, W> {
             Err(error) if !self.log.is_empty() => return Ok(Came::refused_by(&error)),
             Err(error) => return Err(error),
         };
-        let turn = Turn::new(self.rig.engine, self.rig.watcher, turn, told);
+        let used = self.usage.total_tokens;
+        let turn = Turn::new(self.rig.engine, self.rig.watcher, turn, told, used);
         let ended = turn.ended(leash).await;
         // Also after a turn that was lost in the middle of a question.
         clock.resume();
@@ -470,6 +479,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// Looks at what is there, and judges it. Commands are run where nothing else is
     /// missing.
     async fn look(&mut self, came: &Came) -> Snapshot {
+        self.usage += came.usage;
         self.work.add(&came.steps, came.refusal());
         let has_answered = came.end == TurnEnd::Completed && !came.text.trim().is_empty();
         self.work.answer = match has_answered {
@@ -546,6 +556,7 @@ impl<W: Watcher> Driver<'_, W> {
             standing: self.verdict.standing(),
             gain: self.shown.take(&self.start, now),
             answer: self.novelty(came),
+            tokens: self.usage.total_tokens,
         }
     }
 
@@ -566,6 +577,7 @@ impl<W: Watcher> Driver<'_, W> {
             end,
             steps,
             denied,
+            usage,
             text,
             failure,
         } = came;
@@ -581,6 +593,7 @@ impl<W: Watcher> Driver<'_, W> {
             end: end.name(),
             duration_ms: milliseconds(took),
             evidence: steps.evidence,
+            usage,
             denied,
             errors,
             promises: promises(&text),
@@ -614,6 +627,8 @@ impl<W: Watcher> Driver<'_, W> {
         Done {
             outcome: Outcome::new(end, made, evidence, turns, why),
             thread_id: self.thread,
+            usage: self.usage,
+            rate_limits: self.rig.engine.rate_limits(),
             response: self.response,
             evidence_file,
             warnings: self.rig.warnings,

@@ -7,6 +7,7 @@ use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::approval_text;
 use codex_mcp_core::exec::{FailureClass, Refusal};
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
+use codex_mcp_core::run::outcome::Usage;
 use codex_mcp_core::session::{Outcome, Steps};
 use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::Ask;
@@ -30,6 +31,8 @@ pub(super) struct Came {
     pub(super) steps: Steps,
     /// What Codex asked for and was denied, and that is no step: a line each.
     pub(super) denied: Vec<String>,
+    /// What it used.
+    pub(super) usage: Usage,
     /// What it said last, or all that it said if it didn't complete.
     pub(super) text: String,
     /// Why it failed.
@@ -46,6 +49,7 @@ impl Came {
             end,
             steps: Steps::default(),
             denied: Vec::new(),
+            usage: Usage::default(),
             text: String::new(),
             failure: None,
         }
@@ -92,6 +96,8 @@ pub(super) struct Leash<'a> {
     pub(super) stop: &'a CancellationToken,
     /// Why the turn was interrupted, if it was.
     pulled: Option<TurnEnd>,
+    /// Whether the machine knows that nobody wants the run any more.
+    stopped: bool,
 }
 
 impl<'a> Leash<'a> {
@@ -101,7 +107,18 @@ impl<'a> Leash<'a> {
             clock,
             stop,
             pulled: None,
+            stopped: false,
         }
+    }
+
+    /// Takes how many tokens the run has used; whether the turn is to be interrupted for
+    /// that.
+    fn uses(&mut self, tokens: u64) -> bool {
+        let is_too_many = self.run.used(tokens) == Some(Next::Interrupt);
+        if is_too_many {
+            self.pulled = Some(TurnEnd::Interrupted);
+        }
+        is_too_many
     }
 
     /// Waits until the turn is to be ended, and says why. Comes back once for each
@@ -116,9 +133,9 @@ impl<'a> Leash<'a> {
                 }
             };
             let stopped = async {
-                match self.pulled {
-                    Some(TurnEnd::Interrupted) => pending().await,
-                    _ => self.stop.cancelled().await,
+                match self.stopped {
+                    true => pending().await,
+                    false => self.stop.cancelled().await,
                 }
             };
             let (next, why) = tokio::select! {
@@ -126,6 +143,7 @@ impl<'a> Leash<'a> {
                 () = late => (self.run.tick(self.clock.elapsed()), TurnEnd::TimedOut),
             };
             self.pulled = Some(why);
+            self.stopped |= why == TurnEnd::Interrupted;
             if next == Some(Next::Interrupt) {
                 return why;
             }
@@ -143,15 +161,21 @@ pub(super) struct Turn<'a, W> {
     asked: HashMap<ActionId, DropGuard>,
     denied: Vec<String>,
     told: (u64, String),
+    /// How many tokens the run had used before.
+    used: u64,
+    /// How many of them the watcher was told.
+    tokens_told: u64,
 }
 
 impl<'a, W: Watcher> Turn<'a, W> {
-    /// `told` is how far the session had come before.
+    /// `told` is how far the session had come before, `used` how many tokens the run has
+    /// used.
     pub(super) fn new(
         engine: &'a Engine,
         watcher: &'a W,
         turn: TurnRef,
         told: (u64, String),
+        used: u64,
     ) -> Self {
         Self {
             engine,
@@ -160,6 +184,8 @@ impl<'a, W: Watcher> Turn<'a, W> {
             asked: HashMap::new(),
             denied: Vec::new(),
             told,
+            used,
+            tokens_told: used,
         }
     }
 
@@ -174,6 +200,10 @@ impl<'a, W: Watcher> Turn<'a, W> {
                 && *number >= self.turn.number
             {
                 return Ok(self.came(outcome, leash.pulled));
+            }
+            if leash.uses(self.tokens_told) {
+                watcher.hears(News::Interrupted);
+                engine.interrupt(&self.turn)?;
             }
             self.asked
                 .retain(|id, _| view.actions.iter().any(|open| open.id == *id));
@@ -210,6 +240,11 @@ impl<'a, W: Watcher> Turn<'a, W> {
             self.told.clone_from(&view.progress);
             let (steps, doing) = &self.told;
             self.watcher.hears(News::Step(*steps, doing));
+        }
+        let tokens = self.used + Usage::from(view.spent).total_tokens;
+        if tokens > self.tokens_told {
+            self.tokens_told = tokens;
+            self.watcher.hears(News::Tokens(tokens));
         }
     }
 
@@ -272,6 +307,7 @@ impl<'a, W: Watcher> Turn<'a, W> {
             end,
             steps: outcome.facts.steps.clone(),
             denied: self.denied,
+            usage: outcome.facts.spent.into(),
             text: outcome.text.clone(),
             failure,
         }

@@ -38,6 +38,8 @@ pub enum News<'a> {
     /// Codex does something: how many steps there were in this turn, and the last one
     /// in words.
     Step(u64, &'a str),
+    /// How many tokens the run has used until now.
+    Tokens(u64),
     /// The turn is interrupted.
     Interrupted,
     /// The turn has ended, and the repository is looked at.

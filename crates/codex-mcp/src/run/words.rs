@@ -1,11 +1,14 @@
 //! A run in words.
 
+use std::time::Duration;
+
 use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::run::artifacts::Artifact;
 use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
-use codex_mcp_core::run::outcome::TurnRecord;
+use codex_mcp_core::run::outcome::{TurnRecord, Usage};
 use codex_mcp_core::run::prompts::PromptKind;
+use codex_mcp_protocol::codex::{RateLimits, RateWindow};
 
 use crate::engine::Grants;
 
@@ -91,6 +94,37 @@ pub(crate) fn done(turns: &str, verified: bool) -> String {
     match verified {
         true => format!("done after {turns}: all that was asked for is there"),
         false => format!("done, not verified: no --until was given ({turns})"),
+    }
+}
+
+/// What was used of tokens and of the account's limits, a line each.
+pub(crate) fn usage(usage: &Usage, limits: Option<&RateLimits>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !usage.is_nothing() {
+        lines.push(format!(
+            "tokens: {} ({} read, {} of them cached; {} written)",
+            usage.total_tokens, usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+        ));
+    }
+    let windows: Vec<String> = limits
+        .into_iter()
+        .flat_map(RateLimits::windows)
+        .map(window)
+        .collect();
+    if !windows.is_empty() {
+        lines.push(format!("rate limits: {}", windows.join(", ")));
+    }
+    lines
+}
+
+fn window(window: RateWindow) -> String {
+    let used = format!("{:.0} %", window.used_percent);
+    match window.window_duration_mins {
+        Some(minutes) => {
+            let time = Duration::from_secs(minutes.saturating_mul(60));
+            format!("{used} of {} used", humantime::format_duration(time))
+        }
+        None => format!("{used} used"),
     }
 }
 

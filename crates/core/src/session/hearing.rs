@@ -71,8 +71,9 @@ impl Session {
             Notification::TokenUsage(usage) => {
                 let words = describe::usage(&usage);
                 self.write_news(EventType::Progress, (method, params), Some(&words), now);
+                let before = self.used.replace(usage.total);
                 if let Some(turn) = &mut self.turn {
-                    turn.facts.usage = Some(usage);
+                    turn.uses(usage, before);
                 }
             }
             Notification::Error { error, will_retry } => self.went_wrong(&error, will_retry, now),

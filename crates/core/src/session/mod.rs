@@ -31,7 +31,7 @@ mod turn;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{TurnError, TurnId};
+use codex_mcp_protocol::codex::{TokenCount, TurnError, TurnId};
 use codex_mcp_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -189,6 +189,8 @@ pub struct Session {
     turns: u64,
     /// How many prompts Codex did not take.
     refused: u64,
+    /// What the thread has used, as Codex told last.
+    used: Option<TokenCount>,
     steps: u64,
     doing: String,
     created: Now,
@@ -215,6 +217,7 @@ impl Session {
             outcome: None,
             turns: 0,
             refused: 0,
+            used: None,
             steps: 0,
             doing: String::new(),
             created: now,
@@ -284,6 +287,13 @@ impl Session {
     #[must_use]
     pub fn partial_text(&self) -> String {
         self.turn.as_ref().map(Running::partial).unwrap_or_default()
+    }
+
+    /// What the running turn has used so far.
+    #[must_use]
+    pub fn spent(&self) -> TokenCount {
+        let turn = self.turn.as_ref();
+        turn.map(|turn| turn.facts.spent).unwrap_or_default()
     }
 
     /// When it was used, or Codex heard, last.

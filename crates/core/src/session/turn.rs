@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use codex_mcp_protocol::codex::{
-    Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenUsage, Turn, TurnError, TurnId,
+    Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
+    TurnId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -61,8 +62,10 @@ pub struct Outcome {
 /// What Codex told of a turn besides its words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// How many tokens were used.
+    /// How many tokens were used, by the thread as a whole and last.
     pub usage: Option<TokenUsage>,
+    /// How many tokens this turn used.
+    pub spent: TokenCount,
     /// The plan, as it stood last.
     pub plan: Option<Plan>,
     /// All changes of files by patches, as a unified diff.
@@ -168,6 +171,10 @@ pub(super) struct Running {
     /// An end that came before we knew whether it is this turn's.
     pub(super) early_end: Option<Ended>,
     pub(super) facts: Facts,
+    /// What the thread had used before the turn, once that is known.
+    used_before: Option<TokenCount>,
+    /// Whether the model has answered anything in the turn.
+    has_items: bool,
     form: Form,
     /// How Codex had gone before the prompt, if it had.
     pub(super) lost_before: Option<Lost>,
@@ -192,6 +199,8 @@ impl Running {
             interrupt_wanted: false,
             early_end: None,
             facts: Facts::default(),
+            used_before: None,
+            has_items: false,
             form,
             lost_before,
             since,
@@ -204,6 +213,7 @@ impl Running {
     }
 
     pub(super) fn begins(&mut self, item: &Item) {
+        self.has_items = true;
         self.facts.steps.begun(item, &mut self.open);
     }
 
@@ -212,7 +222,21 @@ impl Running {
     }
 
     pub(super) fn ends(&mut self, item: &Item) {
+        self.has_items = true;
         self.facts.steps.done(item, &mut self.open);
+    }
+
+    /// Takes what the thread has used, and what it had used when Codex told last. Codex may
+    /// tell the same twice, so only the totals count. Of a thread that was taken up it tells
+    /// the old ones first, with the account's limits, before the model has answered.
+    pub(super) fn uses(&mut self, usage: TokenUsage, before: Option<TokenCount>) {
+        let before = before.unwrap_or_else(|| match self.has_items {
+            true => usage.total.since(usage.last),
+            false => usage.total,
+        });
+        let before = *self.used_before.get_or_insert(before);
+        self.facts.spent = usage.total.since(before);
+        self.facts.usage = Some(usage);
     }
 
     /// Adds to a question about files what Codex told when it began the step.

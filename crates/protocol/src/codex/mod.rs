@@ -11,6 +11,7 @@ pub mod exec;
 mod item;
 mod method;
 mod notification;
+mod rate_limits;
 pub mod raw_item;
 mod release;
 mod terminal;
@@ -27,6 +28,7 @@ pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,
 };
+pub use rate_limits::{RateLimits, RateWindow};
 pub use raw_item::RawItem;
 pub use release::Release;
 pub use terminal::{

@@ -98,6 +98,24 @@ pub struct TokenCount {
     pub reasoning_output_tokens: i64,
 }
 
+impl TokenCount {
+    /// How much more this is than an earlier count.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let more = |now: i64, before: i64| now.saturating_sub(before).max(0);
+        Self {
+            total_tokens: more(self.total_tokens, earlier.total_tokens),
+            input_tokens: more(self.input_tokens, earlier.input_tokens),
+            cached_input_tokens: more(self.cached_input_tokens, earlier.cached_input_tokens),
+            output_tokens: more(self.output_tokens, earlier.output_tokens),
+            reasoning_output_tokens: more(
+                self.reasoning_output_tokens,
+                earlier.reasoning_output_tokens,
+            ),
+        }
+    }
+}
+
 /// What Codex means to do: `turn/plan/updated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {

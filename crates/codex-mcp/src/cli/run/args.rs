@@ -73,7 +73,7 @@ pub(in crate::cli) struct Args {
 
     /// What must hold in the end; can be given several times, see below.
     #[arg(long, value_name = "CRITERION")]
-    until: Vec<Criterion>,
+    pub(super) until: Vec<Criterion>,
 
     /// Count what was there before the run, too.
     #[arg(long)]
@@ -81,20 +81,25 @@ pub(in crate::cli) struct Args {
 
     /// How many turns Codex has, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]
-    max_turns: u32,
+    pub(super) max_turns: u32,
 
     /// How long a turn may take.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
-    turn_timeout: Duration,
+    pub(super) turn_timeout: Duration,
 
     /// How long all of it may take.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
-    total_timeout: Duration,
+    pub(super) total_timeout: Duration,
 
     /// End after so many turns in a row that bring nothing new and execute nothing, or
     /// repeat the last answer, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = STALL_AFTER)]
-    stall_after: u32,
+    pub(super) stall_after: u32,
+
+    /// How many tokens all turns together may use, as Codex counts them: read, cached or
+    /// not, and written.
+    #[arg(long, value_name = "N")]
+    pub(super) max_tokens: Option<u64>,
 
     /// Go on in this thread of Codex's; `codex-mcp threads` lists some.
     #[arg(long, value_name = "THREAD", value_parser = thread)]
@@ -108,30 +113,30 @@ pub(in crate::cli) struct Args {
     /// How far Codex's commands may reach. Default: `sandbox` of the configuration, or
     /// what Codex's own configuration says.
     #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
-    sandbox: Option<SandboxMode>,
+    pub(super) sandbox: Option<SandboxMode>,
 
     /// Codex's name of the model.
     #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    pub(super) model: Option<String>,
 
     /// How hard the model thinks. Not every model takes every value.
     #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
-    effort: Option<Effort>,
+    pub(super) effort: Option<Effort>,
 
     /// A profile of Codex's configuration.
     #[arg(long, value_name = "NAME", value_parser = profile)]
-    profile: Option<ProfileName>,
+    pub(super) profile: Option<ProfileName>,
 
     /// What Codex's questions are answered: ask puts them to you, never is no, always
     /// is yes. Default: ask in a terminal, else never.
     #[arg(long, value_enum)]
-    approve: Option<Approve>,
+    pub(super) approve: Option<Approve>,
 
     /// Tell somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
     /// command:PROGRAM ARGUMENTS, which gets the line as its last argument and the
     /// result on stdin; can be given several times.
     #[arg(long, value_name = "WHOM")]
-    notify: Vec<Notifier>,
+    pub(super) notify: Vec<Notifier>,
 
     /// Add the evidence to this file, a line of JSON for each turn. Default: a new
     /// file below ~/.local/state/codex-mcp/runs.
@@ -145,7 +150,7 @@ pub(in crate::cli) struct Args {
     /// The Codex to run: a path, or a name on PATH. Default: the variable
     /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
     #[arg(long, value_name = "PATH")]
-    codex_bin: Option<PathBuf>,
+    pub(super) codex_bin: Option<PathBuf>,
 
     /// Who you are among the agents of your team. Default: the variable ATM_IDENTITY,
     /// `identity` in the configuration, else `codex`.
@@ -159,7 +164,7 @@ pub(in crate::cli) struct Args {
 
     /// A preset of the configuration, `[plugins.codex-mcp.roles.NAME]`.
     #[arg(long, value_name = "NAME")]
-    role: Option<RoleName>,
+    pub(super) role: Option<RoleName>,
 
     /// Where runs are numbered, for what --notify tells: as in `codex-mcp jobs`.
     #[arg(long, value_name = "LOCATION")]
@@ -178,6 +183,11 @@ impl Args {
         }
     }
 
+    /// The directory that was named, an absolute path.
+    pub(super) fn repo(&self) -> PathBuf {
+        resolved(&self.repo)
+    }
+
     pub(super) fn json(&self) -> bool {
         self.json
     }
@@ -188,9 +198,10 @@ impl Args {
 
     pub(super) fn order(&self) -> Result<Order, Failure> {
         let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?
-            .stalling_after(self.stall_after)?;
+            .stalling_after(self.stall_after)?
+            .within_tokens(self.max_tokens)?;
         let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
-        let mut order = Order::new(task, resolved(&self.repo));
+        let mut order = Order::new(task, self.repo());
         order.criteria = Criteria::new(self.until.iter().cloned())?;
         order.limits = limits;
         if self.allow_preexisting {

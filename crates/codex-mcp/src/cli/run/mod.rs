@@ -4,13 +4,15 @@ mod approval;
 mod args;
 mod failure;
 mod present;
+mod resume;
 mod show;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use codex_mcp_core::run::outcome::blocked;
+use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::session;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::{Value, json};
@@ -37,6 +39,7 @@ use approval::Approver;
 pub(super) use args::Args;
 use failure::Failure;
 use present::Result as RunResult;
+use resume::Purpose;
 use show::Show;
 
 /// How much longer a question stays open than a person is waited for, so that the answer is
@@ -128,7 +131,13 @@ async fn perform(
         None => None,
     };
     let (done, told) = worked?;
-    let result = RunResult { done, kept, told };
+    let resume_command = resume_command(args, &order, &done, kept.as_ref());
+    let result = RunResult {
+        done,
+        kept,
+        told,
+        resume_command,
+    };
     let shown = match args.json() {
         true => output::json(&json!(result)),
         false => result.present(),
@@ -139,6 +148,23 @@ async fn perform(
         _ => {}
     }
     Ok(ExitCode::from(result.done.outcome.exit_code()))
+}
+
+/// How the thread of a run is continued; not after one that could not work.
+fn resume_command(args: &Args, order: &Order, done: &Done, kept: Option<&Kept>) -> Option<String> {
+    let purpose = match done.outcome.reason {
+        None => Purpose::More,
+        Some(Reason::CouldNotRun) => return None,
+        Some(_) => Purpose::Rest,
+    };
+    let worktree = kept.and_then(|kept| kept.path.as_deref());
+    let repo = match order.place {
+        Place::Here => order.repo.clone(),
+        // One that is removed was a worktree of this repository.
+        Place::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
+    };
+    let thread = done.thread_id.as_ref()?;
+    Some(args.resume_command(&repo, thread, purpose))
 }
 
 /// A run by a member of a team, who tells others of its end.

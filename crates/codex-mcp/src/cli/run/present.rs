@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use codex_mcp_core::run::outcome::Reason;
 use serde::Serialize;
 
 use crate::cli::stored::complain;
@@ -25,6 +24,9 @@ pub(super) struct Result {
     pub(super) kept: Option<Kept>,
     #[serde(rename = "notified", skip_serializing_if = "Vec::is_empty")]
     pub(super) told: Vec<Told>,
+    /// How the thread is continued, quoted for a shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resume_command: Option<String>,
 }
 
 /// What stays of a worktree, and how it is removed.
@@ -99,15 +101,16 @@ impl Result {
         if let Some(Kept { path, branch }) = &self.kept {
             hints.extend(left(path.as_deref(), branch));
         }
-        let outcome = &self.done.outcome;
-        let can_go_on = !matches!(outcome.reason, None | Some(Reason::CouldNotRun));
-        if let (true, Some(thread)) = (can_go_on, &self.done.thread_id) {
-            let repo = self.kept.as_ref().and_then(|kept| kept.path.as_ref());
-            let repo = repo.map(|path| format!(" --repo '{}'", path.display()));
-            hints.push(format!(
-                "to go on, with the task and what is to hold: codex-mcp run{} --thread {thread}",
-                repo.unwrap_or_default()
-            ));
+        hints.extend(words::usage(
+            &self.done.usage,
+            self.done.rate_limits.as_ref(),
+        ));
+        if let Some(command) = &self.resume_command {
+            let what = match self.done.outcome.reason {
+                None => "to ask more of the thread (type the task, then Ctrl-D)",
+                Some(_) => "to go on",
+            };
+            hints.push(format!("{what}: {command}"));
         }
         if let Some(file) = &self.done.evidence_file {
             hints.push(format!("evidence: {}", file.display()));

@@ -20,6 +20,8 @@ pub(super) struct Show {
     approver: Approver,
     most_turns: u32,
     began: Cell<Instant>,
+    /// How many tokens the run has used.
+    tokens: Cell<u64>,
 }
 
 impl Show {
@@ -29,6 +31,7 @@ impl Show {
             approver,
             most_turns,
             began: Cell::new(Instant::now()),
+            tokens: Cell::default(),
         }
     }
 
@@ -100,6 +103,7 @@ impl Watcher for Show {
                 self.say(&words::turn(prompt, self.most_turns));
             }
             News::Step(_, doing) => self.step(doing),
+            News::Tokens(tokens) => self.tokens.set(tokens),
             News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
             News::Looking => self.step("looking at what is there"),
             News::TurnEnded(record) => self.turn_ended(record),

@@ -135,6 +135,7 @@ impl Ended {
                 Ok(done) => Report {
                     response: Some(done.response.clone()).filter(|text| !text.is_empty()),
                     evidence: done.outcome.evidence.total.into(),
+                    usage: (!done.usage.is_nothing()).then(|| done.usage.into()),
                     ..report
                 },
                 Err(_) => report,
@@ -158,10 +159,13 @@ impl Ended {
                 "cancelled".to_owned(),
                 "Resume the session to let Codex go on.",
             ),
-            Reason::Stalled | Reason::MaxTurnsExceeded | Reason::TotalTimeExceeded => (
+            Reason::Stalled
+            | Reason::MaxTurnsExceeded
+            | Reason::TotalTimeExceeded
+            | Reason::MaxTokensExceeded => (
                 "not_satisfied",
                 format!("not satisfied: {words}"),
-                "Go on in its thread, with more turns or time or in other words.",
+                "Go on in its thread, with more turns, time or tokens, or in other words.",
             ),
         };
         Some(FailureReport {

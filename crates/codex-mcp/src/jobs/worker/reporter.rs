@@ -112,6 +112,8 @@ impl Watcher for Reporter<'_> {
                 self.journal.note(TURN, &data);
             }
             News::Step(_, doing) => self.step(doing),
+            // The evidence of each turn has them.
+            News::Tokens(_) => {}
             News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
             News::Looking => self.step("looking at what is there"),
             News::TurnEnded(record) => self.turn_ended(record),

@@ -10,12 +10,12 @@
 //!          │               │ the turn has ended                   │ the turn has ended
 //!          │               ▼                                      ▼
 //!          └─────────── decided ────────► Over: satisfied, stalled, max turns,
-//!                                           total time, could not run, cancelled
+//!                                           total time, max tokens, could not run, cancelled
 //! ```
 //!
 //! A turn runs in Working and Interrupting, and what has come of it is being looked
 //! at. What decides is, in this order: whether it was called off; whether all holds;
-//! whether there is time; whether Codex can run at all; whether anything comes of it;
+//! whether there is time; whether there are tokens; whether Codex can run at all; whether anything comes of it;
 //! whether there is another turn. Then the kind of the next prompt: a turn in which
 //! nothing was executed or tried was words, whatever they said.
 //!
@@ -68,6 +68,7 @@ pub struct Limits {
     turn: Duration,
     total: Duration,
     stall_after: u32,
+    max_tokens: Option<u64>,
 }
 
 /// The limits by the names of the specification of futon3c's peripheral; what isn't
@@ -86,6 +87,9 @@ pub struct Parts {
     /// After how many idle turns in a row the run has stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_after: Option<u32>,
+    /// How many tokens all of it may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
 }
 
 impl TryFrom<Parts> for Limits {
@@ -99,7 +103,8 @@ impl TryFrom<Parts> for Limits {
             time(parts.turn_timeout_ms).unwrap_or(usual.turn),
             time(parts.total_timeout_ms).unwrap_or(usual.total),
         )?
-        .stalling_after(parts.stall_after.unwrap_or(usual.stall_after))
+        .stalling_after(parts.stall_after.unwrap_or(usual.stall_after))?
+        .within_tokens(parts.max_tokens)
     }
 }
 
@@ -110,6 +115,7 @@ impl From<Limits> for Parts {
             turn_timeout_ms: Some(milliseconds(limits.turn)),
             total_timeout_ms: Some(milliseconds(limits.total)),
             stall_after: Some(limits.stall_after),
+            max_tokens: limits.max_tokens,
         }
     }
 }
@@ -126,6 +132,9 @@ pub enum BadLimits {
     /// Too few or too many idle turns.
     #[error("a run stalls after 1 to {MOST_TURNS} idle turns, not {0}")]
     Stall(u32),
+    /// No tokens.
+    #[error("a run needs tokens: the limit must be 1 or more")]
+    Tokens,
 }
 
 impl Default for Limits {
@@ -135,6 +144,7 @@ impl Default for Limits {
             turn: TURN_LIMIT,
             total: TOTAL_LIMIT,
             stall_after: STALL_AFTER,
+            max_tokens: None,
         }
     }
 }
@@ -173,6 +183,18 @@ impl Limits {
                 ..self
             }),
             false => Err(BadLimits::Stall(stall_after)),
+        }
+    }
+
+    /// The same limits, for a run that may use so many tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLimits::Tokens`] if there are none.
+    pub fn within_tokens(self, max_tokens: Option<u64>) -> Result<Self, BadLimits> {
+        match max_tokens {
+            Some(0) => Err(BadLimits::Tokens),
+            max_tokens => Ok(Self { max_tokens, ..self }),
         }
     }
 
@@ -239,6 +261,8 @@ pub struct Report {
     pub gain: Gain,
     /// Whether its answer says something new.
     pub answer: AnswerNovelty,
+    /// How many tokens the run has used until now.
+    pub tokens: u64,
 }
 
 /// What is to be done next.
@@ -286,6 +310,8 @@ pub enum End {
     MaxTurns,
     /// There is no more time.
     TotalTime,
+    /// There are no more tokens.
+    MaxTokens,
     /// Codex can't work, for this reason.
     CouldNotRun(FailureClass),
     /// Somebody called it off.
@@ -303,6 +329,7 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Time,
+    Tokens,
     Stop,
 }
 
@@ -361,6 +388,17 @@ impl Run {
     pub fn tick(&mut self, at: Duration) -> Option<Next> {
         let late = self.deadline().is_some_and(|deadline| at >= deadline);
         late.then(|| self.interrupt(Why::Time))
+    }
+
+    /// Takes how many tokens the run has used; a turn that uses too many is to be
+    /// interrupted.
+    pub fn used(&mut self, tokens: u64) -> Option<Next> {
+        let too_many = self.state == State::Working && self.is_used_up(tokens);
+        too_many.then(|| self.interrupt(Why::Tokens))
+    }
+
+    fn is_used_up(&self, tokens: u64) -> bool {
+        self.limits.max_tokens.is_some_and(|most| tokens >= most)
     }
 
     /// Somebody doesn't want the run any more. It is over when the turn has ended.
@@ -424,6 +462,8 @@ impl Run {
             End::Satisfied
         } else if at >= self.limits.total {
             End::TotalTime
+        } else if self.is_used_up(report.tokens) {
+            End::MaxTokens
         } else if let Some(class) = broken
             && (is_hopeless || lost_again || self.failures >= FAILURES_LIMIT)
         {

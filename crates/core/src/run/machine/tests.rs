@@ -64,6 +64,7 @@ fn report(end: TurnEnd, did: Did, standing: Standing, gain: Gain) -> Report {
         standing,
         gain,
         answer: AnswerNovelty::New,
+        tokens: 0,
     }
 }
 
@@ -268,6 +269,35 @@ fn turns_of_work_without_anything_new_go_on_to_the_last_turn() {
         }
         assert_eq!(step(&mut run, reads), "end: MaxTurns");
     }
+}
+
+#[test]
+fn used_up_tokens_interrupt_the_turn_and_end_the_run() {
+    let limits = Limits::default().within_tokens(Some(1000)).unwrap();
+    let (mut run, _) = Run::start(limits);
+    assert_eq!(run.used(999), None);
+    let used = |tokens| Report {
+        tokens,
+        ..completed(Did::Executed, Gain::Something)
+    };
+    assert_eq!(step(&mut run, used(999)), "continuation");
+    assert_eq!(run.used(1000), Some(Next::Interrupt));
+    assert_eq!(run.used(1001), None);
+    let cut = Report {
+        end: TurnEnd::Interrupted,
+        ..used(1001)
+    };
+    assert_eq!(step(&mut run, cut), "end: MaxTokens");
+    // What holds in the end counts all the same.
+    let (mut run, _) = Run::start(limits);
+    let satisfied = Report {
+        standing: Standing::Satisfied,
+        ..used(2000)
+    };
+    assert_eq!(step(&mut run, satisfied), "end: Satisfied");
+    assert_eq!(limits.within_tokens(Some(0)), Err(BadLimits::Tokens));
+    let read = serde_json::from_str::<Limits>(r#"{"max_tokens":1000}"#);
+    assert_eq!(read.unwrap(), limits);
 }
 
 #[test]

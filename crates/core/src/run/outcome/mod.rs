@@ -6,9 +6,11 @@ mod notice;
 pub use letter::letter;
 pub use notice::{NOTICE_LIMIT, blocked};
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
-use serde::Serialize;
+use codex_mcp_protocol::codex::TokenCount;
+use serde::{Deserialize, Serialize};
 
 use crate::describe::line;
 use crate::exec::Evidence;
@@ -65,6 +67,8 @@ pub enum Reason {
     MaxTurnsExceeded,
     /// There was no more time.
     TotalTimeExceeded,
+    /// There were no more tokens.
+    MaxTokensExceeded,
     /// Codex could not work.
     CouldNotRun,
     /// Somebody called it off.
@@ -81,6 +85,52 @@ pub struct RunEvidence {
     pub criteria: Verdict,
     /// The turns.
     pub log: Vec<TurnRecord>,
+}
+
+/// How many tokens were used, as Codex tells it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// All of them, read and written.
+    pub total_tokens: u64,
+    /// Read by the model.
+    pub input_tokens: u64,
+    /// Of these, known from an earlier request.
+    pub cached_input_tokens: u64,
+    /// Written by the model.
+    pub output_tokens: u64,
+    /// Of these, thoughts.
+    pub reasoning_output_tokens: u64,
+}
+
+impl Usage {
+    /// Whether Codex has told of none.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<TokenCount> for Usage {
+    fn from(count: TokenCount) -> Self {
+        let number = |count: i64| u64::try_from(count).unwrap_or_default();
+        Self {
+            total_tokens: number(count.total_tokens),
+            input_tokens: number(count.input_tokens),
+            cached_input_tokens: number(count.cached_input_tokens),
+            output_tokens: number(count.output_tokens),
+            reasoning_output_tokens: number(count.reasoning_output_tokens),
+        }
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.total_tokens += more.total_tokens;
+        self.input_tokens += more.input_tokens;
+        self.cached_input_tokens += more.cached_input_tokens;
+        self.output_tokens += more.output_tokens;
+        self.reasoning_output_tokens += more.reasoning_output_tokens;
+    }
 }
 
 /// What was seen of a turn: a line of evidence.
@@ -102,6 +152,9 @@ pub struct TurnRecord {
     /// What Codex was denied, in words: see [`notes`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
+    /// How many tokens it used; none where Codex did not tell.
+    #[serde(skip_serializing_if = "Usage::is_nothing")]
+    pub usage: Usage,
     /// What went wrong, in words: see [`notes`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
@@ -136,6 +189,7 @@ impl Reason {
             End::Stalled => Some(Self::Stalled),
             End::MaxTurns => Some(Self::MaxTurnsExceeded),
             End::TotalTime => Some(Self::TotalTimeExceeded),
+            End::MaxTokens => Some(Self::MaxTokensExceeded),
             End::CouldNotRun(_) => Some(Self::CouldNotRun),
             End::Cancelled => Some(Self::Cancelled),
         }
@@ -148,6 +202,7 @@ impl Reason {
             Self::Stalled => "Codex executed nothing, or repeated its last answer, turn after turn",
             Self::MaxTurnsExceeded => "all turns are used up",
             Self::TotalTimeExceeded => "the time is used up",
+            Self::MaxTokensExceeded => "the tokens are used up",
             Self::CouldNotRun => "Codex could not run",
             Self::Cancelled => "cancelled",
         }

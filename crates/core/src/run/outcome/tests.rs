@@ -31,6 +31,7 @@ fn evidence(criteria: &[&str]) -> RunEvidence {
         end: TurnEnd::Completed.name(),
         duration_ms: milliseconds(Duration::from_millis(1500)),
         evidence: total,
+        usage: Usage::default(),
         denied: vec!["git push".to_owned()],
         errors: Vec::new(),
         promises: vec!["i will"],

@@ -194,6 +194,36 @@ fn result_of_a_crash_says_when() {
     }
 }
 
+/// A thread that was taken up has used some before, and the same is told twice.
+#[test]
+fn tokens_of_a_turn_are_what_the_thread_used_in_it() {
+    let count = |total: i64| json!({ "totalTokens": total, "inputTokens": total });
+    let told = |world: &mut World, total, last| {
+        let usage = json!({ "last": count(last), "total": count(total) });
+        world.hear(
+            "thread/tokenUsage/updated",
+            json!({"threadId": "t", "turnId": "turn-1", "tokenUsage": usage}),
+        );
+        world.session.spent().total_tokens
+    };
+    let message = json!({"type": "agentMessage", "id": "m", "text": ""});
+    let mut world = World::running();
+    assert_eq!(told(&mut world, 1000, 300), 0);
+    world.hear_item("item/started", &message);
+    assert_eq!(told(&mut world, 1100, 100), 100);
+
+    let mut world = World::running();
+    world.hear_item("item/started", &message);
+    for (total, last, spent) in [(1100, 100, 100), (1100, 100, 100), (1350, 250, 350)] {
+        assert_eq!(told(&mut world, total, last), spent);
+    }
+    world.apply(Event::Completed);
+    let (_, outcome) = world.session.outcome().unwrap();
+    assert_eq!(outcome.facts.spent.total_tokens, 350);
+    world.apply(Event::Prompt);
+    assert_eq!(world.session.spent().total_tokens, 0);
+}
+
 #[test]
 fn a_result_tells_what_the_turn_did() {
     let mut world = World::running();

@@ -43,6 +43,7 @@ struct Arguments {
     turn_timeout_ms: Option<Count>,
     total_timeout_ms: Option<Count>,
     stall_after: Option<Count>,
+    max_tokens: Option<Count>,
     allow_preexisting: Option<bool>,
     thread_id: Option<Thread>,
     worktree: Option<bool>,
@@ -89,6 +90,7 @@ pub(super) fn describe() -> Tool {
             "turn_timeout_ms": { "type": "integer", "description": "Default: 120000." },
             "total_timeout_ms": { "type": "integer", "description": "Default: 600000." },
             "stall_after": { "type": "integer", "description": "Idle turns in a row until it gives up. Default: 3." },
+            "max_tokens": { "type": "integer", "description": "Default: no limit." },
             "allow_preexisting": { "type": "boolean", "description": "What was there before counts too." },
             "thread_id": { "type": "string", "description": "Go on in this thread." },
             "worktree": { "type": "boolean", "description": "In a git worktree of its own." },
@@ -107,7 +109,7 @@ pub(super) fn describe() -> Tool {
     });
     let description = "Has Codex work, turn after turn, until exit_criteria hold in repo: it looks \
 at the repository, not at what Codex says. Answers {ok, artifacts, evidence, turns, reason, \
-partial, missing, thread_id, job_id}; after wait_ms {status, job_id} for call_status. The run \
+partial, missing, usage, thread_id, job_id}; after wait_ms {status, job_id} for call_status. The run \
 goes on without you; call_cancel calls it off.";
     tool(NAME, description, input).with_title("Run Until Done")
 }
@@ -276,9 +278,10 @@ impl Arguments {
             turn_timeout_ms: count(self.turn_timeout_ms),
             total_timeout_ms: count(self.total_timeout_ms),
             stall_after: small(self.stall_after),
+            max_tokens: count(self.max_tokens),
         });
         let wrong = |why| {
-            let names = "max_turns, turn_timeout_ms, total_timeout_ms, stall_after";
+            let names = "max_turns, turn_timeout_ms, total_timeout_ms, stall_after, max_tokens";
             ToolError::new(Code::InvalidArgument, format!("{names}: {why}"))
         };
         limits.map_err(wrong)

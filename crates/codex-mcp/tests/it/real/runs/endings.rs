@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use scripted_model::{Reply, Script};
+use scripted_model::{Reply, Script, Usage};
+use serde_json::json;
 use testkit::Signal;
 
 use super::super::{Stage, on_each_release};
@@ -191,6 +192,72 @@ async fn first_example_of_the_help_works_in_a_fresh_repository() {
     let config = stage.home.codex_home().join("config.toml");
     let config = fs::read_to_string(config).unwrap();
     assert!(!config.contains("trust_level"), "{config}");
+}
+
+/// The second turn goes past the limit, in the middle of its work.
+#[tokio::test]
+async fn used_up_tokens_end_a_run_that_tells_its_usage_and_how_to_go_on() {
+    let usage = Usage {
+        input: 900,
+        cached_input: 400,
+        output: 100,
+        reasoning: 30,
+    };
+    let script = Script::new()
+        .header("x-codex-primary-used-percent", "42")
+        .header("x-codex-primary-window-minutes", "300")
+        .on(
+            "Go on with the task",
+            [Reply::shell("echo x > 'a b.txt'"), Reply::say("Done.")],
+        )
+        .on(
+            "not complete",
+            [
+                Reply::shell("ls").using(usage),
+                Reply::shell("sleep 1000").using(usage),
+                Reply::say("never"),
+            ],
+        )
+        .otherwise([
+            Reply::shell("ls").using(usage),
+            Reply::say("Looked.").using(usage),
+        ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let until = ["--until", "files=a b.txt", "--max-tokens", "4000"];
+    let ran = stage.run(&[&["x"][..], &until].concat()).await;
+    ran.assert_not_done("max_tokens_exceeded");
+    let ends: Vec<&str> = ran.turns().iter().map(|(_, end)| *end).collect();
+    assert_eq!(ends, ["completed", "interrupted"]);
+    let first = &ran.result["evidence"]["log"][0]["usage"];
+    assert_eq!(first["total_tokens"], 2000, "{:#}", ran.result);
+    let expected = json!({ "total_tokens": 4000, "input_tokens": 3600,
+        "cached_input_tokens": 1600, "output_tokens": 400, "reasoning_output_tokens": 120 });
+    assert_eq!(ran.result["usage"], expected);
+    let limits = &ran.result["rate_limits"]["primary"];
+    assert_eq!(
+        limits["usedPercent"].as_f64(),
+        Some(42.0),
+        "{:#}",
+        ran.result
+    );
+
+    // Pasted into a shell, but for the name of the program and the limit.
+    let command = ran.result["resume_command"].as_str().unwrap();
+    assert!(command.contains("'files=a b.txt'"), "{command}");
+    let words = shlex::split(command).unwrap();
+    let words = words.iter().map(String::as_str).map(|word| match word {
+        "4000" => "1000000",
+        word => word,
+    });
+    let words: Vec<&str> = words.skip(1).collect();
+    let output = stage.program(&words).output().await.unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    // The thread had used tokens before.
+    assert!(shown.contains("\ntokens: 220 ("), "{shown}");
+    assert!(shown.contains("rate limits: 42 % of 5h used"), "{shown}");
+    let thread = ran.result["thread_id"].as_str().unwrap();
+    assert!(shown.contains(&format!("--thread {thread}")), "{shown}");
 }
 
 /// Each is known before Codex is asked anything.

@@ -1,0 +1,170 @@
+//! The command with which the thread of a run is continued.
+
+use std::path::Path;
+
+use codex_mcp_core::run::machine::{Limits, Parts};
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::Args;
+
+/// What Codex is told by a pasted command: the thread knows the task.
+const GO_ON: &str = "Go on with the task.";
+
+/// What the next run in the thread is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The rest of what was asked for.
+    Rest,
+    /// Something new, which the command reads from stdin.
+    More,
+}
+
+impl Args {
+    /// The command with which this run's thread is continued, quoted for a shell.
+    pub(super) fn resume_command(
+        &self,
+        repo: &Path,
+        thread: &ThreadId,
+        purpose: Purpose,
+    ) -> String {
+        let mut words = vec!["codex-mcp".to_owned(), "run".to_owned()];
+        let mut add = |flag: &str, value: Option<String>| {
+            words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+        };
+        let path = |path: &Path| Some(path.display().to_string());
+        add("--repo", path(repo));
+        add("--thread", Some(thread.to_string()));
+        add("--sandbox", self.sandbox.and_then(in_a_word::<SandboxMode>));
+        add("--model", self.model.clone());
+        add("--effort", self.effort.and_then(in_a_word::<Effort>));
+        add("--profile", self.profile.as_ref().map(ToString::to_string));
+        add("--approve", self.approve.and_then(in_a_word));
+        add("--codex-bin", self.codex_bin.as_deref().and_then(path));
+        add("--role", self.role.as_ref().map(ToString::to_string));
+        if purpose == Purpose::Rest {
+            for (flag, value) in self.set_limits() {
+                add(flag, Some(value));
+            }
+            for notifier in &self.notify {
+                add("--notify", Some(notifier.to_string()));
+            }
+            for criterion in &self.until {
+                add("--until", Some(criterion.to_string()));
+            }
+        }
+        words.push(match purpose {
+            Purpose::Rest => GO_ON.to_owned(),
+            Purpose::More => "-".to_owned(),
+        });
+        // A word with a NUL can't have been an argument.
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+    }
+
+    /// The limits that are other than usual.
+    fn set_limits(&self) -> Vec<(&'static str, String)> {
+        let usual = Parts::from(Limits::default());
+        let millis = |time: std::time::Duration| codex_mcp_core::run::outcome::milliseconds(time);
+        let time = |time| {
+            humantime::format_duration(time)
+                .to_string()
+                .replace(' ', "")
+        };
+        let mut set = Vec::new();
+        if usual.max_turns != Some(self.max_turns) {
+            set.push(("--max-turns", self.max_turns.to_string()));
+        }
+        if usual.turn_timeout_ms != Some(millis(self.turn_timeout)) {
+            set.push(("--turn-timeout", time(self.turn_timeout)));
+        }
+        if usual.total_timeout_ms != Some(millis(self.total_timeout)) {
+            set.push(("--total-timeout", time(self.total_timeout)));
+        }
+        if usual.stall_after != Some(self.stall_after) {
+            set.push(("--stall-after", self.stall_after.to_string()));
+        }
+        if let Some(tokens) = self.max_tokens {
+            set.push(("--max-tokens", tokens.to_string()));
+        }
+        set
+    }
+}
+
+/// A value that is a word on the command line.
+fn in_a_word<T: Serialize>(value: T) -> Option<String> {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => Some(word),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parsed(words: &[String]) -> Args {
+        let words = words.iter().map(String::as_str);
+        Command::try_parse_from(["run"].into_iter().chain(words))
+            .unwrap_or_else(|error| panic!("{error}"))
+            .args
+    }
+
+    fn resumed(words: &[&str], purpose: Purpose) -> Vec<String> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
+        let repo = Path::new("/home/me/it's mine");
+        let command = parsed(&words).resume_command(repo, &thread, purpose);
+        let words = shlex::split(&command).unwrap();
+        assert_eq!(words[..2], ["codex-mcp", "run"]);
+        assert_eq!(words[3], "/home/me/it's mine");
+        words[2..].to_vec()
+    }
+
+    #[test]
+    fn resume_command_asks_for_the_same_again() {
+        let words = [
+            "--until",
+            "command=sh -c 'test \"$x\"'",
+            "--until",
+            "files=*.md",
+            "--sandbox",
+            "workspace-write",
+            "--turn-timeout",
+            "90s",
+            "--max-tokens",
+            "1000",
+            "--notify",
+            "command:tee told",
+            "Do it",
+        ];
+        let resumed = resumed(&words, Purpose::Rest);
+        let (first, again) = (
+            parsed(&words.map(str::to_owned)).order().unwrap(),
+            parsed(&resumed).order().unwrap(),
+        );
+        assert_eq!(again.criteria, first.criteria);
+        assert_eq!(again.limits, first.limits);
+        assert_eq!(again.settings, first.settings);
+        assert_eq!(again.notify, first.notify);
+        assert!(again.thread.is_some());
+        assert_eq!(again.task, GO_ON);
+    }
+
+    #[test]
+    fn resume_command_of_a_run_that_is_done_reads_the_task() {
+        let words = ["--until", "pr", "--model", "m", "Do it"];
+        let resumed = resumed(&words, Purpose::More);
+        assert_eq!(resumed.last().unwrap(), "-");
+        assert!(!resumed.contains(&"--until".to_owned()));
+        assert!(resumed.contains(&"m".to_owned()));
+    }
+}
