@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::clock::RunClock;
 use super::error::RunError;
 use super::evidence::EvidenceFile;
+use super::failing;
 use super::look::Looker;
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
@@ -245,7 +246,7 @@ struct Driver<'a, W> {
     anew: Option<SandboxMode>,
     /// Why there is no conversation yet, until the first turn tells it.
     not_opened: Option<EngineError>,
-    /// What went wrong in the last turn, a line each.
+    /// What went wrong in the last turn, a line each, for Codex.
     errors: Vec<String>,
     /// Why the last turn failed.
     failure: Option<String>,
@@ -468,7 +469,7 @@ impl<W: Watcher> Driver<'_, W> {
             task: &self.order.task,
             repo: &folder,
             criteria: &criteria,
-            missing: &self.verdict.missing(),
+            missing: &self.verdict.instructions(),
             errors: &self.errors,
             turn: wanted.turn,
             max_turns: self.order.limits.turns(),
@@ -584,7 +585,9 @@ impl<W: Watcher> Driver<'_, W> {
         let denied = notes(steps.denied.into_iter().chain(denied));
         let errors = notes(failure.clone().into_iter().chain(steps.errors));
         let not_allowed = denied.iter().map(|what| format!("not allowed: {what}"));
-        self.errors = errors.iter().cloned().chain(not_allowed).collect();
+        let advice = (end == TurnEnd::TimedOut).then(|| failing::IN_SMALLER_STEPS.to_owned());
+        let told = errors.iter().cloned().chain(not_allowed).chain(advice);
+        self.errors = told.collect();
         self.failure = failure;
         let record = TurnRecord {
             turn: wanted.turn,

@@ -17,9 +17,13 @@ pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {
     }
 }
 
-/// That a turn took too long, for Codex too.
+/// What Codex is to do after a turn that took too long.
+pub(super) const IN_SMALLER_STEPS: &str =
+    "work in smaller steps, as a turn that takes too long is interrupted";
+
+/// That a turn took too long.
 pub(super) fn of_time(doing: &str) -> String {
-    let was = "the turn took too long and was interrupted: work in smaller steps";
+    let was = "the turn took too long and was interrupted";
     match doing {
         "" => was.to_owned(),
         doing => format!("{was}; the last that was seen of it: {doing}"),

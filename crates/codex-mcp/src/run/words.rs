@@ -41,7 +41,7 @@ pub(crate) fn verdict(verdict: &Verdict) -> Vec<String> {
     let lines = verdict.iter().map(|judged| {
         let (mark, found) = match &judged.finding {
             Finding::Satisfied { found } => ("holds   ", found),
-            Finding::NotYet { missing } => ("missing ", missing),
+            Finding::NotYet { missing, .. } => ("missing ", missing),
             Finding::Unknown { why } => ("unknown ", why),
         };
         format!("  {mark} {}: {found}", judged.subject)

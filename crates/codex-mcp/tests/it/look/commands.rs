@@ -69,7 +69,7 @@ async fn the_end_of_a_flood_is_told() {
         "{tail}"
     );
     let judged = run.judged_with_commands(LONG).await;
-    assert!(judged[0].contains("it wrote: …"), "{judged:?}");
+    assert!(judged[0].contains("and wrote: …"), "{judged:?}");
 }
 
 #[tokio::test]

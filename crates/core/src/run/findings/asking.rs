@@ -30,9 +30,9 @@ fn satisfied(found: impl Into<String>) -> Found {
     Ok(Finding::Satisfied { found })
 }
 
-fn not_yet(missing: impl Into<String>) -> Found {
-    let missing = missing.into();
-    Ok(Finding::NotYet { missing })
+/// What is missing, and what Codex is to do about it.
+fn not_yet(missing: impl Into<String>, instruction: impl Into<String>) -> Found {
+    Ok(Finding::not_yet(missing, instruction))
 }
 
 impl Scene<'_> {
@@ -64,10 +64,11 @@ impl Scene<'_> {
         let there = self.now.files.get()?;
         let mut fitting = there.keys().filter(|path| glob.fits(path));
         let Some(first) = fitting.next() else {
-            return not_yet(match glob.plain() {
-                Some(_) => format!("the file {glob} does not exist: create it"),
-                None => format!("no file matches {glob}: create it"),
-            });
+            let missing = match glob.plain() {
+                Some(_) => format!("the file {glob} does not exist"),
+                None => format!("no file matches {glob}"),
+            };
+            return not_yet(missing, "create it");
         };
         if self.counts_preexisting() {
             return satisfied(named([first].into_iter().chain(fitting)));
@@ -78,9 +79,10 @@ impl Scene<'_> {
         let mut fitting = new.filter(|path| glob.fits(path)).peekable();
         match fitting.peek() {
             Some(_) => satisfied(named(fitting)),
-            None => not_yet(format!(
-                "{glob} exists and is as it was at the start: create or change what the task asks for"
-            )),
+            None => not_yet(
+                format!("{glob} exists and is as it was at the start"),
+                "create or change what the task asks for",
+            ),
         }
     }
 
@@ -94,9 +96,10 @@ impl Scene<'_> {
             None => Some(&self.now.head.get()?.line),
         };
         let Some(commits) = commits else {
-            return not_yet(format!(
-                "{place} does not exist: create it and commit there"
-            ));
+            return not_yet(
+                format!("{place} does not exist"),
+                "create it and commit there",
+            );
         };
         let (there, new) = match self.preexisting {
             Preexisting::Counts => (commits.total, ""),
@@ -104,17 +107,19 @@ impl Scene<'_> {
         };
         match there >= u64::from(count) {
             true => satisfied(format!("{new}commits on {place}: {there}")),
-            false => not_yet(format!(
-                "{new}commits on {place}: {there} of {count}; commit the work with git add and git commit"
-            )),
+            false => not_yet(
+                format!("{new}commits on {place}: {there} of {count}"),
+                "commit the work with git add and git commit",
+            ),
         }
     }
 
     fn branch(&self, branch: &BranchName) -> Found {
         let Some(now) = self.line(branch)? else {
-            return not_yet(format!(
-                "the branch {branch} does not exist: create it and commit the work there"
-            ));
+            return not_yet(
+                format!("the branch {branch} does not exist"),
+                "create it and commit the work there",
+            );
         };
         let at = short(now.tip.as_deref().unwrap_or("no commit"));
         if self.counts_preexisting() || now.new > 0 {
@@ -123,9 +128,10 @@ impl Scene<'_> {
         let before = self.start.branches.get(branch);
         match before.unwrap_or(&Probe::default()).get()? {
             None => satisfied(format!("{branch} is new, at {at}")),
-            Some(_) => not_yet(format!(
-                "the branch {branch} was there at the start and has no new commit: commit the work there"
-            )),
+            Some(_) => not_yet(
+                format!("the branch {branch} was there at the start and has no new commit"),
+                "commit the work there",
+            ),
         }
     }
 
@@ -139,14 +145,15 @@ impl Scene<'_> {
         let head = self.now.head.get()?;
         let remote = self.now.remote.get()?;
         let Some(tip) = head.line.tip.as_deref() else {
-            return not_yet("there is no commit yet: commit the work, then push it");
+            return not_yet("there is no commit yet", "commit the work, then push it");
         };
         let has_it = remote.iter().find(|(_, commit)| *commit == tip);
         let at = short(tip);
         let Some((name, _)) = has_it else {
-            return not_yet(format!(
-                "no branch of the remote is at {at}: push the checked-out branch with git push"
-            ));
+            return not_yet(
+                format!("no branch of the remote is at {at}"),
+                "push the checked-out branch with git push",
+            );
         };
         if self.counts_preexisting() {
             return satisfied(format!("{} of the remote is at {at}", quoted(name)));
@@ -155,7 +162,8 @@ impl Scene<'_> {
         match self.now.pushed(self.start).first() {
             Some((name, _)) => satisfied(format!("{} of the remote is at {at}", quoted(name))),
             None => not_yet(
-                "the remote had the checked-out commit at the start: commit the work, then push it",
+                "the remote had the checked-out commit at the start",
+                "commit the work, then push it",
             ),
         }
     }
@@ -171,12 +179,13 @@ impl Scene<'_> {
         };
         match (counted, there.first()) {
             (Some(request), _) => satisfied(request.url.clone()),
-            (None, Some(old)) => not_yet(format!(
-                "{} was open at the start: open a new pull request from a branch of its own",
-                old.url
-            )),
+            (None, Some(old)) => not_yet(
+                format!("{} was open at the start", old.url),
+                "open a new pull request from a branch of its own",
+            ),
             (None, None) => not_yet(
-                "no pull request is open from the checked-out branch: push it, then open one with gh pr create",
+                "no pull request is open from the checked-out branch",
+                "push it, then open one with gh pr create",
             ),
         }
     }
@@ -190,9 +199,10 @@ impl Scene<'_> {
         };
         match counted {
             Some(comment) => satisfied(comment.url.clone()),
-            None => not_yet(format!(
-                "there is no new comment of yours on {issue}: write one with gh"
-            )),
+            None => not_yet(
+                format!("there is no new comment of yours on {issue}"),
+                "write one with gh",
+            ),
         }
     }
 
@@ -200,17 +210,18 @@ impl Scene<'_> {
         let dirty = &self.now.tree.get()?.state.dirty;
         match dirty.is_empty() {
             true => satisfied("nothing is uncommitted"),
-            false => not_yet(format!(
-                "uncommitted: {}: commit what belongs to the work, and remove only what you have made yourself",
-                named(dirty.keys())
-            )),
+            false => not_yet(
+                format!("uncommitted: {}", named(dirty.keys())),
+                "commit what belongs to the work, and remove only what you have made yourself",
+            ),
         }
     }
 
     fn command(&self, command: &CommandLine) -> Found {
         let Some(probe) = self.now.commands.get(command) else {
             let wanted = Criterion::Command(command.clone()).wanted();
-            return not_yet(format!("{wanted} (it is run once all else holds)"));
+            let missing = format!("{wanted} (it is run once all else holds)");
+            return not_yet(missing, "");
         };
         let end = probe
             .get()
@@ -218,20 +229,28 @@ impl Scene<'_> {
         let command = line(command.as_str());
         match end {
             CommandEnd::Exited { code: 0, .. } => satisfied("it exited with code 0"),
-            CommandEnd::Exited { code, tail } if tail.trim().is_empty() => not_yet(format!(
-                "the command {command} exited with code {code} and wrote nothing: make it succeed"
-            )),
-            CommandEnd::Exited { code, tail } => not_yet(format!(
-                "the command {command} exited with code {code}: make it succeed; it wrote: {}",
-                last(tail)
-            )),
-            CommandEnd::Signalled(number) => not_yet(format!(
-                "the command {command} was ended by signal {number}: make it succeed"
-            )),
-            CommandEnd::TimedOut(limit) => not_yet(format!(
-                "the command {command} took longer than {} s and was ended: make it succeed sooner",
-                limit.as_secs()
-            )),
+            CommandEnd::Exited { code, tail } if tail.trim().is_empty() => not_yet(
+                format!("the command {command} exited with code {code} and wrote nothing"),
+                "make it succeed",
+            ),
+            CommandEnd::Exited { code, tail } => not_yet(
+                format!(
+                    "the command {command} exited with code {code} and wrote: {}",
+                    last(tail)
+                ),
+                "make it succeed",
+            ),
+            CommandEnd::Signalled(number) => not_yet(
+                format!("the command {command} was ended by signal {number}"),
+                "make it succeed",
+            ),
+            CommandEnd::TimedOut(limit) => not_yet(
+                format!(
+                    "the command {command} took longer than {} s and was ended",
+                    limit.as_secs()
+                ),
+                "make it succeed sooner",
+            ),
         }
     }
 
@@ -244,10 +263,10 @@ impl Scene<'_> {
                 "files changed, all of them within: {}",
                 changed.len()
             )),
-            Some(_) => not_yet(format!(
-                "changed outside of what may be changed: {}: take back those changes that are yours",
-                named(outside)
-            )),
+            Some(_) => not_yet(
+                format!("changed outside of what may be changed: {}", named(outside)),
+                "take back those changes that are yours",
+            ),
         }
     }
 }

@@ -60,14 +60,26 @@ pub enum Finding {
     },
     /// It doesn't, or not yet.
     NotYet {
-        /// What is missing: a line, for Codex too.
+        /// What is missing: a line, for people and programs.
         missing: String,
+        /// What Codex is to do about it, for Codex alone; may be empty.
+        #[serde(skip)]
+        instruction: String,
     },
     /// Nobody can tell.
     Unknown {
         /// Why: a line.
         why: String,
     },
+}
+
+impl Finding {
+    fn not_yet(missing: impl Into<String>, instruction: impl Into<String>) -> Self {
+        Self::NotYet {
+            missing: missing.into(),
+            instruction: instruction.into(),
+        }
+    }
 }
 
 /// What was found of one thing that must hold.
@@ -134,12 +146,28 @@ impl Verdict {
         subjects.any(|subject| matches!(subject, Subject::Asked(_)))
     }
 
-    /// What is missing, and what nobody can tell: lines for people, programs and Codex.
+    /// What is missing, and what nobody can tell: lines for people and programs.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
+        self.lacking(|missing, _| missing.to_owned())
+    }
+
+    /// The same for Codex, with what it is to do.
+    #[must_use]
+    pub fn instructions(&self) -> Vec<String> {
+        self.lacking(|missing, instruction| match instruction {
+            "" => missing.to_owned(),
+            instruction => format!("{missing}: {instruction}"),
+        })
+    }
+
+    fn lacking(&self, line: impl Fn(&str, &str) -> String) -> Vec<String> {
         let lines = self.iter().filter_map(|judged| match &judged.finding {
             Finding::Satisfied { .. } => None,
-            Finding::NotYet { missing } => Some(missing.clone()),
+            Finding::NotYet {
+                missing,
+                instruction,
+            } => Some(line(missing, instruction)),
             Finding::Unknown { why } => {
                 Some(format!("{}: this can't be checked: {why}", judged.subject))
             }
@@ -202,15 +230,22 @@ fn beside(criteria: &Criteria, scene: &asking::Scene<'_>, work: &Work) -> Vec<Ju
     judged
 }
 
+/// What is missing where Codex has only spoken.
+const NOTHING_EXECUTED: &str = "nothing was executed";
+
+/// What Codex is to do then.
+const USE_TOOLS: &str = "use your tools to do the work";
+
+/// What Codex is to do where it was refused something.
+const ANOTHER_WAY: &str = "reach the goal in another way";
+
 fn worked(scene: &asking::Scene<'_>, work: &Work) -> Finding {
     let steps = work.evidence.executed();
     match steps {
         0 if scene.has_something_new() => Finding::Satisfied {
             found: "something new is there".to_owned(),
         },
-        0 => Finding::NotYet {
-            missing: "nothing was executed: use your tools to do the work".to_owned(),
-        },
+        0 => Finding::not_yet(NOTHING_EXECUTED, USE_TOOLS),
         steps => Finding::Satisfied {
             found: format!("steps executed: {steps}"),
         },
@@ -219,14 +254,12 @@ fn worked(scene: &asking::Scene<'_>, work: &Work) -> Finding {
 
 /// Where nothing was asked for, only the steps can tell whether the work was done.
 fn succeeded(scene: &asking::Scene<'_>, work: &Work) -> Finding {
-    let missing = match (work.succeeded, work.refusal) {
-        (0, _) if work.evidence.executed() == 0 => {
-            "nothing was executed: use your tools to do the work"
-        }
-        (0, _) => "no step has succeeded: find out why, and do the work",
-        (_, Refusal::Last) => "the last step was refused: reach the goal in another way",
+    let (missing, instruction) = match (work.succeeded, work.refusal) {
+        (0, _) if work.evidence.executed() == 0 => (NOTHING_EXECUTED, USE_TOOLS),
+        (0, _) => ("no step has succeeded", "find out why, and do the work"),
+        (_, Refusal::Last) => ("the last step was refused", ANOTHER_WAY),
         (_, Refusal::Followed) if !scene.has_something_new() => {
-            "a step was refused, and nothing has changed: reach the goal in another way"
+            ("a step was refused, and nothing has changed", ANOTHER_WAY)
         }
         (steps, Refusal::None | Refusal::Followed) => {
             return Finding::Satisfied {
@@ -234,9 +267,7 @@ fn succeeded(scene: &asking::Scene<'_>, work: &Work) -> Finding {
             };
         }
     };
-    Finding::NotYet {
-        missing: missing.to_owned(),
-    }
+    Finding::not_yet(missing, instruction)
 }
 
 fn answered(work: &Work) -> Finding {
@@ -244,10 +275,10 @@ fn answered(work: &Work) -> Finding {
         Answer::Given => Finding::Satisfied {
             found: "the turn ended with an answer".to_owned(),
         },
-        Answer::Missing => Finding::NotYet {
-            missing: "there is no final message: when the work is done, report what you did"
-                .to_owned(),
-        },
+        Answer::Missing => Finding::not_yet(
+            "there is no final message",
+            "when the work is done, report what you did",
+        ),
     }
 }
 

@@ -153,7 +153,10 @@ fn verdict(texts: &[&str], start: &Snapshot, now: &Snapshot, preexisting: Preexi
 fn told(finding: &Finding) -> String {
     match finding {
         Finding::Satisfied { found } => format!("satisfied: {found}"),
-        Finding::NotYet { missing } => format!("not yet:   {missing}"),
+        Finding::NotYet {
+            missing,
+            instruction,
+        } => format!("not yet:   {missing} | {instruction}"),
         Finding::Unknown { why } => format!("unknown:   {why}"),
     }
 }
@@ -323,6 +326,32 @@ fn runs_without_criteria_need_a_success_and_no_refusal_at_the_end() {
     let followed = refused(Refusal::Followed);
     assert_eq!(standing(&followed, &start), Standing::Lacking);
     assert_eq!(standing(&followed, &after), Standing::Satisfied);
+}
+
+#[test]
+fn instructions_are_for_codex_alone() {
+    let nothing = Criteria::default();
+    let start = start();
+    let verdict = judge(
+        &nothing,
+        &start,
+        &start,
+        &Work::default(),
+        Preexisting::Ignored,
+    );
+    assert_eq!(
+        verdict.missing(),
+        ["nothing was executed", "there is no final message"]
+    );
+    assert_eq!(
+        verdict.instructions(),
+        [
+            "nothing was executed: use your tools to do the work",
+            "there is no final message: when the work is done, report what you did",
+        ]
+    );
+    let told = serde_json::to_string(&verdict).unwrap();
+    assert!(!told.contains("use your tools"), "{told}");
 }
 
 #[test]

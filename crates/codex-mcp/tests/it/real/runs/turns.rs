@@ -27,7 +27,13 @@ async fn half_of_the_work_is_gone_on_with_by_what_is_missing() {
     let until = ["--until", "files=a.txt", "--until", "files=b.txt"];
     let ran = stage.run(&[&["x"][..], &until].concat()).await;
     ran.assert_done(&["initial", "continuation"]);
+    // What Codex is to do is told to Codex alone.
+    assert!(!ran.told.contains("create it"), "{}", ran.told);
     let prompt = &stage.prompts()[1];
+    assert!(
+        prompt.contains("b.txt does not exist: create it"),
+        "{prompt}"
+    );
     assert!(
         prompt.contains("b.txt") && !prompt.contains("a.txt"),
         "{prompt}"
