@@ -76,6 +76,20 @@ impl<W: Write> Output<W> {
         self.inner.flush()
     }
 
+    /// The same with a line whose parts have styles.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream.
+    pub fn draw_parts(&mut self, parts: &[(Style, String)]) -> io::Result<()> {
+        write!(self.inner, "{CLEAR_LINE}{WRAP_OFF}")?;
+        for (style, text) in parts {
+            self.styled(*style, text)?;
+        }
+        write!(self.inner, "{WRAP_ON}")?;
+        self.inner.flush()
+    }
+
     /// Clears the line where the cursor is. For terminals.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 use std::env;
 use std::io::Write;
 
+use anstyle::Style;
+
 use super::table::shortened;
 use crate::output;
 
@@ -56,6 +58,19 @@ impl Teller {
         let line = shortened(line, LONGEST);
         if self.screen == Screen::Terminal && self.drawn.as_ref() != Some(&line) {
             let _ = output::stderr().draw_line(&line);
+            self.drawn = Some(line);
+        }
+    }
+
+    /// Draws a line whose parts have styles, if it is another than before.
+    pub(super) fn draw_parts(&mut self, parts: &[(Style, String)]) {
+        let parts = parts.iter();
+        let parts: Vec<(Style, String)> = parts
+            .map(|(style, text)| (*style, shortened(text, LONGEST)))
+            .collect();
+        let line = parts.iter().map(|(_, text)| text.as_str()).collect();
+        if self.screen == Screen::Terminal && self.drawn.as_ref() != Some(&line) {
+            let _ = output::stderr().draw_parts(&parts);
             self.drawn = Some(line);
         }
     }

@@ -97,6 +97,19 @@ pub(crate) fn done(turns: &str, verified: bool) -> String {
     }
 }
 
+/// A number of tokens, in short.
+pub(crate) fn tokens(count: u64) -> String {
+    match count {
+        0..1000 => format!("{count} tokens"),
+        1000..1_000_000 => format!("{}.{}k tokens", count / 1000, count % 1000 / 100),
+        _ => format!(
+            "{}.{}M tokens",
+            count / 1_000_000,
+            count % 1_000_000 / 100_000
+        ),
+    }
+}
+
 /// What was used of tokens and of the account's limits, a line each.
 pub(crate) fn usage(usage: &Usage, limits: Option<&RateLimits>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -138,4 +151,16 @@ pub(crate) fn grants(grants: &Grants) -> Option<String> {
         words.push("to use the network".to_owned());
     }
     (!words.is_empty()).then(|| words.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_shown_in_short() {
+        let shown = [0, 999, 1000, 12_345, 999_999, 1_250_000].map(tokens);
+        let expected = ["0", "999", "1.0k", "12.3k", "999.9k", "1.2M"];
+        assert_eq!(shown, expected.map(|number| format!("{number} tokens")));
+    }
 }

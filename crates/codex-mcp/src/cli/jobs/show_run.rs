@@ -47,6 +47,9 @@ fn wanted(order: &Order) -> Vec<String> {
         time(parts.turn_timeout_ms),
         time(parts.total_timeout_ms),
     ));
+    if let Some(tokens) = parts.max_tokens {
+        lines.push(format!("with {tokens} tokens at most"));
+    }
     if order.place == Place::Worktree {
         lines.push("in a worktree of its own".to_owned());
     }

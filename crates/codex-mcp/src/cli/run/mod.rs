@@ -258,7 +258,10 @@ async fn work(
         submodules: &submodules,
         name: Uuid::new_v4().simple().to_string(),
     };
-    let mut driven = drive(rig, &order, looker).await;
+    let mut driven = tokio::select! {
+        driven = drive(rig, &order, looker) => driven,
+        never = show.tick() => match never {},
+    };
     engine.shut_down().await;
     // What Codex had started may have gone on until now.
     let mut put_back = submodules.put_back().await;

@@ -1,11 +1,14 @@
 //! What a person sees of a run.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use anstyle::Style;
 use codex_mcp_core::action::Decision;
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
+use tokio::time::sleep;
 
 use super::approval::{Approver, Dialog};
 use crate::cli::teller::{Screen, Teller};
@@ -22,6 +25,29 @@ pub(super) struct Show {
     began: Cell<Instant>,
     /// How many tokens the run has used.
     tokens: Cell<u64>,
+    /// The running turn, and what Codex does in it.
+    doing: RefCell<Option<(u32, String)>>,
+    /// How many questions are put to a person.
+    asking: Cell<usize>,
+}
+
+/// How often the line is drawn that shows what goes on.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A question that is put to a person: the line is left to it.
+struct Asking<'a>(&'a Cell<usize>);
+
+impl<'a> Asking<'a> {
+    fn new(asking: &'a Cell<usize>) -> Self {
+        asking.set(asking.get() + 1);
+        Self(asking)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
 }
 
 impl Show {
@@ -32,6 +58,8 @@ impl Show {
             most_turns,
             began: Cell::new(Instant::now()),
             tokens: Cell::default(),
+            doing: RefCell::default(),
+            asking: Cell::default(),
         }
     }
 
@@ -39,14 +67,43 @@ impl Show {
         self.teller.borrow_mut().say(what);
     }
 
-    /// A step: a line of its own where lines can't be drawn again.
-    fn step(&self, doing: &str) {
-        let mut teller = self.teller.borrow_mut();
-        let took = took(self.began.get().elapsed());
-        match teller.screen() {
-            Screen::Terminal => teller.draw(&format!("  {took}  {doing}")),
-            Screen::Plain => teller.say(&format!("  {doing}")),
+    /// Keeps the line up to date for as long as it is polled.
+    pub(super) async fn tick(&self) -> Infallible {
+        loop {
+            sleep(TICK).await;
+            self.draw();
         }
+    }
+
+    /// A step: a line of its own where lines can't be drawn again.
+    fn step(&self, step: &str) {
+        if let Some((_, doing)) = self.doing.borrow_mut().as_mut() {
+            step.clone_into(doing);
+        }
+        let screen = self.teller.borrow().screen();
+        match screen {
+            Screen::Terminal => self.draw(),
+            Screen::Plain => self.say(&format!("  {step}")),
+        }
+    }
+
+    /// Draws turn, time, tokens, and what Codex does, unless a person is asked.
+    fn draw(&self) {
+        let doing = self.doing.borrow();
+        let Some((turn, doing)) = doing.as_ref().filter(|_| self.asking.get() == 0) else {
+            return;
+        };
+        let took = took(self.began.get().elapsed());
+        let mut numbers = format!("  {took}");
+        if self.tokens.get() > 0 {
+            numbers += &format!("  {}", words::tokens(self.tokens.get()));
+        }
+        let turn = format!("  turn {turn} of {}", self.most_turns);
+        self.teller.borrow_mut().draw_parts(&[
+            (Style::new().bold(), turn),
+            (Style::new().dimmed(), numbers),
+            (Style::new(), format!("  {doing}")),
+        ]);
     }
 
     fn thread(&self, thread: &ThreadId, sandbox: Option<SandboxMode>, grants: &Grants) {
@@ -101,20 +158,27 @@ impl Watcher for Show {
             News::Turn(prompt) => {
                 self.began.set(Instant::now());
                 self.say(&words::turn(prompt, self.most_turns));
+                let begins = (prompt.turn, "Codex begins".to_owned());
+                self.doing.replace(Some(begins));
             }
             News::Step(_, doing) => self.step(doing),
             News::Tokens(tokens) => self.tokens.set(tokens),
             News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
             News::Looking => self.step("looking at what is there"),
-            News::TurnEnded(record) => self.turn_ended(record),
+            News::TurnEnded(record) => {
+                self.doing.replace(None);
+                self.turn_ended(record);
+            }
         }
     }
 
     async fn lets_write(&self) -> Leave {
+        let _asking = Asking::new(&self.asking);
         self.approver.lets_write(self).await
     }
 
     async fn decides(&self, ask: &Ask, until: tokio::time::Instant) -> Decision {
+        let _asking = Asking::new(&self.asking);
         self.approver.decide(ask, until, self).await
     }
 }

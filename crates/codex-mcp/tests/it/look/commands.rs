@@ -28,7 +28,7 @@ async fn a_command_is_judged_by_how_it_ends() {
         ),
         (
             "sh -c 'echo said; echo wrong >&2; exit 7'",
-            "no: the command sh -c 'echo said; echo wrong >&2; exit 7' exited with code 7: make it succeed; it wrote:",
+            "no: the command sh -c 'echo said; echo wrong >&2; exit 7' exited with code 7 and wrote:",
         ),
         (
             "sh -c 'kill -9 $$'",
@@ -36,7 +36,7 @@ async fn a_command_is_judged_by_how_it_ends() {
         ),
         (
             "./absent.sh",
-            "no: the command ./absent.sh exited with code 127: make it succeed; it wrote: cannot start",
+            "no: the command ./absent.sh exited with code 127 and wrote: cannot start",
         ),
         // Nothing on stdin, not a terminal either.
         ("cat", "yes"),

@@ -56,6 +56,26 @@ async fn write_access_is_offered_before_the_first_turn() {
     }
 }
 
+/// Nothing is heard of Codex while its command sleeps, and the line is drawn all the same.
+#[tokio::test]
+async fn a_line_ticks_while_a_run_goes_on() {
+    let script = Script::new().otherwise([Reply::shell("sleep 9"), Reply::say("Slept.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let mut terminal = stage.run_on_terminal(&["x"]);
+    for _ in 0..4 {
+        terminal = terminal.shows("s\u{1b}[0m  running").await;
+        assert!(!terminal.seen.contains("looking"), "{}", terminal.seen);
+        terminal.seen.clear();
+    }
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(
+        seen.contains("\u{1b}[1m  turn 1 of 10\u{1b}[0m"),
+        "{seen:?}"
+    );
+    assert!(seen.contains("  110 tokens"), "{seen:?}");
+}
+
 /// The turn may take 15 s, and the answer takes twice that.
 #[tokio::test]
 async fn time_to_answer_is_shown_and_counts_for_no_limit() {
