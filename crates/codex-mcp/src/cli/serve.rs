@@ -72,7 +72,8 @@ pub(super) struct Args {
     resume: Option<Option<ThreadName>>,
 
     /// The longest message that is taken from the client or from Codex, in
-    /// bytes, from 1 KiB to 1 GiB.
+    /// bytes, from 1 KiB to 1 GiB. With `--backend mcp-server`, Codex's may be four
+    /// times as long, since it writes each answer into its message twice.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = RangedU64ValueParser::<usize>::new().range(LINE_LIMITS))]
     max_line: usize,
 }

@@ -53,6 +53,12 @@ use crate::team::{Farewell, Office, farewell};
 /// How many messages of the greatest length may wait for one side.
 const LONGEST_WAITING: usize = 2;
 
+/// How much longer the child's messages may be than the client's. `codex mcp-server` writes
+/// an answer into one message twice (0.104.0 and 0.153.4: 10 MB of text become 21 MB), and
+/// JSON writes a line break or a quotation mark as two bytes: an answer as long as the
+/// client's longest message passes, even if it has nothing but those.
+const ANSWER_EXPANSION: usize = 4;
+
 /// How much may wait in any case, in bytes: a burst of short messages too.
 const LEAST_WAITING: usize = 1024 * 1024;
 
@@ -80,7 +86,8 @@ pub struct Options {
     pub farewell: Farewell,
     /// How long things may take.
     pub patience: Patience,
-    /// The longest message that is taken from either side, in bytes.
+    /// The longest message that is taken from the client, in bytes. The child's may be four
+    /// times as long.
     pub line_limit: usize,
 }
 
@@ -106,7 +113,9 @@ struct Proxy {
     bounds: Bounds,
     recorder: Recorder,
     jobs: Arc<Jobs>,
-    line_limit: usize,
+    /// The longest messages that are taken, in bytes.
+    client_limit: usize,
+    child_limit: usize,
     /// How the client frames its messages, and so do we.
     framing: Mutex<Framing>,
     to_client: Outbox,
@@ -120,6 +129,11 @@ struct Proxy {
     /// Woken when a tool of our own has answered, or a thread has given its summary.
     done: Notify,
     started: Instant,
+}
+
+/// The longest message that is taken from the child, in bytes, by the client's.
+fn child_limit(client: usize) -> usize {
+    client.saturating_mul(ANSWER_EXPANSION)
 }
 
 /// The answer to a call that is out of bounds.
@@ -143,9 +157,9 @@ pub async fn serve<R, W>(
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let limit = (LONGEST_WAITING * options.line_limit).max(LEAST_WAITING);
-    let (to_client, for_client) = Outbox::new(limit);
-    let (to_child, for_child) = Outbox::new(limit);
+    let room = |longest: usize| LEAST_WAITING.max(longest.saturating_mul(LONGEST_WAITING));
+    let (to_client, for_client) = Outbox::new(room(child_limit(options.line_limit)));
+    let (to_child, for_child) = Outbox::new(room(options.line_limit));
     let proxy = Proxy::new(&options, to_client, to_child, closing.clone());
     let proxy = Arc::new(proxy);
     let written = CancellationToken::new();
@@ -231,7 +245,8 @@ impl Proxy {
             bounds: options.bounds.clone(),
             recorder: Recorder::new(options.office.clone()),
             jobs: Arc::clone(&options.jobs),
-            line_limit: options.line_limit,
+            client_limit: options.line_limit,
+            child_limit: child_limit(options.line_limit),
             framing: Mutex::default(),
             to_client,
             to_child,
@@ -302,8 +317,8 @@ impl Proxy {
     /// Brings the messages of one side to the router, until there are no more.
     async fn read(self: &Arc<Self>, side: Side, mut reader: impl AsyncRead + Unpin) {
         let mut decoder = match side {
-            Side::Client => LineDecoder::with_headers(self.line_limit),
-            Side::Child => LineDecoder::new(self.line_limit),
+            Side::Client => LineDecoder::with_headers(self.client_limit),
+            Side::Child => LineDecoder::new(self.child_limit),
         };
         loop {
             let more = wire::read(&mut reader, &mut decoder).await;
@@ -405,7 +420,7 @@ impl Proxy {
     }
 
     fn refuse_long(&self, length: u64, head: &[u8]) -> Vec<Effect> {
-        let text = too_long(length, self.line_limit);
+        let text = too_long(length, self.client_limit);
         let id = id_of(head);
         let refusal = answers::refusal(id.as_ref(), code::INVALID_REQUEST, &text, None);
         vec![Effect::ToClient(refusal)]
@@ -413,9 +428,9 @@ impl Proxy {
 
     fn skip_long(&self, length: u64, head: &[u8]) -> Vec<Effect> {
         let why = format!(
-            "codex mcp-server sent {length} bytes at once, over the limit of {}; `--max-line` \
-             sets another one",
-            self.line_limit
+            "codex mcp-server sent {length} bytes at once, over the limit of {}, which is \
+             {ANSWER_EXPANSION} times `--max-line`",
+            self.child_limit
         );
         tracing::warn!("{why}; it is dropped");
         self.cut_off(head, Failure::TooLong(why))

@@ -17,6 +17,7 @@ on_releases_with_mcp_server!(
     every_byte_is_passed_on,
     what_the_child_never_answers_has_an_answer,
     the_known_tools_are_the_childs,
+    an_answer_of_10_mb_passes_whole,
 );
 
 fn script() -> Script {
@@ -144,6 +145,23 @@ fn length_of_name(text: &str) -> Option<usize> {
         .count();
     // No member's name goes on so.
     (rest > 8).then_some("call_".len() + rest)
+}
+
+/// Its message has more than 20 MB.
+async fn an_answer_of_10_mb_passes_whole(release: &str) {
+    let line = "A line of prose, with \"quotes\" and a break at its end.\n";
+    let answer = line.repeat(10_000_000 / line.len() + 1);
+    let script = Script::new().otherwise([Reply::say(answer.clone())]);
+    let stage = Stage::new(release, script).await;
+    let mut client = client(&stage, &[], json!({})).await;
+    let result = client.call_tool("codex", json!({"prompt": "tell"})).await;
+    assert!(
+        text(&result, 0) == answer,
+        "{} bytes",
+        text(&result, 0).len()
+    );
+    assert!(result["structuredContent"]["content"] == answer);
+    stage.finish(client).await;
 }
 
 async fn a_conversation_is_the_same_directly_and_through_the_proxy(release: &str) {
