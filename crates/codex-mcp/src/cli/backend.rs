@@ -4,14 +4,14 @@ use codex_mcp_protocol::codex::Release;
 
 use crate::config::Config;
 use crate::engine::binary::{self, CodexBinary, NoCodex};
-use crate::engine::release_of;
+use crate::engine::{NoMcpServer, noted_release};
 use crate::mcp::Api;
 
 /// How to talk to Codex, as the user wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Wanted {
-    /// The app-server, or `codex mcp-server` where Codex is too old for that
-    /// (before 0.72).
+    /// The app-server, or `codex mcp-server` where npm has installed a Codex that is
+    /// too old for that (before 0.72).
     Auto,
     /// `codex app-server`: every tool, and one Codex for all threads.
     AppServer,
@@ -24,7 +24,7 @@ pub(super) enum Wanted {
 #[derive(Debug)]
 pub(super) enum Chosen {
     AppServer,
-    /// Of this Codex, whose release is known if it tells.
+    /// Of this Codex, whose release is known if npm notes it.
     McpServer(CodexBinary, Option<Release>),
 }
 
@@ -46,13 +46,8 @@ pub(super) enum NoBackend {
          name one with --codex-bin."
     )]
     NoCodex(#[from] NoCodex),
-    #[error(
-        "Codex {release} has no mcp-server. Leave out `--backend mcp-server`: the default backend \
-         does the same job with this Codex, with progress notifications instead of codex/event. \
-         For a client that needs those, install the last Codex with one: \
-         `npm install -g @openai/codex@0.153.4`."
-    )]
-    NoMcpServer { release: Release },
+    #[error(transparent)]
+    NoMcpServer(#[from] NoMcpServer),
     #[error(
         "`--api sessions` needs the app-server. Leave out `--backend mcp-server`, or `--api sessions`."
     )]
@@ -65,9 +60,10 @@ pub(super) enum NoBackend {
     TooOldForSessions { release: Release },
 }
 
-/// Chooses what the user wants, or what the Codex at hand can do. Looking at it
-/// costs nothing where npm installed it, and else some 10 ms.
-pub(super) async fn choose(wanted: Wanted, api: Api, config: &Config) -> Result<Chosen, NoBackend> {
+/// Chooses what the user wants, or what the Codex at hand can do as npm notes its
+/// release. Codex itself is not asked: the client would wait for it. One that npm did not
+/// install is taken for new enough, and what it can't do is told when it is to start.
+pub(super) fn choose(wanted: Wanted, api: Api, config: &Config) -> Result<Chosen, NoBackend> {
     if wanted == Wanted::AppServer {
         return Ok(Chosen::AppServer);
     }
@@ -77,7 +73,7 @@ pub(super) async fn choose(wanted: Wanted, api: Api, config: &Config) -> Result<
         (Err(_), Wanted::Auto) => return Ok(Chosen::AppServer),
         (Err(error), _) => return Err(error.into()),
     };
-    let release = release_of(&codex).await;
+    let release = noted_release(&codex);
     let server = server_of(wanted, api, release)?;
     if let (Wanted::Auto, Server::Mcp, Some(release)) = (wanted, server, release) {
         tracing::info!("Codex {release} is too old for its app-server; using its mcp-server");
@@ -103,7 +99,10 @@ fn server_of(wanted: Wanted, api: Api, release: Option<Release>) -> Result<Serve
         },
         (Wanted::Auto | Wanted::AppServer, _) => Ok(Server::App),
         (Wanted::McpServer, Some(release)) if release >= Release::FIRST_WITHOUT_MCP_SERVER => {
-            Err(NoBackend::NoMcpServer { release })
+            Err(NoMcpServer {
+                release: Some(release),
+            }
+            .into())
         }
         (Wanted::McpServer, _) => match api {
             Api::Classic => Ok(Server::Mcp),

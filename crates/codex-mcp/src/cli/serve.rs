@@ -126,7 +126,7 @@ fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
 
 async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Result<(), ServeError> {
     let ending = Ending::on_signals(ending::OF_A_SERVER);
-    let chosen = backend::choose(args.backend, args.api, &config).await?;
+    let chosen = backend::choose(args.backend, args.api, &config)?;
     let threads = config.threads.clone();
     let defaults = off_runtime::run(move || Defaults::read(&threads)).await??;
     let warnings = Warnings::default();

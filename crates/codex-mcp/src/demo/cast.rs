@@ -147,7 +147,7 @@ impl Cast {
         let mut program = stage.program(&self.codex.native, ["--version"]);
         program.env.extend(self.codex.env());
         let told = run(&program, VERSION_PATIENCE).await.ok();
-        let release = told.and_then(|told| Release::announced(&told.stdout).map(|(_, one)| one));
+        let release = told.and_then(|told| Release::announced(&told.stdout)?.1);
         release.is_none_or(|release| release >= Release::FIRST_WITH_PROTECTED_GIT)
     }
 

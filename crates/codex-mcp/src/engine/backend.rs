@@ -15,14 +15,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use codex_mcp_protocol::codex::Release;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::app_server::{AppServer, StartError, exit_of};
-use super::binary::{self, NoCodex, Source};
+use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
 use super::exit::Exit;
+use super::release::{has_command, release_of};
 use super::spawn::Program;
 use crate::git::ELSEWHERE;
 
@@ -46,6 +48,22 @@ pub enum LaunchError {
     /// It doesn't start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// It is too old.
+    #[error(
+        "Codex {release} is too old for its app-server, which is understood from {} on. Update it \
+         with `npm install -g @openai/codex`, or serve with `--backend mcp-server`",
+        Release::FIRST_APP_SERVER
+    )]
+    TooOld {
+        /// Its release.
+        release: Release,
+    },
+    /// It has no app-server, and doesn't tell its release.
+    #[error(
+        "this Codex has no app-server. Update it with `npm install -g @openai/codex`, or serve \
+         with `--backend mcp-server`"
+    )]
+    NoAppServer,
     /// We are about to end.
     #[error("codex-mcp is shutting down")]
     Ending,
@@ -207,13 +225,42 @@ impl Backend {
         let gone = move |exit| supervisor.gone(generation, exit);
         let (ending, ended) = watch::channel(None);
         self.last.send_replace(ended);
-        let server =
-            AppServer::start(&program, self.launch.line_limit, listener, gone, ending).await?;
+        let started =
+            AppServer::start(&program, self.launch.line_limit, listener, gone, ending).await;
+        let server = match started {
+            Ok(server) => server,
+            Err(error) => return Err(reason_of(error, &codex).await),
+        };
+        if let Some(release) = server.about.codex_version().and_then(too_old) {
+            server.end().await;
+            return Err(LaunchError::TooOld { release });
+        }
         tracing::info!(
             "Codex {} is ready ({})",
             server.about.codex_version().unwrap_or("of unknown version"),
             codex.native.display()
         );
         Ok(server)
+    }
+}
+
+/// The release of this version, if its app-server is not understood.
+fn too_old(version: &str) -> Option<Release> {
+    Release::parse(version).filter(|release| *release < Release::FIRST_APP_SERVER)
+}
+
+/// Why a start failed: a Codex that ended before it answered may have no app-server that
+/// we understand.
+async fn reason_of(error: StartError, codex: &CodexBinary) -> LaunchError {
+    if !matches!(error, StartError::Ended { .. }) {
+        return error.into();
+    }
+    let (release, has_server) = tokio::join!(release_of(codex), has_command(codex, "app-server"));
+    match (release, has_server) {
+        (Some(release), _) if release < Release::FIRST_APP_SERVER => {
+            LaunchError::TooOld { release }
+        }
+        (None, Some(false)) => LaunchError::NoAppServer,
+        _ => error.into(),
     }
 }

@@ -14,6 +14,7 @@ use super::binary::CodexBinary;
 use super::complaints::Complaints;
 use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use super::exit::Exit;
+use super::release::{has_command, release_of};
 use super::spawn::{Process, Program, Streams, spawn};
 use crate::codex_config::UserConfig;
 
@@ -30,6 +31,48 @@ pub struct InstalledCodex {
     pub home: PathBuf,
     /// Which release it is, if that is known.
     pub release: Option<Release>,
+}
+
+/// A Codex without an MCP server.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} has no mcp-server. Leave out `--backend mcp-server`: the default backend does the same \
+     job with this Codex, with progress notifications instead of codex/event. For a client that \
+     needs those, install the last Codex with one: `npm install -g @openai/codex@0.153.4`.",
+    named(.release)
+)]
+pub struct NoMcpServer {
+    /// Its release, if it is known.
+    pub release: Option<Release>,
+}
+
+fn named(release: &Option<Release>) -> String {
+    match release {
+        Some(release) => format!("Codex {release}"),
+        None => "this Codex".to_owned(),
+    }
+}
+
+impl InstalledCodex {
+    /// The same with its release. A Codex whose release was not known is asked for it
+    /// and for its commands.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMcpServer`].
+    pub async fn identified(self) -> Result<Self, NoMcpServer> {
+        if self.release.is_some() {
+            return Ok(self);
+        }
+        let (release, has_server) = tokio::join!(
+            release_of(&self.binary),
+            has_command(&self.binary, "mcp-server")
+        );
+        match has_server {
+            Some(false) => Err(NoMcpServer { release }),
+            Some(true) | None => Ok(Self { release, ..self }),
+        }
+    }
 }
 
 /// A running `codex mcp-server`. Dropping it ends it and all that it started.

@@ -1,4 +1,4 @@
-//! Which release a Codex is.
+//! Which release a Codex is, and which commands it has.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use codex_mcp_protocol::codex::Release;
 use serde::Deserialize;
 
 use super::binary::CodexBinary;
+use super::exit::Exit;
 use super::run::run;
 use super::spawn::Program;
 use crate::untrusted_file::{self, Links};
 
-/// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk;
-/// the client waits meanwhile.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest `package.json`, in bytes.
 const NOTES_LIMIT: u64 = 1024 * 1024;
@@ -26,19 +26,57 @@ struct Package {
 }
 
 /// The release of a Codex, from npm's notes where it was installed with npm, or
-/// else by asking it; `None` if it doesn't tell.
+/// else by asking it; `None` if it doesn't tell. Asking takes up to 5 s.
 pub async fn release_of(codex: &CodexBinary) -> Option<Release> {
-    if let Some(release) = as_noted_by_npm(&codex.native) {
+    if let Some(release) = noted_release(codex) {
         return Some(release);
     }
     let mut program = Program::new(&codex.native, ["--version"]);
     program.env = codex.env();
     match run(&program, PATIENCE).await {
-        Ok(finished) => Release::announced(&finished.stdout).map(|(_, release)| release),
+        Ok(finished) => Release::announced(&finished.stdout)?.1,
         Err(error) => {
             tracing::warn!("`{} --version`: {error}", codex.native.display());
             None
         }
+    }
+}
+
+/// The release of a Codex that was installed with npm, from npm's notes. Codex is not
+/// asked.
+pub fn noted_release(codex: &CodexBinary) -> Option<Release> {
+    as_noted_by_npm(&codex.native)
+}
+
+/// Whether a Codex has a command, if it tells. Asking takes up to 5 s.
+pub(super) async fn has_command(codex: &CodexBinary, name: &str) -> Option<bool> {
+    match run(&help(codex, name), PATIENCE).await {
+        Ok(finished) => is_known(finished.exit),
+        Err(error) => {
+            tracing::warn!("`{} help {name}`: {error}", codex.native.display());
+            None
+        }
+    }
+}
+
+/// The question whether a Codex has a command; [`is_known`] reads the answer.
+///
+/// `codex COMMAND --help` would not do: a release without the command takes it for a
+/// prompt and prints the general help.
+pub fn help(codex: &CodexBinary, name: &str) -> Program {
+    let mut program = Program::new(&codex.native, ["help", name]);
+    program.env = codex.env();
+    program
+}
+
+/// Whether the command that [`help`] asked about exists, if that can be told.
+///
+/// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
+pub fn is_known(help: Exit) -> Option<bool> {
+    match help {
+        Exit::Code(0) => Some(true),
+        Exit::Code(2) => Some(false),
+        _ => None,
     }
 }
 

@@ -112,6 +112,7 @@ impl From<EngineError> for ToolError {
             EngineError::Launch(error) => match error.as_ref() {
                 LaunchError::NoCodex(_) => Code::CodexNotFound,
                 LaunchError::Ending => Code::ShuttingDown,
+                LaunchError::TooOld { .. } | LaunchError::NoAppServer => Code::AppServerStartFailed,
                 LaunchError::Start(
                     StartError::Spawn(_)
                     | StartError::Ended { .. }

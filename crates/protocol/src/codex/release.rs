@@ -30,6 +30,9 @@ impl Release {
     /// [`LegacyRefusal`](super::LegacyRefusal).
     pub(super) const FIRST_REASONED_REFUSAL: Self = Self::new(0, 145, 0);
 
+    /// What a Codex calls itself that was built from source.
+    const BUILT_FROM_SOURCE: Self = Self::new(0, 0, 0);
+
     /// The release of this number.
     #[must_use]
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
@@ -42,8 +45,15 @@ impl Release {
 
     /// Reads `0.153.4`, also with something behind it: `0.153.4-linux-x64` as in
     /// npm's packages, `0.146.0-alpha.3`.
+    ///
+    /// `0.0.0` is no release: a Codex built from source calls itself that, whatever
+    /// it can do. Callers take an unknown release for the newest.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        Self::number(text).filter(|release| *release != Self::BUILT_FROM_SOURCE)
+    }
+
+    fn number(text: &str) -> Option<Self> {
         let number = text.split(['-', '+']).next()?;
         let mut parts = number.split('.').map(str::parse);
         let mut next = || parts.next()?.ok();
@@ -52,14 +62,14 @@ impl Release {
     }
 
     /// The version in what `codex --version` says, `codex-cli 0.169.0` for
-    /// example, as it is written there; nothing if that isn't Codex's way to
-    /// answer.
+    /// example, as it is written there, and its release if it has one, see
+    /// [`parse`](Self::parse); nothing if that isn't Codex's way to answer.
     #[must_use]
-    pub fn announced(said: &str) -> Option<(&str, Self)> {
+    pub fn announced(said: &str) -> Option<(&str, Option<Self>)> {
         said.lines().find_map(|line| {
             let (name, version) = line.trim().split_once(' ')?;
-            let release = Self::parse(version)?;
-            matches!(name, "codex-cli" | "codex").then_some((version, release))
+            Self::number(version)?;
+            matches!(name, "codex-cli" | "codex").then_some((version, Self::parse(version)))
         })
     }
 }
@@ -81,6 +91,9 @@ mod tests {
             ("0.153.4-linux-x64", Some(Release::new(0, 153, 4))),
             ("0.146.0-alpha.3", Some(Release::new(0, 146, 0))),
             ("1.0.0+build", Some(Release::new(1, 0, 0))),
+            ("0.0.0", None),
+            ("0.0.0-dev", None),
+            ("0.0.1", Some(Release::new(0, 0, 1))),
             ("0.153", None),
             ("0.153.4.1", None),
             ("latest", None),
@@ -107,6 +120,7 @@ mod tests {
                 Some("0.170.0-alpha.3"),
             ),
             ("codex 1.2.3", Some("1.2.3")),
+            ("codex-cli 0.0.0\n", Some("0.0.0")),
             ("codex-mcp 0.1.0\n", None),
             ("git version 2.47.3\n", None),
             ("codex-cli unknown\n", None),

@@ -16,6 +16,9 @@ use super::{DEFAULT_VERSION, LOG, PLAN, VERSION};
 /// The last 0.x release line with `codex mcp-server`.
 const LAST_WITH_MCP_SERVER: u32 = 153;
 
+/// The exit code of `codex help` for a command that isn't there.
+const UNKNOWN_COMMAND: u8 = 2;
+
 /// Runs the fake Codex with these arguments, without the program's name.
 #[must_use]
 pub fn run(args: Vec<String>) -> ExitCode {
@@ -24,6 +27,15 @@ pub fn run(args: Vec<String>) -> ExitCode {
     if has("--version") || has("-V") {
         println!("codex-cli {version}");
         return ExitCode::SUCCESS;
+    }
+    if let [help, command] = args.as_slice()
+        && help == "help"
+    {
+        return match command.as_str() {
+            "app-server" | "exec" => ExitCode::SUCCESS,
+            "mcp-server" if has_mcp_server(&version) => ExitCode::SUCCESS,
+            _ => ExitCode::from(UNKNOWN_COMMAND),
+        };
     }
     if has("app-server") {
         return serve(args, AppServerDialect::new(&version));

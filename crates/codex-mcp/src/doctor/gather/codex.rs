@@ -12,7 +12,7 @@ use super::ask;
 use crate::config::Config;
 use crate::engine::binary::{self, CodexBinary, NoCodex};
 use crate::engine::spawn::Program;
-use crate::engine::{Engine, Exit, Launch, Options};
+use crate::engine::{Engine, Exit, Launch, Options, help};
 
 /// The exit code of Codex for a wrong command line.
 const USAGE: Exit = Exit::Code(2);
@@ -49,15 +49,13 @@ async fn probe(binary: &CodexBinary, config: Config, limit: Duration) -> Probes 
     }
 }
 
-/// `codex COMMAND --help` would not do: a release without the command takes it
-/// for a prompt and prints the general help.
 async fn commands(binary: &CodexBinary, limit: Duration) -> Commands {
-    let help = |name| {
-        let program = command(binary, &["help", name]);
+    let asked = |name| {
+        let program = help(binary, name);
         async move { ask(&program, limit).await }
     };
     let (app_server, exec, mcp_server) =
-        tokio::join!(help("app-server"), help("exec"), help("mcp-server"));
+        tokio::join!(asked("app-server"), asked("exec"), asked("mcp-server"));
     Commands {
         app_server,
         exec,

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::super::facts::{Asked, Codex, Commands, Home, Introduction};
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
-use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, NoCodex};
+use crate::engine::{Exit, is_known};
 
 /// The oldest release that codex-mcp is tested with.
 const OLDEST: Release = Release::new(0, 104, 0);
@@ -46,8 +46,8 @@ pub(super) fn binary(binary: &CodexBinary) -> Finding {
     }))
 }
 
-/// The version that a program tells, if it is Codex.
-pub(in super::super) fn codex_version(asked: &Asked) -> Option<(&str, Release)> {
+/// The version that a program tells, if it is Codex, and the release if that is one.
+pub(in super::super) fn codex_version(asked: &Asked) -> Option<(&str, Option<Release>)> {
     match asked {
         Asked::Ended(finished) => Release::announced(&finished.stdout),
         Asked::Silent(_) | Asked::Failed(_) => None,
@@ -58,14 +58,17 @@ pub(super) fn version(codex: &Codex) -> Finding {
     let Some((version, release)) = codex_version(&codex.version) else {
         return no_codex(codex);
     };
-    let finding = if release < OLDEST {
-        Finding::warning(
+    let finding = match release {
+        Some(release) if release < OLDEST => Finding::warning(
             Check::Version,
             format!("{version}, older than any that codex-mcp is tested with"),
             format!("Update to {OLDEST} or newer: `{INSTALL}`."),
-        )
-    } else {
-        Finding::ok(Check::Version, version)
+        ),
+        Some(_) => Finding::ok(Check::Version, version),
+        None => Finding::ok(
+            Check::Version,
+            format!("{version}, built from source; taken for the newest"),
+        ),
     };
     finding.with_value(version)
 }
@@ -82,17 +85,10 @@ fn no_codex(codex: &Codex) -> Finding {
     Finding::problem(Check::Version, message, hint)
 }
 
-/// Whether there is a command, if that can be told. The exit code of `codex
-/// help COMMAND` is 0 if so and else 2.
-///
-/// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
+/// Whether there is a command, if that can be told.
 fn exists(asked: &Asked) -> Option<bool> {
     match asked {
-        Asked::Ended(finished) => match finished.exit {
-            Exit::Code(0) => Some(true),
-            Exit::Code(2) => Some(false),
-            _ => None,
-        },
+        Asked::Ended(finished) => is_known(finished.exit),
         Asked::Silent(_) | Asked::Failed(_) => None,
     }
 }

@@ -266,8 +266,7 @@ impl Proxy {
         for_child: Outgoing,
         hang_up: CancellationToken,
     ) {
-        tracing::info!("starting {} mcp-server", codex.binary.native.display());
-        let how = match McpServer::start(&codex) {
+        let how = match self.start_child(codex, &hang_up).await {
             Ok((server, Pipes { stdin, stdout })) => {
                 tokio::spawn(feed(stdin, for_child, hang_up.clone()));
                 let silent = CancellationToken::new();
@@ -286,11 +285,33 @@ impl Proxy {
                 let _ = timeout(LAST_WORDS_PATIENCE, silent.cancelled()).await;
                 how
             }
-            Err(error) => format!("can't be started: {error}"),
+            Err(why) => why,
         };
         tracing::info!("codex mcp-server {how}");
         let effects = self.tell(|router, _| router.child_gone(&how));
         self.perform(effects);
+    }
+
+    /// Starts the child, once it is known which Codex it is.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    async fn start_child(
+        &self,
+        codex: InstalledCodex,
+        hang_up: &CancellationToken,
+    ) -> Result<(McpServer, Pipes), String> {
+        let codex = tokio::select! {
+            codex = codex.identified() => codex,
+            () = hang_up.cancelled() => return Err("was not started".to_owned()),
+        };
+        let codex = codex.map_err(|error| {
+            tracing::error!("{error}");
+            format!("can't be started: {error}")
+        })?;
+        tracing::info!("starting {} mcp-server", codex.binary.native.display());
+        McpServer::start(&codex).map_err(|error| format!("can't be started: {error}"))
     }
 
     /// Has each thread asked for a summary, and waits for them, though not for long.

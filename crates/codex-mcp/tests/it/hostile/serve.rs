@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use testkit::fake::{Action, Entry, Event, FakeCodex, Plan, TurnEnd, fake_codex_path};
 use testkit::process::{Process, wait_until_gone};
 use testkit::{Home, Launch, McpClient, Signal};
@@ -23,6 +24,8 @@ pub(super) struct Serve {
     pub(super) client: McpClient,
     pub(super) fake: FakeCodex,
     pub(super) home: Home,
+    /// What else is there as long as it is.
+    kept: Option<TempDir>,
 }
 
 impl Serve {
@@ -45,7 +48,13 @@ impl Serve {
             client: McpClient::start(&adjust(launch)),
             fake,
             home,
+            kept: None,
         }
+    }
+
+    /// Keeps a folder for as long as the server is there.
+    pub(super) fn keep(&mut self, folder: TempDir) {
+        self.kept = Some(folder);
     }
 
     /// A server whose client can't be asked anything.

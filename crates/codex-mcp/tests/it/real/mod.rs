@@ -21,6 +21,7 @@ mod run_tool;
 mod runs;
 mod sessions;
 mod settings;
+mod source_builds;
 mod team;
 
 use scripted_model::{Script, ScriptedModel};

@@ -1,10 +1,15 @@
 //! Which of Codex's servers is used.
 
-use serde_json::json;
-use testkit::fake::{Event, HELLO, Plan, VERSION};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 
-use super::super::serve::{HANDSHAKE, Serve, completed};
-use super::content;
+use serde_json::json;
+use tempfile::TempDir;
+use testkit::fake::{Event, HELLO, Plan, VERSION, fake_codex_path};
+
+use super::super::serve::{HANDSHAKE, Serve, code, completed, message};
+use super::{LAST, content, status};
 
 /// Whether the Codex that was started last was started as this.
 fn started_as(serve: &Serve, word: &str) -> bool {
@@ -16,12 +21,129 @@ fn started_as(serve: &Serve, word: &str) -> bool {
     args.next().unwrap().iter().any(|arg| arg == word)
 }
 
+/// A server with a Codex that npm has installed.
 fn start(version: &str, args: &[&str]) -> Serve {
+    let packages = tempfile::tempdir().unwrap();
+    let package = packages.path().join("@openai/codex-linux-x64");
+    let program = package.join("vendor/x86_64-unknown-linux-musl/bin/codex");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    symlink(fake_codex_path(), &program).unwrap();
+    let notes = json!({"name": "@openai/codex", "version": format!("{version}-linux-x64")});
+    fs::write(package.join("package.json"), notes.to_string()).unwrap();
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
-        launch.args(args).env(VERSION, version)
+        launch
+            .args(args)
+            .env(VERSION, version)
+            .env("CODEX_MCP_CODEX_BIN", program)
     });
+    // It is read while the server starts, and by every start of Codex.
+    serve.keep(packages);
     serve.client.ignore("codex/event");
     serve
+}
+
+/// A Codex that npm has not installed, and tells its version only when it is let.
+struct Slow {
+    folder: TempDir,
+}
+
+impl Slow {
+    fn new() -> Self {
+        let slow = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] || exec '{}' \"$@\"\n: > '{}'\n\
+             until [ -e '{}' ]; do sleep 0.01; done\nexec '{0}' --version\n",
+            fake_codex_path().display(),
+            slow.file("asked").display(),
+            slow.file("answer").display(),
+        );
+        fs::write(slow.file("codex"), script).unwrap();
+        fs::set_permissions(slow.file("codex"), Permissions::from_mode(0o755)).unwrap();
+        slow
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Whether it was asked.
+    fn was_asked(&self) -> bool {
+        self.file("asked").exists()
+    }
+
+    /// Lets it tell.
+    fn answer(&self) {
+        fs::write(self.file("answer"), "").unwrap();
+    }
+
+    async fn serve(&self, version: &str, args: &[&str]) -> Serve {
+        let mut serve = Serve::start_with(&Plan::new(), |launch| {
+            launch
+                .args(args)
+                .env(VERSION, version)
+                .env("CODEX_MCP_CODEX_BIN", self.file("codex"))
+        });
+        serve.client.ignore("codex/event");
+        serve.client.ignore("notifications/tools/list_changed");
+        serve.client.initialize(HANDSHAKE, json!({})).await;
+        serve
+    }
+}
+
+#[tokio::test]
+async fn initialize_of_the_app_server_does_not_ask_for_the_version() {
+    let slow = Slow::new();
+    let mut serve = slow.serve("0.169.0", &[]).await;
+    assert_eq!(completed(&serve.codex().await), HELLO);
+    assert!(!slow.was_asked());
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn initialize_of_the_proxy_does_not_wait_for_the_version() {
+    let slow = Slow::new();
+    let mut serve = slow.serve(LAST, &["--backend", "mcp-server"]).await;
+    assert_eq!(status(&mut serve).await["codex"]["state"], "starting");
+    slow.answer();
+    assert_eq!(content(&serve.codex().await), HELLO);
+    // Only the releases before 0.169 get it.
+    assert!(started_as(&serve, "--config=features.shell_snapshot=false"));
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn version_of_a_codex_that_hangs_does_not_hold_up_the_end() {
+    let slow = Slow::new();
+    let serve = slow.serve(LAST, &["--backend", "mcp-server"]).await;
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn old_codex_that_npm_did_not_install_is_refused_by_the_first_call() {
+    let slow = Slow::new();
+    let mut serve = slow.serve("0.71.0", &[]).await;
+    let result = serve.codex().await;
+    assert_eq!(code(&result), "APP_SERVER_START_FAILED");
+    for word in ["0.71.0", "0.72.0", "--backend mcp-server"] {
+        assert!(message(&result).contains(word), "{word}: {result:#}");
+    }
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn codex_without_an_mcp_server_that_npm_did_not_install_is_refused_by_the_first_call() {
+    let slow = Slow::new();
+    slow.answer();
+    let mut serve = slow.serve("0.154.0", &["--backend", "mcp-server"]).await;
+    let result = serve.codex().await;
+    assert_eq!(code(&result), "CODEX_DIED");
+    for word in ["0.154.0", "has no mcp-server", "--backend mcp-server"] {
+        assert!(message(&result).contains(word), "{word}: {result:#}");
+    }
+    assert!(serve.fake.started().is_empty());
+    serve.finish().await;
 }
 
 /// A server that doesn't start says why, once, and never starts Codex.

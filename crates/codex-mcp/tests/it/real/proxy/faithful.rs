@@ -313,7 +313,12 @@ fn without_words(tool: &Value) -> Value {
 
 async fn the_known_tools_are_the_childs(release: &str) {
     let stage = Stage::new(release, script()).await;
-    let [script, go] = ["held-codex", "go"].map(|name| stage.home.root().join(name));
+    // As npm installs it: its release is known before it is asked.
+    let package = stage.home.root().join("package");
+    let [script, go] = ["vendor/held-codex", "go"].map(|name| package.join(name));
+    fs::create_dir_all(package.join("vendor")).unwrap();
+    let notes = json!({"name": "@openai/codex", "version": release});
+    fs::write(package.join("package.json"), notes.to_string()).unwrap();
     let text = format!(
         "#!/bin/sh\n[ \"$1\" = mcp-server ] || exec '{codex}' \"$@\"\n\
          while [ ! -e '{go}' ]; do sleep 0.01; done\nexec '{codex}' \"$@\"\n",

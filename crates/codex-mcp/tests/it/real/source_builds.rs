@@ -1,0 +1,88 @@
+//! A Codex that was built from source: all of them call themselves 0.0.0.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use testkit::{McpClient, codex};
+use tokio::process::Command;
+
+use super::{Stage, VERSION, assert_completed, assert_error, structured, text};
+
+/// A stage whose Codex, of this release, says that it was built from source.
+async fn stage(release: &str) -> Stage {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("done")])).await;
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] || exec '{}' \"$@\"\necho codex-cli 0.0.0\n",
+        codex::native_binary(release).display()
+    );
+    fs::write(program(&stage), script).unwrap();
+    fs::set_permissions(program(&stage), Permissions::from_mode(0o755)).unwrap();
+    stage
+}
+
+fn program(stage: &Stage) -> PathBuf {
+    stage.home.root().join("codex-from-source")
+}
+
+async fn serve(stage: &Stage, args: &[&str]) -> McpClient {
+    let launch = stage.launch(args);
+    let mut client = McpClient::start(&launch.env("CODEX_MCP_CODEX_BIN", program(stage)));
+    client.ignore("codex/event");
+    client.ignore("notifications/tools/list_changed");
+    client.initialize(VERSION, json!({})).await;
+    client
+}
+
+/// What doctor finds about its commands.
+async fn commands(stage: &Stage) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["doctor", "--json"])
+        .env_clear()
+        .envs(stage.home.env())
+        .env("CODEX_MCP_CODEX_BIN", program(stage))
+        .current_dir(stage.home.work())
+        .output()
+        .await
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let check = |name: &str| checks.iter().find(|check| check["name"] == name).unwrap();
+    assert_eq!(check("version")["status"], "ok", "{report:#}");
+    assert_eq!(check("version")["value"], "0.0.0", "{report:#}");
+    check("commands")["value"].clone()
+}
+
+#[tokio::test]
+async fn source_build_is_served_through_its_app_server() {
+    let stage = stage(codex::newest()).await;
+    assert_eq!(commands(&stage).await["app-server"], true);
+    let mut client = serve(&stage, &[]).await;
+    let result = client.call_tool("codex", json!({"prompt": "x"})).await;
+    assert_completed(&result, "done");
+    stage.finish(client).await;
+}
+
+#[tokio::test]
+async fn source_build_without_an_mcp_server_is_refused_by_the_proxy() {
+    let stage = stage(codex::newest()).await;
+    assert_eq!(commands(&stage).await["mcp-server"], false);
+    let mut client = serve(&stage, &["--backend", "mcp-server"]).await;
+    let result = client.call_tool("codex", json!({"prompt": "x"})).await;
+    assert_error(&result, "CODEX_DIED");
+    let message = structured(&result)["error"]["message"].as_str().unwrap();
+    assert!(message.contains("has no mcp-server"), "{message}");
+    stage.finish(client).await;
+}
+
+#[tokio::test]
+async fn source_build_with_an_mcp_server_is_served_through_it() {
+    let stage = stage("0.153.4").await;
+    assert_eq!(commands(&stage).await["mcp-server"], true);
+    let mut client = serve(&stage, &["--backend", "mcp-server"]).await;
+    let result = client.call_tool("codex", json!({"prompt": "x"})).await;
+    assert_eq!(text(&result, 0), "done");
+    stage.finish(client).await;
+}
