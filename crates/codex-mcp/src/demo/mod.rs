@@ -201,7 +201,9 @@ async fn look<W: Write>(stage: &Stage, show: &mut Show<W>) -> Result<(), DemoErr
     }
     let log = stage.git(&["log", "--oneline"]).await?;
     show.command("git log --oneline", &log)?;
-    let commit = stage.git(&["show", "--stat", "--format="]).await?;
-    show.command("git show --stat --format=", &commit)?;
+    let commit = stage
+        .git(&["show", "--stat", "--patch", "--format="])
+        .await?;
+    show.command("git show --stat --patch --format=", &commit)?;
     Ok(())
 }

@@ -13,6 +13,9 @@ pub(super) const SECOND_CONTENT: &str = "Bonjour de Codex.\n";
 /// The prompt of the call.
 pub(super) const CALL: &str = "Create hello.txt with one line in it: Hello from Codex.";
 
+/// The prompt of the call in the same thread.
+pub(super) const FOLLOW_UP: &str = "What did I ask you for before, and how did it go?";
+
 /// The task of the run.
 pub(super) const TASK: &str = "Put hello.txt into French as bonjour.txt, and commit both.";
 
@@ -44,6 +47,10 @@ pub(super) fn script() -> Script {
                 Reply::shell(Shell::escalated(WRITE, WRITE_REASON)),
                 Reply::with(|request| Reply::say(report(request))),
             ],
+        )
+        .on(
+            FOLLOW_UP,
+            [Reply::with(|request| Reply::say(recollection(request)))],
         )
         .when(
             |request| is_about_the_task(request) && request.assistant_messages().is_empty(),
@@ -79,6 +86,24 @@ fn report(request: &Request) -> String {
         }
         _ => failed(request),
     }
+}
+
+/// Quotes the turn before from the conversation that came with the request.
+fn recollection(request: &Request) -> String {
+    let prompts = request.user_messages();
+    let asked = prompts.iter().find(|prompt| prompt.contains(FILE));
+    let answers = request.assistant_messages();
+    match (asked, answers.last()) {
+        (Some(asked), Some(answered)) => {
+            format!("You asked: \"{asked}\" I answered: \"{answered}\"")
+        }
+        _ => "I know of no earlier turn.".to_owned(),
+    }
+}
+
+/// Whether an answer shows that the turn before was known.
+pub(super) fn remembers(answer: &str) -> bool {
+    answer.contains(CALL)
 }
 
 fn has_committed(request: &Request) -> bool {

@@ -41,12 +41,21 @@ pub enum TalkError {
         /// What it answered.
         text: String,
     },
+    /// The second turn does not know of the first.
+    #[error("Codex should have quoted the first prompt, but it answered: {0}")]
+    Forgotten(String),
     /// What passes can't be shown.
     #[error("the output can't be written: {0}")]
     Output(#[from] io::Error),
     /// The user has had enough.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// What a tool answered.
+struct Answer {
+    thread: String,
+    content: String,
 }
 
 /// Shows what passes while somebody waits.
@@ -65,15 +74,16 @@ impl<'a, W: Write> Talk<'a, W> {
         Self { show, passed, stop }
     }
 
-    /// The whole conversation: a greeting and one call. The line is closed afterwards, whatever came of
-    /// it.
+    /// The whole conversation: a greeting, a call, and another one in the same thread. The
+    /// line is closed afterwards, whatever the outcome.
     ///
     /// # Errors
     ///
     /// [`TalkError`].
     pub(super) async fn hold(mut self, line: Line, project: &Path) -> Result<(), TalkError> {
         let client = self.greet(line).await?;
-        self.delegate(&client, project).await?;
+        let thread = self.delegate(&client, project).await?;
+        self.follow_up(&client, &thread).await?;
         // The server sees the end of its input; how our side ends is no matter.
         let _ = client.cancel().await;
         Ok(())
@@ -93,7 +103,7 @@ impl<'a, W: Write> Talk<'a, W> {
         &mut self,
         client: &RunningService<RoleClient, Client>,
         project: &Path,
-    ) -> Result<(), TalkError> {
+    ) -> Result<String, TalkError> {
         self.show.step("Hand a task to Codex")?;
         self.show.note(
             "The sandbox is read-only, so Codex has to ask before it writes. Its question comes \
@@ -105,7 +115,26 @@ impl<'a, W: Write> Talk<'a, W> {
             "sandbox": "read-only",
             "approval-policy": "on-request",
         });
-        self.call(client, "codex", arguments).await
+        let answer = self.call(client, "codex", arguments).await?;
+        Ok(answer.thread)
+    }
+
+    async fn follow_up(
+        &mut self,
+        client: &RunningService<RoleClient, Client>,
+        thread: &str,
+    ) -> Result<(), TalkError> {
+        self.show.step("Ask again in the same thread")?;
+        self.show.note(
+            "The stand-in for the model can quote the first turn only because Codex sends it \
+             along.",
+        )?;
+        let arguments = json!({ "threadId": thread, "prompt": script::FOLLOW_UP });
+        let answer = self.call(client, "codex-reply", arguments).await?;
+        match script::remembers(&answer.content) {
+            true => Ok(()),
+            false => Err(TalkError::Forgotten(answer.content)),
+        }
     }
 
     async fn call(
@@ -113,20 +142,23 @@ impl<'a, W: Write> Talk<'a, W> {
         client: &RunningService<RoleClient, Client>,
         tool: &'static str,
         arguments: Value,
-    ) -> Result<(), TalkError> {
+    ) -> Result<Answer, TalkError> {
         let arguments: JsonObject = arguments.as_object().cloned().unwrap_or_default();
         let params = CallToolRequestParams::new(tool).with_arguments(arguments);
         let result = self.hear(client.call_tool(params)).await??;
-        if result.is_error != Some(true) {
-            return Ok(());
-        }
         let structured = result.structured_content.unwrap_or_default();
         let text = |place| {
             let text = structured.pointer(place).and_then(Value::as_str);
-            text.unwrap_or_default()
+            text.unwrap_or_default().to_owned()
         };
-        let text = format!("{}. {}", text("/error/message"), text("/error/hint"));
-        Err(TalkError::Tool { tool, text })
+        if result.is_error == Some(true) {
+            let text = format!("{}. {}", text("/error/message"), text("/error/hint"));
+            return Err(TalkError::Tool { tool, text });
+        }
+        Ok(Answer {
+            thread: text("/threadId"),
+            content: text("/content"),
+        })
     }
 
     /// Waits for `work` and shows what passes meanwhile.

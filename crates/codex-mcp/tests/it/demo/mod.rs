@@ -17,7 +17,7 @@ use testkit::process::wait_until_gone;
 use testkit::{Home, codex};
 
 /// What the reader is to see, in this order.
-const STORY: [&str; 35] = [
+const STORY: [&str; 40] = [
     "codex-mcp demo",
     "nothing is charged",
     "1. Set the stage",
@@ -35,7 +35,10 @@ const STORY: [&str; 35] = [
     "May I write hello.txt?",
     "action  accept",
     "completed",
-    "4. Hold Codex to the result",
+    "4. Ask again in the same thread",
+    "→ tools/call  codex-reply",
+    "You asked: \"Create hello.txt",
+    "5. Hold Codex to the result",
     "$ codex-mcp run \"Put hello.txt into French",
     "--until files=bonjour.txt --until commits=1",
     "missing  files=bonjour.txt",
@@ -48,10 +51,12 @@ const STORY: [&str; 35] = [
     "holds    commits=1: new commits on the checked-out branch: 1",
     "done after 2 turns: all that was asked for is there",
     "new file     bonjour.txt",
-    "5. See what is there",
+    "6. See what is there",
     "$ git log --oneline",
     "Say hello in French",
     "bonjour.txt | 1 +",
+    "+Bonjour de Codex.",
+    "+Hello from Codex.",
     "Done in",
 ];
 
