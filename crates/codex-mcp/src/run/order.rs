@@ -87,6 +87,9 @@ pub enum BadOrder {
         "the task has {0} bytes, and at most {LONGEST_TASK} are taken; put it into a file of the repository and name that"
     )]
     LongTask(usize),
+    /// No folder is named.
+    #[error("repo must not be empty; name the repository's folder, `.` for the current one")]
+    NoRepo,
     /// The folder isn't there.
     #[error("there is no folder {}; name the repository's", .0.display())]
     NoFolder(PathBuf),
@@ -128,9 +131,23 @@ impl Order {
         if self.notify.len() > MOST_NOTIFIERS {
             return Err(BadOrder::Notifiers(self.notify.len()));
         }
+        self.check_repo_is_named()?;
         match self.repo.is_dir() {
             true => Ok(()),
             false => Err(BadOrder::NoFolder(self.repo.clone())),
+        }
+    }
+
+    /// Whether a repository is named at all. An empty path would be the working folder of
+    /// whichever process resolves it.
+    ///
+    /// # Errors
+    ///
+    /// [`BadOrder::NoRepo`].
+    pub fn check_repo_is_named(&self) -> Result<(), BadOrder> {
+        match self.repo.to_string_lossy().trim().is_empty() {
+            true => Err(BadOrder::NoRepo),
+            false => Ok(()),
         }
     }
 }
@@ -168,5 +185,8 @@ mod tests {
         let long = "x".repeat(LONGEST_TASK + 1);
         assert!(refused(&Order::new(long, "/tmp")).contains("1048577 bytes"));
         assert!(refused(&Order::new("x", "/nowhere")).contains("/nowhere"));
+        for unnamed in ["", " "] {
+            assert!(refused(&Order::new("x", unnamed)).contains("repo must not be empty"));
+        }
     }
 }

@@ -201,7 +201,9 @@ impl Args {
             .stalling_after(self.stall_after)?
             .within_tokens(self.max_tokens)?;
         let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
-        let mut order = Order::new(task, self.repo());
+        let mut order = Order::new(task, &self.repo);
+        order.check_repo_is_named()?;
+        order.repo = self.repo();
         order.criteria = Criteria::new(self.until.iter().cloned())?;
         order.limits = limits;
         if self.allow_preexisting {

@@ -87,6 +87,7 @@ impl Submitter {
             task_name,
             retry,
         } = order;
+        run.check_repo_is_named()?;
         run.repo = self.bounds.directory(&resolved(&run.repo))?;
         run.check()?;
         self.bounds.check_config(&run.settings.thread.config)?;
@@ -228,6 +229,9 @@ mod tests {
         let mut nowhere = order("x");
         nowhere.run.repo = "/not/there".into();
         assert!(refused(nowhere).contains("/not/there"));
+        let mut unnamed = order("x");
+        unnamed.run.repo = "".into();
+        assert!(refused(unnamed).contains("repo must not be empty"));
         let mut named = order("x");
         named.task_name = Some("a\nb".to_owned());
         assert!(refused(named).contains("task_name"));

@@ -359,6 +359,7 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
             json!({ "task": "x", "repo": "/not/there" }),
             "there is no folder /not/there",
         ),
+        (json!({ "task": "x", "repo": "" }), "repo must not be empty"),
         (
             json!({ "task": "x", "max_turns": 0 }),
             "from 1 to 100 turns",
