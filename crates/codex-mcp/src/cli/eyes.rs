@@ -6,12 +6,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::RangedU64ValueParser;
 use codex_mcp_core::eyes::arguments::{Added, Arguments, BadArguments};
 use codex_mcp_core::eyes::contract;
+use codex_mcp_core::eyes::machine::MOST_RESTARTS;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::eyes::queue::WrapperId;
 use uuid::Uuid;
 
+use super::eyes_mcp::Kind;
 use super::stored::complain;
 use super::values::size_limit;
 use super::{own_servers, runtime};
@@ -37,10 +40,12 @@ Examples:
 Codex is run as it is, with three things added for this run: the tool
 `request_image`, the rules for it (--print-contract), and `-a never` where
 neither you nor Codex's configuration says when it asks. No file of Codex's is
-changed. When Codex has asked for a picture it is ended and resumed with it, at
-most 5 times in 5 minutes; what was typed and not sent is lost then. Exits as
-Codex does; 1 if it could not go on, 128 and the number of a signal that has
-ended it.
+changed. When Codex has asked for pictures it is ended and resumed with them, up
+to 8 at once; what was typed and not sent is lost then. After --max-restarts it
+is resumed once without a picture, is told why, and is left to you. With
+`--answer picture` the tool answers with the picture, and Codex is not
+restarted. Exits as Codex does; 1 if it could not go on, 128 and the number of a
+signal that has ended it.
 
 Pictures are looked for in the folder where this is started, or in that of
 Codex's -C, also when a conversation of another folder is resumed.
@@ -56,13 +61,22 @@ pub(super) struct Args {
     #[arg(long)]
     print_contract: bool,
 
+    /// How Codex gets the pictures that it asks for.
+    #[arg(long, value_enum, default_value = "later")]
+    answer: Kind,
+
+    /// How often Codex is restarted with pictures in 5 minutes, from 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = MOST_RESTARTS, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    max_restarts: usize,
+
     /// The Codex to run: a path, or a name on PATH. Default: the variable
     /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 
     /// The largest picture, in bytes, up to 100 MB. Default: `max_image_bytes` in the
-    /// configuration, else 20000000.
+    /// configuration, else 20000000. As an answer it has 12500000 at most, and 500000
+    /// before Codex 0.105.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,
 
@@ -104,7 +118,7 @@ enum EyesError {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     if args.print_contract {
-        let printed = output::stdout().write_all(contract::instructions().as_bytes());
+        let printed = output::stdout().write_all(rules(args.answer).as_bytes());
         return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     match wrap(args) {
@@ -116,6 +130,14 @@ pub(super) fn run(args: &Args) -> ExitCode {
                 _ => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+/// What Codex is told about pictures.
+fn rules(answer: Kind) -> String {
+    match answer {
+        Kind::Picture => contract::instructions_for_answers(),
+        Kind::Later => contract::instructions(),
     }
 }
 
@@ -158,14 +180,23 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
         .parse()
         .map_err(io::Error::other)?;
     let codex = settings::config_for(&arguments, &config.codex_home, &place);
-    let tool = own_servers::pictures(limit, &["--wrapper", &wrapper.to_string()])?;
+    let name = wrapper.to_string();
+    let answers = match args.answer {
+        Kind::Picture => ["--answer", "picture"],
+        Kind::Later => ["--wrapper", &name],
+    };
+    let tool = own_servers::pictures(limit, &answers)?;
     let added = Added::new(
         &tool.entry(Some(place.folder())),
-        &settings::instructions(&codex, &arguments),
+        &settings::instructions(&codex, &arguments, &rules(args.answer)),
         settings::approval(&codex),
         place.folder().as_os_str(),
     );
-    let requests = Reader::from_now_on(place.folder(), wrapper)?;
+    let requests = match args.answer {
+        Kind::Picture => None,
+        Kind::Later => Some(Reader::from_now_on(place.folder(), wrapper)?),
+    };
+    let most_restarts = args.max_restarts;
     runtime::block_on(async {
         let parts = Parts {
             terminal: UserTerminal::find().map_err(EyesError::NoTerminal)?,
@@ -176,6 +207,7 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
             },
             place,
             requests,
+            most_restarts,
         };
         Ok(wrapper::run(parts).await?)
     })?

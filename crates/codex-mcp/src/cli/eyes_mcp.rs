@@ -40,10 +40,10 @@ pub(super) struct Args {
 
 /// See [`Answer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Kind {
-    /// The picture itself: for any Codex, without `codex-mcp eyes`
+pub(super) enum Kind {
+    /// The picture itself: any Codex sees it at once
     Picture,
-    /// That it will come: the request is written down for `codex-mcp eyes`
+    /// That it will come: `codex-mcp eyes` restarts Codex with it
     Later,
 }
 

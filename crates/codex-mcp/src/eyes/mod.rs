@@ -8,11 +8,13 @@
 //! - [`screen`]: what the terminal shows, and `modes` what is switched on in it.
 //! - [`signals`]: what the wrapper hears.
 //! - [`codex`]: the interactive Codex, begun and resumed.
+//! - [`copies`]: the copies of pictures that Codex reads.
 //! - [`conversation`]: which conversation a Codex has.
 //! - [`settings`]: Codex's settings that a wrapped run adds to.
 
 pub mod codex;
 pub mod conversation;
+pub mod copies;
 mod modes;
 pub mod place;
 pub mod queue;

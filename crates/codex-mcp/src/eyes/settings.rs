@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use codex_mcp_core::eyes::arguments::{Approval, Arguments};
-use codex_mcp_core::eyes::contract;
 use toml::Table;
 
 use super::Place;
@@ -29,13 +28,13 @@ pub fn config_for(arguments: &Arguments, codex_home: &Path, place: &Place) -> Co
 }
 
 /// All developer instructions for the run: the user's, from where Codex would take them,
-/// and ours.
+/// and our rules.
 #[must_use]
-pub fn instructions(config: &CodexConfig, arguments: &Arguments) -> String {
+pub fn instructions(config: &CodexConfig, arguments: &Arguments, rules: &str) -> String {
     let given = arguments.instructions().map(in_toml);
     match given.or_else(|| config.value_of(INSTRUCTIONS)) {
-        Some(theirs) => format!("{theirs}\n\n{}", contract::instructions()),
-        None => contract::instructions(),
+        Some(theirs) => format!("{theirs}\n\n{rules}"),
+        None => rules.to_owned(),
     }
 }
 
@@ -62,6 +61,7 @@ mod tests {
     use std::ffi::OsString;
     use std::fs;
 
+    use codex_mcp_core::eyes::contract;
     use codex_mcp_core::eyes::picture::SizeLimit;
 
     use super::*;
@@ -107,8 +107,8 @@ mod tests {
         let arguments = Arguments::read(args).unwrap();
         let place = Place::around(&root.join(folder), SizeLimit::default()).unwrap();
         let config = config_for(&arguments, &home, &place);
-        let all = instructions(&config, &arguments);
         let ours = contract::instructions();
+        let all = instructions(&config, &arguments, &ours);
         let theirs = all.strip_suffix(&ours).unwrap().trim_end().to_owned();
         (theirs, approval(&config))
     }

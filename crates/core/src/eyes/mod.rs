@@ -9,6 +9,7 @@
 //! - [`queue`]: the requests, as the tool writes and the wrapper reads them.
 //! - [`contract`]: what Codex is told.
 //! - [`screen`]: whether Codex waits, by what its screen shows.
+//! - [`wanted`]: which pictures it waits for.
 //! - [`machine`]: when Codex is ended and resumed, and when the wrapper gives up.
 //! - [`arguments`]: the command lines of Codex.
 
@@ -19,3 +20,4 @@ pub mod path;
 pub mod picture;
 pub mod queue;
 pub mod screen;
+pub mod wanted;

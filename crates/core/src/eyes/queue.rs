@@ -9,6 +9,7 @@
 //! Several wrappers may work in one folder, and each has its own Codex: a line that
 //! names a wrapper is for that one alone.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +22,9 @@ use super::path::PicturePath;
 /// The longest line that is read, in bytes: a path in which every byte is escaped, and
 /// what a newer program may add.
 const LONGEST_LINE: usize = 32 * 1024;
+
+/// How many requests are kept: more than Codex is resumed with and told of.
+const KEPT: usize = 64;
 
 /// A request for a picture. Members that nobody here knows are passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +118,8 @@ pub struct Queue {
     position: u64,
     line: Line,
     valid: u64,
-    last: Option<Request>,
+    /// The last valid requests, the newest at the back.
+    recent: VecDeque<Request>,
 }
 
 /// What of a line has been read that has no end yet.
@@ -182,14 +187,18 @@ impl Queue {
     /// The last valid request, and its number.
     #[must_use]
     pub fn last(&self) -> Option<(Number, &Request)> {
-        let last = self.last.as_ref()?;
+        let last = self.recent.back()?;
         Some((Number(self.valid), last))
     }
 
-    /// The last valid request, if it is newer than what was `answered` last.
-    #[must_use]
-    pub fn open(&self, answered: Option<Number>) -> Option<(Number, &Request)> {
-        self.last().filter(|(number, _)| Some(*number) > answered)
+    /// The valid requests that are newer than what was `answered` last, oldest first: the
+    /// last 64 at most.
+    pub fn open(&self, answered: Option<Number>) -> impl Iterator<Item = (Number, &Request)> {
+        let numbers = (1..=self.valid).rev().map(Number);
+        let newest_first = numbers.zip(self.recent.iter().rev());
+        let open = newest_first.take_while(move |(number, _)| Some(*number) > answered);
+        let open: Vec<_> = open.collect();
+        open.into_iter().rev()
     }
 
     fn extend(&mut self, part: &[u8]) {
@@ -219,7 +228,10 @@ impl Queue {
             request.thread = None;
         }
         self.valid += 1;
-        self.last = Some(request);
+        if self.recent.len() == KEPT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(request);
     }
 }
 
@@ -272,14 +284,36 @@ mod tests {
     #[test]
     fn the_place_of_a_line_counts_and_not_its_time() {
         let mut queue = read(request(9, "a.png").line().as_bytes());
-        let (first, _) = queue.open(None).unwrap();
-        assert_eq!(queue.open(Some(first)), None);
+        let open = |queue: &Queue, answered| {
+            let open = queue.open(answered);
+            open.map(|(Number(number), request)| (number, request.path.as_str().to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let are = |open: Vec<(u64, String)>, expected: &[(u64, &str)]| {
+            let open: Vec<(u64, &str)> = open.iter().map(|(n, path)| (*n, path.as_str())).collect();
+            assert_eq!(open, expected);
+        };
+        are(open(&queue, None), &[(1, "./a.png")]);
+        are(open(&queue, Some(Number(1))), &[]);
         queue.take(request(9, "a.png").line().as_bytes());
-        let (second, _) = queue.open(Some(first)).unwrap();
+        are(open(&queue, Some(Number(1))), &[(2, "./a.png")]);
         queue.take(request(1, "b.png").line().as_bytes());
-        let (third, last) = queue.open(Some(second)).unwrap();
-        assert_eq!((third, last.path.as_str()), (Number(3), "./b.png"));
-        assert_eq!(queue.open(Some(third)), None);
+        are(open(&queue, Some(Number(2))), &[(3, "./b.png")]);
+        let all = [(1, "./a.png"), (2, "./a.png"), (3, "./b.png")];
+        are(open(&queue, None), &all);
+        are(open(&queue, Some(Number(3))), &[]);
+    }
+
+    #[test]
+    fn open_requests_are_kept_within_a_bound() {
+        let mut queue = Queue::default();
+        for ts in 1..=100 {
+            queue.take(request(ts, "a.png").line().as_bytes());
+        }
+        let open: Vec<_> = queue.open(Some(Number(5))).collect();
+        assert_eq!(open.len(), KEPT);
+        assert_eq!(open.first().map(|(number, _)| *number), Some(Number(37)));
+        assert_eq!(open.last().map(|(number, _)| *number), Some(Number(100)));
     }
 
     #[test]
@@ -299,10 +333,8 @@ mod tests {
         assert_eq!(queue.next(10), 0);
         let answered = queue.last().map(|(number, _)| number);
         queue.take(request(0, "b.png").line().as_bytes());
-        assert_eq!(
-            queue.open(answered),
-            Some((Number(2), &request(0, "b.png")))
-        );
+        let open: Vec<_> = queue.open(answered).collect();
+        assert_eq!(open, [(Number(2), &request(0, "b.png"))]);
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::io;
 use std::time::Duration;
 
+use codex_mcp_core::eyes::arguments::Attachment;
+use codex_mcp_core::eyes::contract::left_out;
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Resume};
 use codex_mcp_core::eyes::path::{PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, Why};
+use codex_mcp_core::eyes::wanted::{MOST_PICTURES, Wanted};
 use codex_mcp_core::text::one_line;
 use nix::sys::signal;
 use nix::unistd::Pid;
@@ -29,8 +32,11 @@ impl Wrapper {
                 }
                 None
             }
-            Effect::Check(path) => self.check(&path).await,
+            Effect::Check(wanted) => self.check(&wanted).await,
             Effect::Start(resume) => {
+                if let Some(notice) = &resume.notice {
+                    self.say(format!("\r\ncodex-mcp: {notice}.\r\n").as_bytes());
+                }
                 let started = self.start(&resume);
                 self.flush(Instant::now() + FLUSH).await;
                 self.apply(match started {
@@ -42,7 +48,40 @@ impl Wrapper {
         }
     }
 
-    async fn check(&mut self, path: &PicturePath) -> Option<Effect> {
+    async fn check(&mut self, wanted: &Wanted) -> Option<Effect> {
+        self.attachments.clear();
+        let room = self.copies.clear().map_err(|error| error.to_string());
+        let mut bad = Vec::new();
+        for path in &wanted.pictures {
+            let copy = match &room {
+                Ok(()) => self.copy(path).await,
+                Err(reason) => Err(BadPicture {
+                    path: path.clone(),
+                    why: Why::Unfit(reason.clone()),
+                }),
+            };
+            let shown = one_line(path.as_str(), SHOWN_PATH);
+            let said = match &copy {
+                Ok(_) => format!("Codex asked for {shown} and goes on with it"),
+                Err(error) => format!("Codex asked for {shown}, but: {error}"),
+            };
+            self.say(format!("\r\ncodex-mcp: {said}.\r\n").as_bytes());
+            match copy {
+                Ok(copy) => self.attachments.push(copy),
+                Err(error) => bad.push(error),
+            }
+        }
+        if !wanted.left_out.is_empty() {
+            let said = format!(
+                "\r\ncodex-mcp: Codex gets {MOST_PICTURES} pictures at once, and not {}.\r\n",
+                left_out(wanted)
+            );
+            self.say(said.as_bytes());
+        }
+        self.apply(Input::Checked(bad))
+    }
+
+    async fn copy(&mut self, path: &PicturePath) -> Result<Attachment, BadPicture> {
         let (place, asked) = (self.parts.place.clone(), path.clone());
         let read = off_runtime::run(move || place.read(&asked)).await;
         let read = read.unwrap_or_else(|error| {
@@ -51,25 +90,20 @@ impl Wrapper {
                 why: Why::Unreadable(error.to_string()),
             })
         });
-        let kept = read.and_then(|bytes| self.copies.keep(path, &bytes));
-        let shown = one_line(path.as_str(), SHOWN_PATH);
-        let said = match &kept {
-            Ok(_) => format!("\r\ncodex-mcp: Codex asked for {shown} and goes on with it.\r\n"),
-            Err(error) => format!("\r\ncodex-mcp: Codex asked for {shown}, but: {error}.\r\n"),
-        };
-        self.say(said.as_bytes());
-        let checked = kept.map(|copy| self.attachment = Some(copy));
-        self.apply(Input::Checked(checked))
+        self.copies.keep(path, &read?)
     }
 
     fn start(&mut self, resume: &Resume) -> io::Result<()> {
         let Parts {
             terminal, codex, ..
         } = &self.parts;
-        let attachment = self.attachment.take().filter(|_| resume.picture.is_some());
+        let attachments = match resume.pictures.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.attachments),
+        };
         let running = codex.resume(
             &resume.session,
-            attachment.as_ref(),
+            &attachments,
             &resume.words,
             terminal.size()?,
             terminal.manner(),

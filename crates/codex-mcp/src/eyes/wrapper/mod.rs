@@ -23,11 +23,13 @@ use std::time::Duration;
 
 use codex_mcp_core::eyes::arguments::Attachment;
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
+use codex_mcp_core::eyes::queue::{Number, Request};
 use codex_mcp_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep_until};
 
-use super::codex::{Codex, Copies, Running};
+use super::codex::{Codex, Running};
 use super::conversation;
+use super::copies::Copies;
 use super::queue::Reader;
 use super::screen::Screen;
 use super::signals::{Heard, Signals};
@@ -52,8 +54,10 @@ pub struct Parts {
     pub codex: Codex,
     /// Where pictures may be.
     pub place: Place,
-    /// What Codex asks for.
-    pub requests: Reader,
+    /// What Codex asks for, where pictures come later; else the tool answers with them.
+    pub requests: Option<Reader>,
+    /// How often Codex is restarted with pictures in 5 minutes.
+    pub most_restarts: usize,
 }
 
 /// How a wrapper has ended.
@@ -75,7 +79,7 @@ struct Wrapper {
     begun: Instant,
     running: Option<Running>,
     copies: Copies,
-    attachment: Option<Attachment>,
+    attachments: Vec<Attachment>,
     /// On its way to Codex.
     typed: Vec<u8>,
     /// On its way to the terminal.
@@ -128,14 +132,14 @@ pub async fn run(parts: Parts) -> io::Result<Ended> {
     let running = parts.codex.begin(size, terminal.manner())?;
     let wrapper = Wrapper {
         screen: Screen::new(size),
+        machine: Machine::default().with_most_restarts(parts.most_restarts),
         parts,
         signals,
-        machine: Machine::default(),
         begun: Instant::now(),
         read_at: Instant::now(),
         running: Some(running),
         copies,
-        attachment: None,
+        attachments: Vec::new(),
         typed: Vec::new(),
         shown: Vec::new(),
         keys: vec![0; TYPED].into(),
@@ -295,19 +299,26 @@ impl Wrapper {
         }
     }
 
-    /// Tells the machine of an open request, and says whether there is one.
+    /// Tells the machine of the open requests, and says whether there are any.
     fn read_requests(&mut self) -> bool {
-        let queue = match self.parts.requests.read() {
+        let Some(requests) = &mut self.parts.requests else {
+            return false;
+        };
+        let queue = match requests.read() {
             Ok(queue) => queue,
             Err(error) => {
                 self.trouble.get_or_insert(error.to_string());
                 return false;
             }
         };
-        let Some((number, request)) = queue.open(self.machine.answered()) else {
+        let open = queue.open(self.machine.answered());
+        let open: Vec<(Number, Request)> = open
+            .map(|(number, request)| (number, request.clone()))
+            .collect();
+        let Some((_, newest)) = open.last() else {
             return false;
         };
-        let (path, told) = (request.path.clone(), request.thread.clone());
+        let told = newest.thread.clone();
         let guard = self
             .running
             .as_ref()
@@ -317,7 +328,9 @@ impl Wrapper {
         if thread.is_some() || !self.flow.ending {
             self.apply(Input::Named(thread));
         }
-        self.apply(Input::Asked(number, path));
+        for (number, request) in open {
+            self.apply(Input::Asked(number, request.path));
+        }
         true
     }
 

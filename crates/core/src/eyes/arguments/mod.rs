@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! codex [resume|fork] -a never -c mcp_servers.… -c developer_instructions=… OPTIONS PROMPT
-//! codex resume --last|ID -a never -c … -c … -C FOLDER OPTIONS -i PICTURE -- WORDS
+//! codex resume --last|ID -a never -c … -c … -C FOLDER OPTIONS -i PICTURE … -- WORDS
 //! ```
 //!
 //! What belongs to the beginning is left out of the second one: the prompt, the user's
@@ -138,7 +138,7 @@ impl Arguments {
         &self,
         added: &Added,
         session: &Session,
-        picture: Option<&Attachment>,
+        pictures: &[Attachment],
         words: &str,
     ) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec!["resume".into(), session.to_string().into()];
@@ -150,7 +150,7 @@ impl Arguments {
         let stays = |group: &&Group| matches!(group.part, Part::Option | Part::Approval);
         let rest: Vec<&Group> = self.groups.iter().filter(stays).collect();
         line.extend(args(&rest));
-        if let Some(Attachment(path)) = picture {
+        for Attachment(path) in pictures {
             line.extend([OsString::from("-i"), path.clone()]);
         }
         line.extend(["--", words].map(OsString::from));

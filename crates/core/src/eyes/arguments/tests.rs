@@ -81,7 +81,12 @@ fn every_kind_of_command_line() {
     for line in lines {
         let arguments = read(line);
         let begin = arguments.begin(&added());
-        let resume = arguments.resume(&added(), &Session::Last, Some(&picture), "Go on");
+        let resume = arguments.resume(
+            &added(),
+            &Session::Last,
+            std::slice::from_ref(&picture),
+            "Go on",
+        );
         let given = shown(&os(line));
         table += &format!("{given}\n  {}\n  {}\n", shown(&begin), shown(&resume));
     }
@@ -91,7 +96,7 @@ fn every_kind_of_command_line() {
 #[test]
 fn all_that_is_added() {
     let thread = ThreadId::parse(ID).unwrap();
-    let resume = read(&["look"]).resume(&added(), &Session::Named(thread), None, "-- It has gone");
+    let resume = read(&["look"]).resume(&added(), &Session::Named(thread), &[], "-- It has gone");
     let expected = [
         "resume",
         ID,
@@ -115,7 +120,7 @@ fn a_policy_of_the_configuration_stays() {
     let added = Added::new(&server, "", Approval::Configured, OsStr::new("/f"));
     for line in [
         read(&["look"]).begin(&added),
-        read(&["-C", "/x"]).resume(&added, &Session::Last, None, ""),
+        read(&["-C", "/x"]).resume(&added, &Session::Last, &[], ""),
     ] {
         assert!(
             !line.contains(&"-a".into()) && !line.contains(&"/f".into()),
@@ -191,7 +196,12 @@ fn what_is_not_unicode_is_kept_in_the_line() {
     let arguments = Arguments::read(vec![bad.to_owned()]).unwrap();
     assert!(arguments.begin(&added()).contains(&bad.to_owned()));
     let picture = Attachment::new(bad).unwrap();
-    let resume = arguments.resume(&added(), &Session::Last, Some(&picture), "Go on");
+    let resume = arguments.resume(
+        &added(),
+        &Session::Last,
+        std::slice::from_ref(&picture),
+        "Go on",
+    );
     assert_eq!(resume.iter().filter(|arg| *arg == bad).count(), 1);
 }
 
@@ -217,7 +227,7 @@ proptest! {
             arguments.groups.iter().flat_map(|group| group.args.clone()).collect();
         prop_assert_eq!(&together, &args);
         let picture = Attachment::new(OsStr::new("./p.png")).unwrap();
-        let line = arguments.resume(&added(), &Session::Last, Some(&picture), &words);
+        let line = arguments.resume(&added(), &Session::Last, std::slice::from_ref(&picture), &words);
         let end: Vec<OsString> = os(&["-i", "./p.png", "--", &words]);
         prop_assert!(line.ends_with(&end));
         let before = Arguments::read(line[..line.len() - 4].to_vec()).unwrap();

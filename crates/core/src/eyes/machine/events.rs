@@ -4,11 +4,11 @@ use std::fmt;
 
 use codex_mcp_protocol::codex::ThreadId;
 
-use super::MOST_RESTARTS;
 use crate::eyes::path::PicturePath;
 use crate::eyes::picture::BadPicture;
 use crate::eyes::queue::Number;
 use crate::eyes::screen::Sight;
+use crate::eyes::wanted::Wanted;
 
 /// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub enum Input {
     Exited(Exit),
     /// Somebody has sent us this signal.
     Told(Signal),
-    /// The picture was looked at.
-    Checked(Result<(), BadPicture>),
+    /// The pictures were looked at, and these of them can't be attached.
+    Checked(Vec<BadPicture>),
     /// Codex was started again.
     Started,
     /// Codex can't be started again, for this reason.
@@ -86,8 +86,8 @@ impl Signal {
 pub enum Effect {
     /// To end Codex and all that it has started: by TERM, and what stays by KILL.
     End,
-    /// To look at a picture again, and to say what was found.
-    Check(PicturePath),
+    /// To look at the pictures again, and to say which of them can't be attached.
+    Check(Wanted),
     /// To start Codex.
     Start(Resume),
     /// To exit.
@@ -99,10 +99,12 @@ pub enum Effect {
 pub struct Resume {
     /// Which conversation.
     pub session: Session,
-    /// With which picture, if it is one.
-    pub picture: Option<PicturePath>,
+    /// With which pictures.
+    pub pictures: Vec<PicturePath>,
     /// What it is told.
     pub words: String,
+    /// What the person is told who looks on, if there is something.
+    pub notice: Option<String>,
 }
 
 /// Which conversation is resumed.
@@ -136,11 +138,6 @@ pub struct Leave {
 /// Why the wrapper gives up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GaveUp {
-    /// Codex asks for one picture after the other.
-    #[error(
-        "Codex was restarted {MOST_RESTARTS} times in 5 minutes and now asks for {0}; see what it does with so many pictures, then go on with `codex-mcp eyes resume {1}`"
-    )]
-    TooManyRestarts(PicturePath, Session),
     /// Codex doesn't end.
     #[error("Codex has not ended, not even by KILL, and no second one is started beside it")]
     StillThere,

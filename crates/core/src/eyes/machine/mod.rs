@@ -6,13 +6,14 @@
 //!      ▲                       │ ▲ a newer request                │  Codex is ended
 //!      │                       └─┘                                │
 //!      │                                             Codex has gone│
-//!      │  it has started                    the picture is looked at
+//!      │  it has started                  the pictures are looked at
 //!      └───────────────── Resuming ◄───────────────────────────────┘
-//!              start Codex with picture and words
+//!              start Codex with pictures and words
 //!
 //!   Running, NeedImage ── Codex has gone ──────────────► Over: Codex's own code
 //!   all ── a signal ── Codex has gone, or none runs ──► Over: 128 and its number
-//!   NeedImage ── the 6th restart in 5 minutes, Error ── Codex has gone ──► Over: 1
+//!   NeedImage ── the 6th restart in 5 minutes ──► Restarting, without a picture; once
+//!                in 5 minutes, and further requests are passed over: Running
 //!   Restarting ── Codex does not go, not even by KILL, Error ──► Over: 1
 //!   Resuming ── it can't be started, Error ──► Over: 1
 //! ```
@@ -20,10 +21,13 @@
 //! What the specification calls nudging is a part of resuming: the words are the prompt
 //! of the Codex that is resumed, as what is typed while it resumes stays unsent.
 //!
-//! A request is answered by the picture that was asked for last. A picture that is not
-//! there any more is no error: Codex is resumed without it and told why. The old Codex
-//! has gone, with all that it has started, before the picture is looked at, and the new
-//! one is started after that; so there are never two.
+//! All open requests are answered together, up to a limit; what is left out is named. A
+//! picture that is not there any more is no error: Codex is resumed without it and told
+//! why. The old Codex has gone, with all that it has started, before the pictures are
+//! looked at, and the new one is started after that; so there are never two.
+//!
+//! A Codex that asks for pictures without end is resumed once without one and told why,
+//! and then left to the person at the terminal, who can say what is to happen.
 //!
 //! All moments are durations since the wrapper began.
 
@@ -32,18 +36,19 @@ use std::time::Duration;
 
 use codex_mcp_protocol::codex::ThreadId;
 
-use super::contract::{ATTACHED, not_attached};
+use super::contract::{all, over_limit, resumed};
 use super::path::PicturePath;
 use super::picture::BadPicture;
 use super::queue::Number;
 use super::screen::Sight;
+use super::wanted::Wanted;
 
 pub use events::{Effect, Exit, GaveUp, Input, Leave, Resume, Session, Signal};
 
 mod events;
 
-/// How often Codex is restarted within [`RESTARTS_WITHIN`]. Source of both: the program
-/// that this one replaces.
+/// How often Codex is restarted with pictures within [`RESTARTS_WITHIN`], unless another
+/// limit is set. Source of both: the program that this one replaces.
 pub const MOST_RESTARTS: usize = 5;
 
 /// See [`MOST_RESTARTS`].
@@ -66,8 +71,12 @@ pub struct Machine {
     thread: Option<ThreadId>,
     /// The last request that was answered, or is being.
     answered: Option<Number>,
-    /// When Codex was restarted, of late.
+    /// How often Codex is restarted with pictures within [`RESTARTS_WITHIN`].
+    most_restarts: usize,
+    /// When Codex was restarted with pictures, of late.
     restarts: VecDeque<Duration>,
+    /// When it was last restarted without one, to be told that it was too often.
+    refused: Option<Duration>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,9 +84,9 @@ enum State {
     Running,
     NeedImage(Request),
     /// The old Codex is being ended, since then.
-    Restarting(Duration, Request),
-    /// Nobody runs; the picture is being looked at.
-    Resuming(PicturePath),
+    Restarting(Duration, Request, Answer),
+    /// Nobody runs; the pictures are being looked at.
+    Resuming(Wanted),
     /// Codex is being started, and ended again if that was said in the meantime.
     Starting(Option<Leave>),
     /// Codex is being ended, since then, and that is all.
@@ -85,13 +94,30 @@ enum State {
     Over,
 }
 
-/// An open request.
+/// The open requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Request {
+    /// That of the newest.
     number: Number,
-    path: PicturePath,
-    /// When it was seen.
+    wanted: Wanted,
+    /// When the newest was seen.
     seen: Duration,
+}
+
+/// What Codex is resumed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Pictures,
+    /// That there are none, as it was restarted too often.
+    Refusal,
+}
+
+impl Request {
+    fn add(&mut self, number: Number, path: PicturePath, at: Duration) {
+        self.number = number;
+        self.wanted.add(path);
+        self.seen = at;
+    }
 }
 
 impl Default for Machine {
@@ -101,12 +127,23 @@ impl Default for Machine {
             waiting: None,
             thread: None,
             answered: None,
+            most_restarts: MOST_RESTARTS,
             restarts: VecDeque::new(),
+            refused: None,
         }
     }
 }
 
 impl Machine {
+    /// The same with another limit for restarts within [`RESTARTS_WITHIN`].
+    #[must_use]
+    pub fn with_most_restarts(self, most_restarts: usize) -> Self {
+        Self {
+            most_restarts,
+            ..self
+        }
+    }
+
     /// The last request that was answered, or is being: older ones are of no interest.
     #[must_use]
     pub fn answered(&self) -> Option<Number> {
@@ -127,7 +164,7 @@ impl Machine {
                 let since = self.waiting?.max(request.seen);
                 Some(since.saturating_add(QUIET))
             }
-            State::Restarting(since, _) | State::Leaving(since, _) => {
+            State::Restarting(since, ..) | State::Leaving(since, _) => {
                 Some(since.saturating_add(END))
             }
             State::Running | State::Resuming(_) | State::Starting(_) | State::Over => None,
@@ -145,7 +182,7 @@ impl Machine {
             }
             Input::Exited(exit) => self.exited(exit),
             Input::Told(signal) => self.told(signal, at),
-            Input::Checked(found) => self.checked(found, at),
+            Input::Checked(bad) => self.checked(&bad, at),
             Input::Started => self.started(at),
             Input::NotStarted(why) => self.not_started(why),
             Input::Time => self.time(at),
@@ -156,17 +193,18 @@ impl Machine {
         if Some(number) <= self.answered {
             return None;
         }
-        let request = Request {
-            number,
-            path,
-            seen: at,
-        };
         match &mut self.state {
-            State::Running => self.state = State::NeedImage(request),
-            State::NeedImage(open) if number > open.number => *open = request,
-            State::Restarting(_, open) if number > open.number => {
+            State::Running => {
+                self.state = State::NeedImage(Request {
+                    number,
+                    wanted: Wanted::one(path),
+                    seen: at,
+                });
+            }
+            State::NeedImage(open) if number > open.number => open.add(number, path, at),
+            State::Restarting(_, open, _) if number > open.number => {
                 self.answered = Some(number);
-                *open = request;
+                open.add(number, path, at);
             }
             _ => {}
         }
@@ -189,9 +227,12 @@ impl Machine {
                 let code = exit.code();
                 Some(self.leave(Leave { code, error: None }))
             }
-            State::Restarting(_, request) => {
-                self.state = State::Resuming(request.path.clone());
-                Some(Effect::Check(request.path))
+            State::Restarting(_, Request { wanted, .. }, Answer::Pictures) => {
+                self.state = State::Resuming(wanted.clone());
+                Some(Effect::Check(wanted))
+            }
+            State::Restarting(_, Request { wanted, .. }, Answer::Refusal) => {
+                Some(self.refuse(&wanted))
             }
             State::Leaving(_, leave) => Some(self.leave(leave)),
             other @ (State::Resuming(_) | State::Starting(_) | State::Over) => self.stay(other),
@@ -206,30 +247,45 @@ impl Machine {
         };
         match self.take() {
             State::Running | State::NeedImage(_) => Some(self.end(leave, at)),
-            State::Restarting(since, _) => self.stay(State::Leaving(since, leave)),
+            State::Restarting(since, ..) => self.stay(State::Leaving(since, leave)),
             State::Resuming(_) => Some(self.leave(leave)),
             State::Starting(earlier) => self.stay(State::Starting(earlier.or(Some(leave)))),
             other @ (State::Leaving(..) | State::Over) => self.stay(other),
         }
     }
 
-    fn checked(&mut self, found: Result<(), BadPicture>, at: Duration) -> Option<Effect> {
-        let path = match self.take() {
-            State::Resuming(path) => path,
+    fn checked(&mut self, bad: &[BadPicture], at: Duration) -> Option<Effect> {
+        let wanted = match self.take() {
+            State::Resuming(wanted) => wanted,
             other => return self.stay(other),
         };
         self.state = State::Starting(None);
         self.restarts.push_back(at);
-        let session = self.session();
-        let (picture, words) = match found {
-            Ok(()) => (Some(path), ATTACHED.to_owned()),
-            Err(why) => (None, not_attached(&why)),
-        };
+        let words = resumed(&wanted, bad);
+        let is_bad = |path: &PicturePath| bad.iter().any(|bad| bad.path == *path);
+        let mut pictures = wanted.pictures;
+        pictures.retain(|path| !is_bad(path));
         Some(Effect::Start(Resume {
-            session,
-            picture,
+            session: self.session(),
+            pictures,
             words,
+            notice: None,
         }))
+    }
+
+    fn refuse(&mut self, wanted: &Wanted) -> Effect {
+        self.state = State::Starting(None);
+        let most = self.most_restarts;
+        Effect::Start(Resume {
+            session: self.session(),
+            pictures: Vec::new(),
+            words: over_limit(wanted, most),
+            notice: Some(format!(
+                "Codex was restarted {most} times in 5 minutes and now asks for {}, without an \
+                 answer; go on with it as you like, --max-restarts sets another limit",
+                all(wanted)
+            )),
+        })
     }
 
     fn started(&mut self, at: Duration) -> Option<Effect> {
@@ -258,7 +314,7 @@ impl Machine {
             return None;
         }
         match self.take() {
-            State::NeedImage(request) => Some(self.restart(request, at)),
+            State::NeedImage(request) => self.restart(request, at),
             State::Restarting(..) => Some(self.leave(Leave {
                 code: 1,
                 error: Some(GaveUp::StillThere),
@@ -271,20 +327,25 @@ impl Machine {
         }
     }
 
-    /// Ends Codex, to start it again if it has not been started too often. That is
-    /// counted from start to start: none comes before this one is over.
-    fn restart(&mut self, request: Request, at: Duration) -> Effect {
+    /// Ends Codex, to start it again with pictures if it has not been started too often.
+    /// That is counted from start to start: none comes before this one is over. If it was
+    /// too often, it is told so once, and left alone then.
+    fn restart(&mut self, request: Request, at: Duration) -> Option<Effect> {
         self.answered = Some(request.number);
         let is_old = |restart: &Duration| at.saturating_sub(*restart) >= RESTARTS_WITHIN;
         while self.restarts.front().is_some_and(is_old) {
             self.restarts.pop_front();
         }
-        if self.restarts.len() >= MOST_RESTARTS {
-            let error = Some(GaveUp::TooManyRestarts(request.path, self.session()));
-            return self.end(Leave { code: 1, error }, at);
-        }
-        self.state = State::Restarting(at, request);
-        Effect::End
+        let answer = if self.restarts.len() < self.most_restarts {
+            Answer::Pictures
+        } else if self.refused.as_ref().is_none_or(is_old) {
+            self.refused = Some(at);
+            Answer::Refusal
+        } else {
+            return self.stay(State::Running);
+        };
+        self.state = State::Restarting(at, request, answer);
+        Some(Effect::End)
     }
 
     fn session(&self) -> Session {

@@ -26,20 +26,27 @@ fn gone() -> BadPicture {
     }
 }
 
+fn shown(paths: &[PicturePath]) -> String {
+    let paths: Vec<&str> = paths.iter().map(PicturePath::as_str).collect();
+    paths.join(" ")
+}
+
 fn told(effect: Option<Effect>) -> String {
     match effect {
         None => "-".to_owned(),
         Some(Effect::End) => "end Codex".to_owned(),
-        Some(Effect::Check(path)) => format!("look at {path}"),
+        Some(Effect::Check(wanted)) => format!("look at {}", shown(&wanted.pictures)),
         Some(Effect::Start(resume)) => {
             let session = match resume.session {
                 Session::Named(_) => "by its name",
                 Session::Last => "the last one",
             };
-            let picture = resume.picture.map(|path| path.to_string());
-            let picture = picture.unwrap_or_else(|| "no picture".to_owned());
+            let pictures = match resume.pictures.as_slice() {
+                [] => "no picture".to_owned(),
+                pictures => shown(pictures),
+            };
             let words: String = resume.words.chars().take(24).collect();
-            format!("resume {session}, {picture}, {words:?}")
+            format!("resume {session}, {pictures}, {words:?}")
         }
         Some(Effect::Leave(leave)) => match leave.error {
             None => format!("leave: {}", leave.code),
@@ -66,7 +73,7 @@ fn states() -> Vec<(&'static str, Vec<Input>)> {
     let waiting = [need.clone(), vec![Input::Saw(Sight::Waiting)]].concat();
     let restarting = [waiting.clone(), vec![Input::Time]].concat();
     let resuming = [restarting.clone(), vec![Input::Exited(Exit::Code(0))]].concat();
-    let starting = [resuming.clone(), vec![Input::Checked(Ok(()))]].concat();
+    let starting = [resuming.clone(), vec![Input::Checked(Vec::new())]].concat();
     let told = Input::Told(Signal::Terminate);
     let starting_told = [starting.clone(), vec![told.clone()]].concat();
     let again = [starting.clone(), vec![Input::Started]].concat();
@@ -98,8 +105,8 @@ fn every_state_and_input() {
         ("told: SIGTERM", Input::Told(Signal::Terminate)),
         ("told: SIGHUP", Input::Told(Signal::HangUp)),
         ("told: SIGQUIT", Input::Told(Signal::Quit)),
-        ("picture is fine", Input::Checked(Ok(()))),
-        ("picture has gone", Input::Checked(Err(gone()))),
+        ("picture is fine", Input::Checked(Vec::new())),
+        ("picture has gone", Input::Checked(vec![gone()])),
         ("started", Input::Started),
         ("not started", Input::NotStarted("no memory".to_owned())),
     ];
@@ -141,7 +148,7 @@ fn the_way_to_a_picture() {
         (Input::Time, "end Codex"),
         (Input::Exited(Exit::Signal(15)), "look at ./1.png"),
         (
-            Input::Checked(Ok(())),
+            Input::Checked(Vec::new()),
             "resume by its name, ./1.png, \"Requested image attached\"",
         ),
         (Input::Started, "-"),
@@ -177,18 +184,45 @@ fn a_marker_that_was_there_before_the_request_needs_as_long() {
 }
 
 #[test]
-fn the_last_picture_that_was_asked_for_counts() {
+fn all_open_requests_are_answered_together() {
     let waits = Input::Saw(Sight::Waiting);
-    let before = [asked(1), asked(3), asked(2), waits, Input::Time];
+    let before = [asked(1), asked(3), asked(2), asked(3), waits, Input::Time];
     let (mut machine, at) = after(&before);
     let effect = machine.apply(Input::Exited(Exit::Code(0)), at);
-    assert_eq!(told(effect), "look at ./3.png");
+    assert_eq!(told(effect), "look at ./1.png ./3.png");
     // And one that comes while the old Codex still ends.
     let (mut machine, at) = after(&before);
     machine.apply(asked(4), at);
     assert_eq!(machine.answered(), Some(Number(4)));
     let effect = machine.apply(Input::Exited(Exit::Code(0)), at);
-    assert_eq!(told(effect), "look at ./4.png");
+    assert_eq!(told(effect), "look at ./1.png ./3.png ./4.png");
+    let Some(Effect::Start(resume)) = machine.apply(Input::Checked(vec![gone()]), at) else {
+        panic!("{machine:?}");
+    };
+    assert_eq!(shown(&resume.pictures), "./3.png ./4.png");
+    for words in [
+        "Requested image attached: ./3.png, ./4.png, in this order.",
+        "./1.png could not be attached",
+    ] {
+        assert!(resume.words.contains(words), "{}", resume.words);
+    }
+}
+
+#[test]
+fn requests_over_the_limit_are_left_out_and_named() {
+    let mut inputs: Vec<Input> = (1..=10).map(asked).collect();
+    inputs.extend([
+        Input::Saw(Sight::Waiting),
+        Input::Time,
+        Input::Exited(Exit::Code(0)),
+    ]);
+    let (mut machine, at) = after(&inputs);
+    let Some(Effect::Start(resume)) = machine.apply(Input::Checked(Vec::new()), at) else {
+        panic!("{machine:?}");
+    };
+    assert_eq!(resume.pictures.len(), 8);
+    let words = "were left out: ./9.png, ./10.png.";
+    assert!(resume.words.contains(words), "{}", resume.words);
 }
 
 #[test]
@@ -201,37 +235,44 @@ fn the_old_conversation_after_a_resume_is_no_order() {
     assert_eq!(machine.state, State::Running);
 }
 
-/// A Codex that asks for a picture every so often.
-fn restarts(every: Duration, count: u64) -> Option<u64> {
-    let (mut machine, mut at) = (Machine::default(), Duration::ZERO);
+/// Which restart of a Codex that asks for a picture every so often is one without it.
+fn refused(machine: Machine, every: Duration, count: u64) -> Vec<u64> {
+    let (mut machine, mut at) = (machine, Duration::ZERO);
+    let mut refused = Vec::new();
     for number in 1..=count {
         at += every;
         machine.apply(asked(number), at);
         machine.apply(Input::Saw(Sight::Waiting), at);
-        machine.apply(Input::Time, at + QUIET);
-        match machine.apply(Input::Exited(Exit::Code(0)), at + QUIET)? {
-            Effect::Leave(leave) => {
-                assert_eq!(leave.code, 1);
-                let error = Some(GaveUp::TooManyRestarts(
-                    path(&format!("{number}.png")),
-                    Session::Last,
-                ));
-                assert_eq!(leave.error, error);
-                return Some(number);
-            }
-            effect => assert!(matches!(effect, Effect::Check(_))),
+        if machine.apply(Input::Time, at + QUIET).is_none() {
+            assert_eq!(machine.state, State::Running, "{number} is passed over");
+            continue;
         }
-        machine.apply(Input::Checked(Ok(())), at + QUIET);
+        let effect = machine.apply(Input::Exited(Exit::Code(0)), at + QUIET);
+        if let Some(Effect::Start(resume)) = effect {
+            assert_eq!(resume.pictures, []);
+            let picture = format!("./{number}.png");
+            assert!(resume.words.contains(&picture), "{}", resume.words);
+            let notice = resume.notice.unwrap();
+            assert!(notice.contains(&picture), "{notice}");
+            refused.push(number);
+        } else {
+            machine.apply(Input::Checked(Vec::new()), at + QUIET);
+        }
         machine.apply(Input::Started, at + QUIET);
     }
-    None
+    refused
 }
 
 #[test]
-fn the_sixth_restart_in_five_minutes_is_an_error() {
-    assert_eq!(restarts(SECOND, 9), Some(6));
-    assert_eq!(restarts(Duration::from_millis(59_900), 9), Some(6));
-    assert_eq!(restarts(Duration::from_secs(60), 40), None);
+fn restarts_over_the_limit_are_refused_once_in_five_minutes() {
+    let machine = Machine::default;
+    assert_eq!(refused(machine(), SECOND, 9), [6]);
+    let nearly = Duration::from_millis(59_900);
+    assert_eq!(refused(machine(), nearly, 9), [6]);
+    assert!(refused(machine(), Duration::from_secs(60), 40).is_empty());
+    assert_eq!(refused(machine(), SECOND, 310), [6, 306]);
+    let machine = machine().with_most_restarts(2);
+    assert_eq!(refused(machine, SECOND, 9), [3]);
 }
 
 /// What the shell and Codex do in a run that is made up.
@@ -287,7 +328,7 @@ impl World {
             Step::Tell(signal) => Input::Told(signal),
             Step::Answer(fine) if self.checks > 0 => {
                 self.checks -= 1;
-                Input::Checked(if fine { Ok(()) } else { Err(gone()) })
+                Input::Checked(if fine { Vec::new() } else { vec![gone()] })
             }
             Step::Answer(fine) if self.starting > 0 => {
                 self.starting -= 1;
@@ -330,7 +371,8 @@ impl World {
                 prop_assert_eq!((self.codexes, self.starting), (0, 0));
                 self.starting += 1;
                 self.starts.push(self.at);
-                let recent = self.starts.iter().rev().nth(MOST_RESTARTS);
+                // One more than those with pictures: the one that says that it was too often.
+                let recent = self.starts.iter().rev().nth(MOST_RESTARTS + 1);
                 let enough = |start: &Duration| self.at - *start >= RESTARTS_WITHIN;
                 prop_assert!(recent.is_none_or(enough), "{:?}", self.starts);
                 prop_assert!(self.starts.len() <= usize::try_from(self.number).unwrap());
@@ -374,7 +416,7 @@ fn greedy() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Never two Codexes, never more than 5 restarts in any 5 minutes, nothing after the
+    /// Never two Codexes, never more than 6 restarts in any 5 minutes, nothing after the
     /// end; and whoever is told to end ends, whatever Codex does about it.
     #[test]
     fn whatever_happens(

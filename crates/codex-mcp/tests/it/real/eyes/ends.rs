@@ -64,6 +64,23 @@ async fn a_wrapper_that_is_killed_leaves_nothing(release: &str) {
 }
 
 #[tokio::test]
+async fn directory_of_a_killed_wrapper_is_removed_by_the_next_start() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), looks()).await;
+    let other = Tmux::start(&eyes.stage.home, COLUMNS, ROWS).await;
+    eyes.picture("a.png");
+    other.enters("../eyes.sh look").await;
+    other.shows(SEEN).await;
+    eyes.signal(Signal::SIGKILL).await;
+    drop(other);
+    eyes.all_go().await;
+    assert_eq!(eyes.copies().len(), 1, "{:?}", eyes.copies());
+    eyes.codex_is("exit 7");
+    eyes.run("").await;
+    assert_eq!(eyes.left().await, 7);
+    assert_eq!(eyes.copies(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
 async fn a_terminal_that_goes_takes_all_with_it() {
     let eyes = Eyes::new(testkit::codex::newest(), looks()).await;
     eyes.picture("a.png");
@@ -114,6 +131,18 @@ async fn ctrl_c_calls_a_restart_off() {
 }
 
 impl Eyes {
+    /// The directories of copies that wrappers have made.
+    fn copies(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.stage.home.tmp()).unwrap();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        let begins = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with("codex-mcp-eyes-")
+        };
+        paths.retain(begins);
+        paths
+    }
+
     /// The process of Codex itself.
     async fn codex(&self) -> Pid {
         let native = testkit::codex::native_binary(&self.stage.release);

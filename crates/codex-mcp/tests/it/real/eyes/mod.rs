@@ -191,6 +191,13 @@ impl Eyes {
         requests
     }
 
+    /// The last request whose prompt has this in it.
+    fn asked_with(&self, words: &str) -> Request {
+        let requests = self.stage.model.requests().into_iter();
+        let mut requests = requests.filter(|request| request.prompt().contains(words));
+        requests.next_back().unwrap()
+    }
+
     /// Waits for the process whose command line has this in it.
     async fn process(&self, command: &str) -> Pid {
         let has_it = |process: &Process| process.command.contains(command);

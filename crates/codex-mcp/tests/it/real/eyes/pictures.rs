@@ -5,6 +5,8 @@ use super::*;
 on_each_release!(
     codex_gets_the_picture_that_it_asks_for,
     three_pictures_in_a_row,
+    pictures_asked_for_before_one_marker_come_together,
+    picture_as_an_answer_comes_without_a_restart,
     a_narrow_terminal,
     two_wrappers_in_one_folder,
     the_users_instructions_stay,
@@ -57,6 +59,38 @@ async fn three_pictures_in_a_row(release: &str) {
             .iter()
             .all(|start| start.running == starts[0].running)
     );
+}
+
+async fn pictures_asked_for_before_one_marker_come_together(release: &str) {
+    let requests = [request("./a.png"), request("./b.png"), request("./a.png")];
+    let script = Script::new()
+        .on("look", requests.into_iter().chain([Reply::say(MARKER)]))
+        .on(ATTACHED, [Reply::say(SEEN)]);
+    let mut eyes = Eyes::new(release, script).await;
+    let pictures = ["a.png", "b.png"].map(|name| eyes.picture(name));
+    eyes.run("look").await;
+    eyes.tmux.shows(SEEN).await;
+    eyes.end().await;
+    let told = eyes.stage.model.requests().pop().unwrap();
+    assert_eq!(told.images(), pictures);
+    let order = format!("{ATTACHED}: ./a.png, ./b.png, in this order.");
+    assert_eq!(told.prompt(), order);
+    assert_eq!(eyes.starts().len(), 2);
+}
+
+async fn picture_as_an_answer_comes_without_a_restart(release: &str) {
+    let script = Script::new().on("look", [request("./a.png"), Reply::say(SEEN)]);
+    let mut eyes = Eyes::new(release, script).await;
+    let a = eyes.picture("a.png");
+    eyes.run("--answer picture look").await;
+    eyes.tmux.shows(SEEN).await;
+    eyes.stays_started(1).await;
+    eyes.end().await;
+    let told = eyes.stage.model.requests().pop().unwrap();
+    assert_eq!(told.images(), [a]);
+    assert_eq!(told.tool_outputs().len(), 1);
+    assert!(!told.developer_messages().join("\n").contains(MARKER));
+    assert!(!eyes.stage.file(".codex-eyes").exists());
 }
 
 /// Here the marker has no room in one row.

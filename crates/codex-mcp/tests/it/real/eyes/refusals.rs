@@ -72,19 +72,28 @@ async fn a_picture_that_has_vanished(release: &str) {
     assert_eq!(eyes.starts().len(), 2);
 }
 
+/// The person is still in the conversation then, and can go on with it.
 #[tokio::test]
-async fn the_sixth_restart_is_refused() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), looks_at(10)).await;
-    for number in 0..6 {
+async fn restart_over_the_limit_is_refused_and_the_conversation_goes_on() {
+    let script = Script::by(|request| match (request.prompt(), request.round()) {
+        (prompt, _) if prompt.contains("Not attached") => Reply::say("Then without."),
+        ("and now", _) => Reply::say("Now we talk."),
+        (_, 0) => self::request(&format!("./{}.png", request.images().len())),
+        _ => Reply::say(MARKER),
+    });
+    let mut eyes = Eyes::new(testkit::codex::newest(), script).await;
+    for number in 0..3 {
         eyes.picture(&format!("{number}.png"));
     }
-    eyes.run("look").await;
-    let told = "Codex was restarted 5 times in 5 minutes and now asks for ./5.png";
-    eyes.tmux.shows(told).await;
-    assert_eq!(eyes.left().await, 1);
-    assert_eq!(eyes.starts().len(), 6);
-    let seen = |request: &Request| request.images().len();
-    assert_eq!(eyes.stage.model.requests().last().map(seen), Some(5));
+    eyes.run("--max-restarts 2 look").await;
+    eyes.tmux.shows("• Then without.").await;
+    eyes.stays_started(4).await;
+    eyes.prompt("and now", "• Now we talk.").await;
+    eyes.tmux.enters("/quit").await;
+    assert_eq!(eyes.left().await, 0);
+    let refused = eyes.asked_with("Not attached");
+    assert!(refused.prompt().contains("./2.png"), "{}", refused.prompt());
+    assert_eq!(refused.images().len(), 2);
 }
 
 /// Only our own request counts, whatever is written after it.

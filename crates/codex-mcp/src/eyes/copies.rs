@@ -1,0 +1,313 @@
+//! The copies of pictures that Codex reads: it takes a picture by its name, and what is
+//! under the name in the repository may be another one by then.
+//!
+//! They are in a directory among all temporary ones, which goes with the wrapper. A wrapper
+//! that is killed leaves its directory behind, and the next one removes it: each holds a
+//! lock on its own as long as it runs.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "new files in a directory that is ours alone, and directories opened as such"
+)]
+
+use std::env;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::eyes::arguments::Attachment;
+use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::eyes::picture::{BadPicture, Why};
+use nix::fcntl::OFlag;
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+/// How the name of a directory begins.
+const PREFIX: &str = "codex-mcp-eyes-";
+
+/// How often another directory is made where somebody else removes ours at once.
+const ATTEMPTS: u32 = 10;
+
+/// Copies of the pictures that Codex was given last.
+#[derive(Debug)]
+pub struct Copies {
+    folder: Folder,
+    last: Vec<PathBuf>,
+    count: u32,
+}
+
+/// A directory that is only ours, and the lock that says so.
+#[derive(Debug)]
+struct Folder {
+    made: TempDir,
+    /// Held as long as this is open.
+    _lock: File,
+}
+
+impl Copies {
+    /// None yet. Their directory goes when this does; those that wrappers have left that
+    /// were killed go now.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for temporary files, or Codex can't be told of them.
+    pub fn new() -> io::Result<Self> {
+        let all = env::temp_dir();
+        remove_left_behind(&all);
+        Ok(Self {
+            folder: Folder::new(&all)?,
+            last: Vec::new(),
+            count: 0,
+        })
+    }
+
+    /// Writes the copy of a picture, under its own name as far as Codex takes that.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPicture`] if it can't be written.
+    pub fn keep(&mut self, path: &PicturePath, bytes: &[u8]) -> Result<Attachment, BadPicture> {
+        let unfit = |reason: String| BadPicture {
+            path: path.clone(),
+            why: Why::Unfit(reason),
+        };
+        self.count += 1;
+        let folder = self.folder.path().join(self.count.to_string());
+        let name = Path::new(path.as_str()).file_name().unwrap_or_default();
+        // Codex would take it for several ones.
+        let copy = folder.join(name.to_string_lossy().replace(',', "_"));
+        self.last.push(folder.clone());
+        write(&folder, &copy, bytes).map_err(|error| unfit(error.to_string()))?;
+        Attachment::new(copy.as_os_str()).map_err(|error| unfit(error.to_string()))
+    }
+
+    /// Removes all copies: the Codex that was shown them has gone. Who tidies temporary
+    /// files up may have removed the directory meanwhile; then there is another one, as
+    /// anybody may have put something in its place.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be removed, or there is no room for another directory.
+    pub fn clear(&mut self) -> io::Result<()> {
+        let last = std::mem::take(&mut self.last);
+        if !is_ours(self.folder.path()) {
+            let gone = std::mem::replace(&mut self.folder, Folder::new(&env::temp_dir())?);
+            // What is there now isn't ours to remove.
+            let _ = gone.made.keep();
+            return Ok(());
+        }
+        for folder in last {
+            match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Folder {
+    /// A new one among all temporary ones.
+    fn new(all: &Path) -> io::Result<Self> {
+        let unfit = |why: &dyn fmt::Display| {
+            let all = all.display();
+            io::Error::other(format!(
+                "no copies of pictures can be kept in {all}: {why}; set TMPDIR to another folder"
+            ))
+        };
+        for _ in 0..ATTEMPTS {
+            let made = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir_in(all)
+                // The rest of it is a name that is made up.
+                .map_err(|error| unfit(&error.kind()))?;
+            Attachment::new(made.path().as_os_str()).map_err(|error| unfit(&error))?;
+            // Another wrapper may take it for one that was left behind, until it is locked.
+            if let Some(lock) = locked(made.path()) {
+                return Ok(Self { made, _lock: lock });
+            }
+        }
+        Err(unfit(&"each new directory in it is removed at once"))
+    }
+
+    fn path(&self) -> &Path {
+        self.made.path()
+    }
+}
+
+/// Removes what wrappers have left that were killed. A failure is of no consequence.
+fn remove_left_behind(all: &Path) {
+    let entries = fs::read_dir(all).into_iter().flatten().flatten();
+    for entry in entries {
+        let is_one = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(PREFIX.as_bytes());
+        let path = entry.path();
+        // It stays locked until it is gone.
+        if let Some(_lock) = is_one.then(|| locked(&path)).flatten() {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// The lock of a directory of ours that no wrapper holds, and that is still there. No link
+/// is followed.
+fn locked(path: &Path) -> Option<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(path)
+        .ok()?;
+    let about = folder.metadata().ok().filter(belongs_to_us)?;
+    folder.try_lock().ok()?;
+    let now = fs::symlink_metadata(path).ok()?;
+    let is_the_same = (now.dev(), now.ino()) == (about.dev(), about.ino());
+    is_the_same.then_some(folder)
+}
+
+fn is_ours(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|about| belongs_to_us(&about))
+}
+
+/// Whether it is a directory in which only we can write.
+fn belongs_to_us(about: &Metadata) -> bool {
+    about.is_dir() && about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0
+}
+
+fn write(folder: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(copy)?;
+    file.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn copies_have_the_names_of_their_pictures_but_for_commas() {
+        let mut copies = Copies::new().unwrap();
+        let root = copies.folder.path().to_owned();
+        for (path, copy) in [("a/b c.png", "1/b c.png"), ("a/b,c.png", "2/b_c.png")] {
+            let kept = copies.keep(&path.parse().unwrap(), b"bytes").unwrap();
+            let copy = root.join(copy);
+            assert_eq!(kept, Attachment::new(copy.as_os_str()).unwrap());
+            assert_eq!(std::fs::read(copy).unwrap(), b"bytes");
+        }
+        assert!(root.join("1").exists());
+        copies.clear().unwrap();
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+        drop(copies);
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn copies_are_kept_though_somebody_tidies_up() {
+        let mut copies = Copies::new().unwrap();
+        let path = "a.png".parse().unwrap();
+        copies.keep(&path, b"one").unwrap();
+        fs::remove_dir_all(copies.folder.path().join("1")).unwrap();
+        copies.clear().unwrap();
+        copies.keep(&path, b"two").unwrap();
+        let old = copies.folder.path().to_owned();
+        fs::remove_dir_all(&old).unwrap();
+        copies.clear().unwrap();
+        copies.keep(&path, b"three").unwrap();
+        let new = copies.folder.path().to_owned();
+        assert_eq!(fs::read(new.join("3/a.png")).unwrap(), b"three");
+        assert!(is_ours(&new));
+        drop(copies);
+        assert!(!old.exists() && !new.exists());
+    }
+
+    #[test]
+    fn what_somebody_puts_in_the_place_of_the_folder_is_left_alone() {
+        let theirs = tempfile::tempdir().unwrap();
+        let open = theirs.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+        type Put = fn(&Path, &Path);
+        let puts: [Put; 2] = [
+            |open, place| symlink(open, place).unwrap(),
+            |open, place| fs::rename(open, place).unwrap(),
+        ];
+        for put in puts {
+            let mut copies = Copies::new().unwrap();
+            let place = copies.folder.path().to_owned();
+            fs::remove_dir(&place).unwrap();
+            put(&open, &place);
+            copies.clear().unwrap();
+            copies.keep(&"a.png".parse().unwrap(), b"bytes").unwrap();
+            assert_ne!(copies.folder.path(), place);
+            drop(copies);
+            assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+            fs::remove_file(&place)
+                .or_else(|_| fs::remove_dir(&place))
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_no_use_is_named_with_the_variable_that_chooses_it() {
+        let all = tempfile::tempdir().unwrap();
+        let gone = all.path().join("gone");
+        let comma = all.path().join("a,b");
+        fs::create_dir(&comma).unwrap();
+        for (unfit, why) in [(gone, "not found"), (comma, "because of its comma")] {
+            let told = Folder::new(&unfit).unwrap_err().to_string();
+            let begins = format!("no copies of pictures can be kept in {}: ", unfit.display());
+            assert!(told.starts_with(&begins), "{told}");
+            assert!(told.contains(why), "{told}");
+            assert!(told.ends_with("; set TMPDIR to another folder"), "{told}");
+            assert!(!told.contains("at path"), "{told}");
+        }
+    }
+
+    #[test]
+    fn one_that_can_not_be_written_is_told() {
+        let mut copies = Copies::new().unwrap();
+        std::fs::write(copies.folder.path().join("1"), "").unwrap();
+        let error = copies.keep(&"a.png".parse().unwrap(), b"").unwrap_err();
+        assert!(matches!(error.why, Why::Unfit(_)), "{error}");
+    }
+
+    #[test]
+    fn directories_of_killed_wrappers_are_removed_and_no_others() {
+        let all = tempfile::tempdir().unwrap();
+        let place = |name: &str| all.path().join(name);
+        let make = |name: &str, mode| DirBuilder::new().mode(mode).create(place(name)).unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("kept"), "").unwrap();
+
+        make("codex-mcp-eyes-killed", 0o700);
+        make("codex-mcp-eyes-killed/1", 0o700);
+        fs::write(place("codex-mcp-eyes-killed/1/a.png"), "").unwrap();
+        symlink(outside.path(), place("codex-mcp-eyes-killed/link")).unwrap();
+        let runs = Folder::new(all.path()).unwrap();
+        symlink(outside.path(), place("codex-mcp-eyes-link")).unwrap();
+        fs::write(place("codex-mcp-eyes-file"), "").unwrap();
+        make("codex-mcp-eyes-open", 0o755);
+        make("another", 0o700);
+        nix::unistd::mkfifo(&place("codex-mcp-eyes-pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+        remove_left_behind(all.path());
+
+        assert!(!place("codex-mcp-eyes-killed").exists());
+        for stays in ["link", "file", "open", "pipe"] {
+            let path = place(&format!("codex-mcp-eyes-{stays}"));
+            assert!(fs::symlink_metadata(path).is_ok(), "{stays}");
+        }
+        assert!(runs.path().exists() && place("another").exists());
+        assert!(outside.path().join("kept").exists());
+    }
+}
