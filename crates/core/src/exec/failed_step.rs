@@ -5,6 +5,7 @@ use codex_mcp_protocol::codex::exec::ExecItem;
 use serde::{Deserialize, Serialize};
 
 use super::digest::{COMMAND_LIMIT, bounded};
+use super::refusal::is_by_the_sandbox;
 use crate::describe::line;
 
 /// A step that failed or was refused.
@@ -47,19 +48,6 @@ pub enum StepFailure {
     /// The sandbox or the approval policy did not let it begin.
     Refused,
 }
-
-/// What commands write that the sandbox stops, in lower case: the words by which Codex
-/// itself recognises that (0.169.0), and those of a missing network.
-const BLOCKED: [&str; 8] = [
-    "operation not permitted",
-    "permission denied",
-    "read-only file system",
-    "could not resolve host",
-    "temporary failure in name resolution",
-    "network is unreachable",
-    "seccomp",
-    "landlock",
-];
 
 impl FailedStep {
     /// The failure of a step that has ended; `None` if it succeeded or is no step.
@@ -133,8 +121,7 @@ impl FailedStep {
 }
 
 fn by_output(output: &str) -> StepFailure {
-    let output = output.to_lowercase();
-    match BLOCKED.iter().any(|words| output.contains(words)) {
+    match is_by_the_sandbox(output) {
         true => StepFailure::Blocked,
         false => StepFailure::Failed,
     }

@@ -2,12 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the C library says of a system call that a sandbox has refused: bubblewrap's
-/// read-only mounts (`EROFS`), seccomp (`EPERM`) and Landlock (`EACCES`).
-const BY_THE_SANDBOX: [&str; 3] = [
-    "read-only file system",
+/// What commands write that the sandbox stops, in lower case: the words by which Codex
+/// itself recognises that (0.169.0), and those of a missing network.
+const BY_THE_SANDBOX: [&str; 8] = [
     "operation not permitted",
     "permission denied",
+    "read-only file system",
+    "could not resolve host",
+    "temporary failure in name resolution",
+    "network is unreachable",
+    "seccomp",
+    "landlock",
 ];
 
 /// Whether steps were refused, and whether Codex has got past that.
