@@ -51,7 +51,7 @@ pub use error::EngineError;
 pub use exit::Exit;
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 pub use release::{help, is_known, noted_release, release_of};
-pub use witness::{Given, Kind, Nobody, Witness};
+pub use witness::{Act, Given, Kind, Nobody, Witness};
 pub(crate) use workspace::GitGrant;
 pub use workspace::{Granted, Grants};
 
@@ -281,7 +281,10 @@ impl Engine {
         let entry = self.entry(session)?;
         let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
         match state {
-            State::Running | State::WaitingApproval => hub::interrupt(&entry, turn),
+            State::Running | State::WaitingApproval => {
+                self.witness.acted(&entry.thread, Act::Interrupted);
+                hub::interrupt(&entry, turn);
+            }
             State::Cancelled => return Err(entry.cancelled()),
             State::Idle | State::Error => return Err(EngineError::NotRunning(session.clone())),
         }
@@ -295,7 +298,11 @@ impl Engine {
     ///
     /// [`EngineError::NoSession`].
     pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
-        hub::cancel(&self.entry(session)?, why);
+        let entry = self.entry(session)?;
+        if entry.state() != State::Cancelled {
+            self.witness.acted(&entry.thread, Act::Cancelled(why));
+        }
+        hub::cancel(&entry, why);
         Ok(())
     }
 

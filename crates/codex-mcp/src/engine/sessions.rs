@@ -16,7 +16,7 @@ use super::clock::now;
 use super::command::{
     Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
 };
-use super::witness::Kind;
+use super::witness::{Kind, Witness};
 use crate::picture::PictureCopies;
 
 /// How many sessions there may be at a time. For one more, the one gives way that
@@ -36,6 +36,8 @@ pub(super) struct Entry {
     pub(super) thread: ThreadId,
     origin: Origin,
     inner: Mutex<Inner>,
+    /// Is told of questions that are closed.
+    witness: Arc<dyn Witness>,
     /// Marks the lines of the log that are about it.
     pub(super) span: Span,
     revision: watch::Sender<u64>,
@@ -90,10 +92,12 @@ impl Entry {
         settings: Settings,
         server: Running,
         patience: Patience,
+        witness: Arc<dyn Witness>,
     ) -> Self {
         let machine = Session::new(thread.as_str(), patience, now());
         let id = SessionId::new();
         Self {
+            witness,
             span: tracing::info_span!("session", %id, %thread),
             id,
             thread,
@@ -132,7 +136,14 @@ impl Entry {
 
     /// Lets somebody look at the machine.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Session, Now) -> T) -> T {
-        look(&mut self.lock().machine, now())
+        let (result, closed) = {
+            let machine = &mut self.lock().machine;
+            (look(machine, now()), machine.take_closed())
+        };
+        if !closed.is_empty() {
+            self.witness.closed(&self.thread, &closed);
+        }
+        result
     }
 
     pub(super) fn state(&self) -> State {

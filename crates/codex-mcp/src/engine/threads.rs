@@ -14,7 +14,7 @@ use super::backend::Running;
 use super::command::{Known, Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
-use super::{Engine, EngineError, call, hub, mcp_servers, profile};
+use super::{Act, Engine, EngineError, call, hub, mcp_servers, profile};
 use crate::codex_config::UserConfig;
 use crate::trust::directory_trust;
 
@@ -141,6 +141,8 @@ impl Engine {
         let forked: Result<ThreadResponse, EngineError> =
             call(&running.0, Method::ThreadFork, &params).await;
         let forked = forked.map_err(|error| error.about_fork(&entry.thread))?;
+        let act = Act::Forked(&forked.thread.id);
+        self.witness.acted(&entry.thread, act);
         let start = Start {
             settings,
             patience: Some(entry.look(|machine, _| machine.patience())),
@@ -181,7 +183,8 @@ impl Engine {
     ) -> Result<Arc<Entry>, EngineError> {
         let patience = start.patience.unwrap_or(self.options.patience);
         let opened = start.clone();
-        let entry = Entry::new(thread, origin, start.settings, running, patience);
+        let witness = Arc::clone(&self.witness);
+        let entry = Entry::new(thread, origin, start.settings, running, patience, witness);
         let Added { entry, evicted } = self
             .hub
             .sessions

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use codex_mcp_core::session::Outcome;
+use codex_mcp_core::session::{ClosedQuestion, Outcome};
 use codex_mcp_protocol::codex::{Keeping, ThreadId};
 
 use super::command::{Settings, Start, TurnRef};
@@ -37,6 +37,17 @@ pub enum Kind {
     Farewell,
 }
 
+/// Something that is done to a thread and is no prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act<'a> {
+    /// A new thread was begun from where it stands; its name.
+    Forked(&'a ThreadId),
+    /// Its turn is to be interrupted.
+    Interrupted,
+    /// Its session is ended; why.
+    Cancelled(&'a str),
+}
+
 /// Hears of what the engine does for others. Nothing in it may wait for long: the
 /// engine waits for it.
 pub trait Witness: Send + Sync {
@@ -48,6 +59,16 @@ pub trait Witness: Send + Sync {
     /// Codex is about to be given something.
     fn giving(&self, given: Given<'_>) {
         let _ = given;
+    }
+
+    /// Something was done to a thread.
+    fn acted(&self, thread: &ThreadId, act: Act<'_>) {
+        let _ = (thread, act);
+    }
+
+    /// Questions of Codex's about a thread are closed.
+    fn closed(&self, thread: &ThreadId, questions: &[ClosedQuestion]) {
+        let _ = (thread, questions);
     }
 
     /// A turn is over.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::team::inbox::Envelope;
 use codex_mcp_core::team::{AgentName, TeamName, secrets};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -35,6 +36,12 @@ const OLDER: u32 = 5;
 /// How much is shown of a prompt or a message, in characters (FR-9.2).
 const SUMMARY: usize = 200;
 
+/// How many messages are listed of those that were read: a line stays below 8 KiB.
+const MESSAGES: usize = 20;
+
+/// How much is shown of the sender and the id of a message, in characters.
+const MESSAGE: usize = 60;
+
 /// How much is shown of a name that a caller has made up, and of an error.
 const NAME: usize = 200;
 const ERROR: usize = 500;
@@ -53,8 +60,12 @@ pub struct Record<'a> {
     pub thread_id: Option<&'a str>,
     /// Whom a message is for.
     pub recipient: Option<&'a str>,
-    /// The prompt or the message.
+    /// The prompt, the message, or Codex's question.
     pub summary: Option<&'a str>,
+    /// How a question was decided.
+    pub decision: Option<&'a str>,
+    /// The messages that were read.
+    pub messages: &'a [Envelope],
     /// Why it failed.
     pub error: Option<&'a str>,
 }
@@ -70,6 +81,8 @@ impl Record<'_> {
             thread_id: None,
             recipient: None,
             summary: None,
+            decision: None,
+            messages: &[],
             error: None,
         }
     }
@@ -94,6 +107,14 @@ pub enum Event {
     Summary,
     /// A turn of a thread.
     Turn,
+    /// A question of Codex's that the client has decided, or nobody in time.
+    Approval,
+    /// A new thread begins from where another one stands.
+    Fork,
+    /// A turn is to be interrupted.
+    Interrupt,
+    /// A session is ended.
+    Cancel,
 }
 
 /// How far it is.
@@ -136,12 +157,32 @@ pub struct Line {
     /// Whom a message is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// The beginning of the prompt or the message.
+    /// The beginning of the prompt, the message or the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    /// How a question was decided: by the client, or as it ran into its time-out or the
+    /// end of its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// How many messages were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// The first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<ReadMessage>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// A message that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadMessage {
+    /// Who says to have written it.
+    pub from: String,
+    /// Its id, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// The audit log of an identity.
@@ -213,6 +254,10 @@ impl Audit {
             thread_id: shown(record.thread_id, NAME),
             recipient: shown(record.recipient, NAME),
             summary: shown(record.summary, SUMMARY),
+            decision: shown(record.decision, NAME),
+            count: (record.event == Event::AtmRead && record.outcome == Outcome::Done)
+                .then_some(record.messages.len()),
+            messages: record.messages.iter().take(MESSAGES).map(read).collect(),
             error: shown(record.error, ERROR),
         }
     }
@@ -237,6 +282,14 @@ impl Audit {
             rename(&older(number), &older(number + 1))?;
         }
         rename(&self.path, &older(1))
+    }
+}
+
+fn read(message: &Envelope) -> ReadMessage {
+    let shown = |text: &str| secrets::excerpt(text, MESSAGE);
+    ReadMessage {
+        from: shown(&message.from),
+        id: message.message_id.as_deref().map(shown),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_core::team::inbox::{Pending, Reading};
+use codex_mcp_core::team::inbox::{Envelope, Pending, Reading};
 use codex_mcp_core::team::{Address, AgentName, TeamName};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -178,9 +178,8 @@ impl Desk {
                 recipient: None,
                 summary: None,
             };
-            inner.written_down(&done, || {
-                inner.mailroom.unread(&inner.identity, &inner.team, reading)
-            })
+            let read = || inner.mailroom.unread(&inner.identity, &inner.team, reading);
+            inner.written_down_with(&done, read, |unread| &unread.messages)
         })
         .await
     }
@@ -374,6 +373,16 @@ impl Inner {
         done: &Done<'_>,
         act: impl FnOnce() -> Result<T, MailError>,
     ) -> Result<T, DeskError> {
+        self.written_down_with(done, act, |_| &[])
+    }
+
+    /// The same for what reads messages.
+    fn written_down_with<T>(
+        &self,
+        done: &Done<'_>,
+        act: impl FnOnce() -> Result<T, MailError>,
+        messages: impl FnOnce(&T) -> &[Envelope],
+    ) -> Result<T, DeskError> {
         let id = Uuid::new_v4();
         let begun = Record {
             recipient: done.recipient,
@@ -388,6 +397,7 @@ impl Inner {
         };
         let ended = Record {
             recipient: done.recipient,
+            messages: came.as_ref().map(messages).unwrap_or_default(),
             error: error.as_deref(),
             ..Record::new(id, done.event, outcome)
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use codex_mcp_core::session::{Ending, Outcome as TurnOutcome};
+use codex_mcp_core::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
 use codex_mcp_core::team::registry::{self, Change, Entry, News, Status};
 use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
 use codex_mcp_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
@@ -24,7 +24,7 @@ use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::repository::{Head, Repository};
 use super::summary::Summaries;
 use crate::engine::command::{Settings, Start, TurnRef};
-use crate::engine::{Given, Kind, Witness};
+use crate::engine::{Act, Given, Kind, Witness};
 
 /// Why something could not be written down or looked up.
 #[derive(Debug, thiserror::Error)]
@@ -368,6 +368,36 @@ impl Witness for Records {
         self.prompted(id, event, Some(thread), given.text);
         if let (Keeping::Kept, Some(turns)) = (given.keeping, turns) {
             self.touched(thread, given.cwd, turns);
+        }
+    }
+
+    fn acted(&self, thread: &ThreadId, act: Act<'_>) {
+        let (event, summary) = match act {
+            Act::Forked(new) => (Event::Fork, Some(format!("the new thread is {new}"))),
+            Act::Interrupted => (Event::Interrupt, None),
+            Act::Cancelled(why) => (Event::Cancel, Some(why.to_owned())),
+        };
+        self.write(&Record {
+            thread_id: Some(thread.as_str()),
+            summary: summary.as_deref(),
+            ..Record::new(Uuid::new_v4(), event, Outcome::Done)
+        });
+    }
+
+    fn closed(&self, thread: &ThreadId, questions: &[ClosedQuestion]) {
+        for ClosedQuestion { question, closing } in questions {
+            let (outcome, decision) = match closing {
+                Closing::Decided(decision) => (Outcome::Done, decision.as_str()),
+                Closing::TimedOut => (Outcome::TimedOut, "decline"),
+                Closing::TurnEnds => (Outcome::Cancelled, "decline"),
+                Closing::Withdrawn => (Outcome::Cancelled, "none"),
+            };
+            self.write(&Record {
+                thread_id: Some(thread.as_str()),
+                summary: Some(question),
+                decision: Some(decision),
+                ..Record::new(Uuid::new_v4(), Event::Approval, outcome)
+            });
         }
     }
 

@@ -38,6 +38,40 @@ pub struct Asked {
     pub params: Value,
 }
 
+/// A question that is not open any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedQuestion {
+    /// What Codex asked, in a line.
+    pub question: String,
+    /// How it was closed.
+    pub closing: Closing,
+}
+
+/// How a question was closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closing {
+    /// The client has decided, by this decision.
+    Decided(String),
+    /// Nobody decided in time: it was declined.
+    TimedOut,
+    /// The turn was to end: it was declined.
+    TurnEnds,
+    /// Codex needs no answer any more.
+    Withdrawn,
+}
+
+impl From<&Closed<'_>> for Closing {
+    fn from(why: &Closed<'_>) -> Self {
+        match why {
+            Closed::Decided(Decision::Submit(_), _) => Self::Decided("accept".to_owned()),
+            Closed::Decided(decision, _) => Self::Decided(decision.name().to_owned()),
+            Closed::TimedOut => Self::TimedOut,
+            Closed::TurnEnds => Self::TurnEnds,
+            Closed::Resolved => Self::Withdrawn,
+        }
+    }
+}
+
 impl Session {
     /// Codex asks something. Outside a turn, and in one that is to be
     /// interrupted, it is declined at once.
@@ -169,8 +203,17 @@ impl Session {
             .collect()
     }
 
+    /// The questions that were closed since the last time.
+    pub fn take_closed(&mut self) -> Vec<ClosedQuestion> {
+        std::mem::take(&mut self.closed)
+    }
+
     fn close(&mut self, action: &Action, why: &Closed<'_>, now: Now) {
         self.log.settle(&action.id.0);
+        self.closed.push(ClosedQuestion {
+            question: describe::ask(&action.ask),
+            closing: Closing::from(why),
+        });
         let data = json!({
             "requestId": action.id,
             "kind": ActionKind::from(&action.ask),

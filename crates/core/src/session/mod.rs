@@ -40,7 +40,7 @@ use crate::action::{Action, WrongDecision};
 use crate::clock::Now;
 use crate::events::{EventData, EventLog, EventType, Poll, Shown};
 
-pub use answering::Asked;
+pub use answering::{Asked, ClosedQuestion, Closing};
 pub use shown::{IDLE_POLL_INTERVAL, View};
 pub use steps::Steps;
 pub use turn::{ChangedFile, DIFF_LIMIT, Ending, Facts, Form, Outcome, PARTIAL_TEXT_LIMIT};
@@ -185,6 +185,8 @@ pub struct Session {
     lost: Option<Lost>,
     cancelled: Option<Cancelled>,
     actions: Vec<Action>,
+    /// Those that were closed since somebody asked.
+    closed: Vec<ClosedQuestion>,
     outcome: Option<(u64, Arc<Outcome>)>,
     turns: u64,
     /// How many prompts Codex did not take.
@@ -214,6 +216,7 @@ impl Session {
             lost: None,
             cancelled: None,
             actions: Vec::new(),
+            closed: Vec::new(),
             outcome: None,
             turns: 0,
             refused: 0,

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use scripted_model::{Reply, Script};
+use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::Signal;
 
-use super::super::{Stage, assert_completed, thread_of};
-use super::{client, kept, on_both_backends, says_ok, told, until};
+use super::super::{Stage, assert_completed, structured, thread_of};
+use super::{client, kept, message, on_both_backends, put_mail, says_ok, told, until};
 
 fn registry(stage: &Stage) -> Value {
     let file = kept(stage, "arch").join("registry.arch.json");
@@ -157,6 +157,101 @@ async fn what_is_done_is_in_the_audit_before_and_after() {
         assert!(
             summary.starts_with("use ") && summary.chars().count() <= 201,
             "{summary}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn approvals_forks_and_cancellations_are_in_the_audit() {
+    let script = Script::new()
+        .on(
+            "touch",
+            [
+                Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+                Reply::say("done"),
+            ],
+        )
+        .otherwise([Reply::say("ok")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let args = ["--identity", "arch", "--approval-timeout", "1"];
+    let mut server = client(&stage, &args).await;
+    let arguments = json!({"prompt": "touch it", "approval-policy": "on-request"});
+    let asked = server.call_tool("codex", arguments).await;
+    let asked = structured(&asked);
+    let (thread, session) = (&asked["threadId"], &asked["sessionId"]);
+    let request = &asked["actions"][0]["requestId"];
+    let decline = json!({"action": "respond_permission", "sessionId": session,
+        "requestId": request, "decision": "decline"});
+    told(&mut server, "codex_check", decline).await;
+    let wait = json!({"action": "poll", "sessionId": session, "waitMs": 30000});
+    while told(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
+    let forked = json!({"action": "fork", "sessionId": session});
+    let forked = told(&mut server, "codex_session", forked).await;
+
+    // The next question is seen, and nobody answers it.
+    let again = json!({"prompt": "touch it", "threadId": thread});
+    server.call_tool("codex-reply", again).await;
+    while told(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
+    for session in [session, &forked["sessionId"]] {
+        let cancel = json!({"action": "cancel", "sessionId": session});
+        told(&mut server, "codex_session", cancel).await;
+    }
+    stage.finish(server).await;
+
+    let lines = audit(&stage);
+    let found = |event: &str| {
+        let lines = lines.iter().filter(|line| line["event"] == event);
+        lines.cloned().collect::<Vec<Value>>()
+    };
+    let approvals = found("approval");
+    let outcomes: Vec<_> = approvals
+        .iter()
+        .map(|line| {
+            (
+                line["decision"].as_str().unwrap(),
+                line["outcome"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(outcomes, [("decline", "done"), ("decline", "timed_out")]);
+    for line in &approvals {
+        assert_eq!(line["thread_id"], *thread);
+        let question = line["summary"].as_str().unwrap();
+        assert!(question.contains("touch made.txt"), "{question}");
+    }
+    let new = forked["threadId"].as_str().unwrap();
+    assert!(found("fork")[0]["summary"].as_str().unwrap().contains(new));
+    let cancelled: Vec<_> = found("cancel")
+        .iter()
+        .map(|line| line["thread_id"].clone())
+        .collect();
+    assert_eq!(cancelled, [thread.clone(), new.into()]);
+}
+
+#[tokio::test]
+async fn messages_that_were_read_are_in_the_audit() {
+    on_both_backends(says_ok, async |stage, args| {
+        put_mail(
+            stage,
+            "arch",
+            &[
+                message("lead", "one", Some("m-1")),
+                message("lead", "two", None),
+            ],
+        );
+        let mut server = client(stage, args).await;
+        told(&mut server, "atm_read", json!({})).await;
+        stage.finish(server).await;
+        let lines = audit(stage);
+        let read = lines
+            .iter()
+            .find(|line| line["event"] == "atm_read" && line["outcome"] == "done")
+            .unwrap();
+        assert_eq!(read["count"], 2);
+        assert_eq!(
+            read["messages"],
+            json!([{"from": "lead", "id": "m-1"}, {"from": "lead"}])
         );
     })
     .await;
