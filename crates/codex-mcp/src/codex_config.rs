@@ -19,7 +19,7 @@
 //! Codex's own answer, `config/read` of the app-server, takes 3 to 10 ms and is without
 //! profiles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -61,7 +61,11 @@ pub struct UserConfig {
 
 /// All layers, the one that counts most first.
 #[derive(Debug)]
-pub struct CodexConfig(Vec<Layer>);
+pub struct CodexConfig {
+    layers: Vec<Layer>,
+    /// The MCP servers that a layer has which is not the repository's.
+    servers_of_others: BTreeSet<String>,
+}
 
 impl UserConfig {
     /// Reads `config.toml` of a Codex with this home. A file that cannot be read counts as
@@ -103,15 +107,23 @@ impl UserConfig {
             let paths = directories.map(|above| above.join(".codex/config.toml"));
             layers.extend(paths.filter_map(|path| layer(&path, Links::Refused)));
         }
+        let of_repository = tables_at..layers.len();
         let file = profile.map(|name| self.codex_home.join(format!("{name}.config.toml")));
         layers.extend(file.and_then(|path| layer(&path, Links::Followed)));
         layers.push(self.layer.clone());
         layers.extend(layer(Path::new(OF_ALL), Links::Followed));
-        let mut config = CodexConfig(layers);
+        let of_others = layers.iter().enumerate();
+        let of_others = of_others.filter(|(index, _)| !of_repository.contains(index));
+        let servers = of_others.filter_map(|(_, layer)| layer.get(MCP_SERVERS)?.as_object());
+        let servers_of_others = servers.flat_map(|table| table.keys().cloned()).collect();
+        let mut config = CodexConfig {
+            layers,
+            servers_of_others,
+        };
         let named = profile.map(ToString::to_string);
         if let Some(name) = named.or_else(|| config.value_of("profile")) {
             let tables = config.profile_tables(&name);
-            config.0.splice(tables_at..tables_at, tables);
+            config.layers.splice(tables_at..tables_at, tables);
         }
         config
     }
@@ -121,7 +133,7 @@ impl CodexConfig {
     /// The value of a dotted key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.iter().find_map(|layer| get(layer, key))
+        self.layers.iter().find_map(|layer| get(layer, key))
     }
 
     /// The value of a dotted key. One that is not of this type counts as unset.
@@ -134,7 +146,7 @@ impl CodexConfig {
     /// replace those of the others.
     pub(crate) fn mcp_servers(&self) -> BTreeMap<String, Map<String, Value>> {
         let mut servers: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-        for layer in self.0.iter().rev() {
+        for layer in self.layers.iter().rev() {
             let Some(Value::Object(table)) = layer.get(MCP_SERVERS) else {
                 continue;
             };
@@ -146,9 +158,14 @@ impl CodexConfig {
         servers
     }
 
+    /// Whether only the repository has an MCP server of this name.
+    pub(crate) fn is_of_repository_alone(&self, server: &str) -> bool {
+        !self.servers_of_others.contains(server)
+    }
+
     fn profile_tables(&self, name: &str) -> Vec<Layer> {
         let table = |layer: &Layer| layer.get("profiles")?.get(name)?.as_object().cloned();
-        let mut tables: Vec<Layer> = self.0.iter().filter_map(table).collect();
+        let mut tables: Vec<Layer> = self.layers.iter().filter_map(table).collect();
         for table in &mut tables {
             table.retain(|key, _| !NOT_IN_TABLES.contains(&key.as_str()));
         }

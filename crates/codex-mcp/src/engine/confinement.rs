@@ -117,11 +117,19 @@ impl fmt::Display for ConfiguredSandbox {
     }
 }
 
+/// The release that reads overrides before it has read the repository's configuration, and
+/// refuses one for a server that it does not know yet.
+const NEEDS_WHOLE_SERVERS: Release = Release::new(0, 104, 0);
+
 impl Workplace<'_> {
     /// Limits the time that a call of a tool may take, for all MCP servers of the
-    /// configuration and of the overrides. Servers of Codex's plugins are not among them.
+    /// configuration and of the overrides. Servers of Codex's plugins are not among them,
+    /// nor are a trusted repository's in 0.104.0.
     pub(crate) fn limit_tools(&self, overrides: &mut Map<String, Value>, limit: ToolLimit) {
         let mut servers = self.config.mcp_servers();
+        if self.release == Some(NEEDS_WHOLE_SERVERS) {
+            servers.retain(|name, _| !self.config.is_of_repository_alone(name));
+        }
         mcp_servers::in_overrides(overrides, &mut servers);
         for (name, entry) in servers {
             let can_run = entry.contains_key("command") || entry.contains_key("url");

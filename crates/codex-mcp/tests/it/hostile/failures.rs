@@ -143,10 +143,10 @@ async fn a_thread_that_cant_be_resumed_says_why() {
 #[tokio::test]
 async fn an_answer_of_another_shape_is_an_error_at_once() {
     for (method, answer) in [
-        ("thread/start", "{\"id\":2,\"result\":{}}\n"),
-        ("thread/start", "{\"id\":2,\"result\":null}\n"),
-        ("thread/start", "{\"id\":2}\n"),
-        ("turn/start", "{\"id\":3,\"result\":{\"turn\":7}}\n"),
+        ("thread/start", "{\"id\":3,\"result\":{}}\n"),
+        ("thread/start", "{\"id\":3,\"result\":null}\n"),
+        ("thread/start", "{\"id\":3}\n"),
+        ("turn/start", "{\"id\":4,\"result\":{\"turn\":7}}\n"),
     ] {
         let write = Action::Write {
             bytes: answer.as_bytes().to_vec(),

@@ -119,7 +119,7 @@ async fn an_end_without_a_start_ends_the_call() {
 #[tokio::test]
 async fn an_answer_over_the_limit_fails_its_request_and_no_other() {
     let long = "x".repeat(20_000);
-    let answer = format!("{{\"id\":2,\"result\":{{\"thread\":\"{long}\"}}}}\n");
+    let answer = format!("{{\"id\":3,\"result\":{{\"thread\":\"{long}\"}}}}\n");
     let plan = Plan::new()
         .on("thread/start", [write(answer.as_bytes())])
         .nth(1);
