@@ -97,6 +97,13 @@ pub enum OutOfBounds {
         word(*.0)
     )]
     ApproveAll(SandboxMode),
+    /// A yes to a question by which a command leaves the sandbox.
+    #[error(
+        "a yes to this question lets a command leave the sandbox, which max_sandbox ({}) forbids; \
+         decline it",
+        word(*.0)
+    )]
+    Approval(SandboxMode),
     /// Another directory.
     #[error("{} is in none of the directories of allow_dirs: {}", .directory.display(), list(.allowed))]
     Directory {
@@ -448,6 +455,13 @@ impl Bounds {
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.setting().is_some()
+    }
+
+    /// Whether no command may leave the sandbox, whatever is answered to a question.
+    #[must_use]
+    pub fn keeps_commands_in_the_sandbox(&self) -> bool {
+        self.max_sandbox
+            .is_some_and(|most| most != SandboxMode::DangerFullAccess)
     }
 
     /// A bound that there is.

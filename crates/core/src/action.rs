@@ -112,6 +112,9 @@ pub enum WrongDecision {
         /// What it does offer, and what is always possible.
         offered: Vec<String>,
     },
+    /// A rule for commands that allows more than Codex has proposed.
+    #[error("the rule has to begin with the words of proposedExecpolicyAmendment")]
+    OtherRule,
     /// The question wants words, not a yes.
     #[error("this question wants an answer to each of its fields; decline it to go on without")]
     WantsContent,
@@ -218,10 +221,23 @@ pub fn choices(ask: &Ask) -> Vec<Decision> {
         .collect()
 }
 
+/// Whether Codex would run or write something outside of the sandbox after this answer.
+#[must_use]
+pub fn leaves_the_sandbox(ask: &Ask, decision: &Decision) -> bool {
+    let is_about_the_sandbox = !matches!(ask, Ask::McpElicitation(_) | Ask::UserInput(_));
+    let is_no = matches!(decision, Decision::Decline | Decision::Cancel);
+    is_about_the_sandbox && !is_no
+}
+
 fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer, WrongDecision> {
     let (name, value) = match decision {
         Decision::AcceptWithExecpolicyAmendment(words) => {
             let name = "acceptWithExecpolicyAmendment";
+            let proposed = asked.proposed_execpolicy_amendment.as_deref();
+            // The question has shown the proposed rule; a shorter one would allow more.
+            if !proposed.is_some_and(|proposed| words.starts_with(proposed)) {
+                return Err(WrongDecision::OtherRule);
+            }
             (name, json!({ name: { "execpolicy_amendment": words } }))
         }
         Decision::ApplyNetworkPolicyAmendment(rule) => {

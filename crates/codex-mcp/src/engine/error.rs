@@ -13,6 +13,7 @@ use super::backend::LaunchError;
 use super::command::SessionId;
 use super::exit::Exit;
 use super::profile::ProfileError;
+use crate::bounds::OutOfBounds;
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::PictureError;
 use crate::trust::TrustError;
@@ -130,6 +131,9 @@ pub enum EngineError {
     /// A decision can't be taken.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
+    /// The operator does not allow a decision.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
     /// The working folder isn't there.
     #[error("the working folder {} is not there, or not a folder", .0.display())]
     NoFolder(PathBuf),

@@ -60,9 +60,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::action::{self, ActionId, Decision};
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits};
+use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits, SandboxMode};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -75,6 +75,8 @@ use connection::CallError;
 use hub::{Hub, perform};
 use mcp_servers::Server;
 use sessions::Entry;
+
+use crate::bounds::OutOfBounds;
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
 /// server of the user's is started with the thread.
@@ -110,6 +112,7 @@ pub struct Engine {
     hub: Arc<Hub>,
     witness: Arc<dyn Witness>,
     mcp_servers: Vec<Server>,
+    max_sandbox: Option<SandboxMode>,
     warn: Arc<Warn>,
 }
 
@@ -126,6 +129,7 @@ impl Engine {
             hub: Arc::default(),
             witness: Arc::new(Nobody),
             mcp_servers: Vec::new(),
+            max_sandbox: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             options,
         }
@@ -142,6 +146,16 @@ impl Engine {
     pub fn with_warnings(self, warn: impl Fn(String) + Send + Sync + 'static) -> Self {
         let warn = Arc::new(warn);
         Self { warn, ..self }
+    }
+
+    /// The same engine, which takes no decision by which a command leaves the sandbox, as
+    /// far as that is bounded.
+    #[must_use]
+    pub fn with_max_sandbox(self, max_sandbox: Option<SandboxMode>) -> Self {
+        Self {
+            max_sandbox,
+            ..self
+        }
     }
 
     /// The same engine, whose Codex gets these variables on top of our environment.
@@ -231,8 +245,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoSession`], [`EngineError::Cancelled`] and
-    /// [`EngineError::Decision`].
+    /// [`EngineError::NoSession`], [`EngineError::Cancelled`], [`EngineError::Decision`] and
+    /// [`EngineError::OutOfBounds`].
     pub fn respond(
         &self,
         session: &SessionId,
@@ -244,9 +258,31 @@ impl Engine {
         if entry.state() == State::Cancelled {
             return Err(entry.cancelled());
         }
+        self.check_decision(&entry, action, decision)?;
         let effects = entry.change(|machine, now| machine.decide(action, decision, note, now))?;
         perform(&entry, effects);
         Ok(())
+    }
+
+    /// Refuses a yes by which a command would leave a sandbox that is bounded: Codex runs
+    /// what it has asked about without one.
+    fn check_decision(
+        &self,
+        entry: &Entry,
+        action: &ActionId,
+        decision: &Decision,
+    ) -> Result<(), OutOfBounds> {
+        let Some(most) = self.max_sandbox else {
+            return Ok(());
+        };
+        let leaves = entry.look(|machine, _| {
+            let open = machine.actions().iter().find(|open| open.id == *action);
+            open.is_some_and(|open| action::leaves_the_sandbox(&open.ask, decision))
+        });
+        match leaves && most != SandboxMode::DangerFullAccess {
+            true => Err(OutOfBounds::Approval(most)),
+            false => Ok(()),
+        }
     }
 
     /// Leaves a question that the client's user has dismissed to whoever looks into

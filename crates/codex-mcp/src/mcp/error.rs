@@ -123,6 +123,7 @@ impl From<EngineError> for ToolError {
             EngineError::Silent { .. } => Code::CodexSilent,
             EngineError::Refused { refusal, .. } => refused(refusal.code),
             EngineError::NoLogin => Code::Unauthorized,
+            EngineError::OutOfBounds(_) => Code::OutOfBounds,
             EngineError::NoThread(_) => Code::ThreadNotFound,
             EngineError::ThreadInUse(_) => Code::ThreadInUse,
             EngineError::Busy(PromptRefused::Running) => Code::SessionBusy,

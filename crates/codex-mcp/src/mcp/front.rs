@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use codex_mcp_core::action::ActionId;
+use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::session::{self, DecisionRefused};
 use codex_mcp_protocol::codex::ThreadId;
 use rmcp::model::{
@@ -508,6 +508,11 @@ fn try_decide(
     for decision in decisions {
         match engine.respond(session, action, &decision, reason.as_deref()) {
             Ok(()) => break,
+            Err(EngineError::OutOfBounds(why)) => {
+                let why = why.to_string();
+                engine.respond(session, action, &Decision::Decline, Some(&why))?;
+                break;
+            }
             Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {
                 tracing::warn!("an answer doesn't fit the question: {why}");
             }

@@ -28,6 +28,7 @@ fn command(decisions: Option<Value>) -> Ask {
     let decisions = decisions.map(|decisions| decisions.as_array().unwrap().clone());
     Ask::Command(CommandApproval {
         available_decisions: decisions,
+        proposed_execpolicy_amendment: Some(vec!["git".into(), "push".into()]),
         ..CommandApproval::default()
     })
 }
@@ -263,4 +264,27 @@ fn exactly_the_questions_asked_are_to_be_answered() {
         answer(&user_input(Vec::new()), &nothing),
         Ok(Answer::plain(json!({"answers": {}})))
     );
+}
+
+#[test]
+fn rule_for_commands_is_the_proposed_one_or_a_narrower_one() {
+    let ask = command(None);
+    let decide = |words: &[&str]| {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        answer(&ask, &Decision::AcceptWithExecpolicyAmendment(words))
+    };
+    assert!(decide(&["git", "push"]).is_ok());
+    assert!(decide(&["git", "push", "origin"]).is_ok());
+    for words in [&["git"][..], &["/bin/bash"], &[]] {
+        assert_eq!(decide(words), Err(WrongDecision::OtherRule), "{words:?}");
+    }
+}
+
+#[test]
+fn only_a_no_keeps_a_command_in_the_sandbox() {
+    for decision in decisions() {
+        let is_no = matches!(decision, Decision::Decline | Decision::Cancel);
+        assert_eq!(leaves_the_sandbox(&command(None), &decision), !is_no);
+        assert!(!leaves_the_sandbox(&user_input(Vec::new()), &decision));
+    }
 }

@@ -122,6 +122,9 @@ fn bound(
     if let Some(sandbox) = bounded.sandbox {
         arguments.insert("sandbox".to_owned(), json!(sandbox));
     }
+    if bounds.keeps_commands_in_the_sandbox() {
+        arguments.insert("approval-policy".to_owned(), json!("never"));
+    }
     if let (Some(cwd), Some(_)) = (bounded.cwd, &bounds.directories) {
         arguments.insert("cwd".to_owned(), json!(cwd));
     }
@@ -249,6 +252,7 @@ mod tests {
         let message = sent(r#"{"prompt":"x","cwd":"/usr/.."}"#).unwrap();
         let arguments = &message["params"]["arguments"];
         assert_eq!(arguments["sandbox"], "read-only");
+        assert_eq!(arguments["approval-policy"], "never");
         assert_eq!(arguments["cwd"], "/");
         for refused in [
             r#"{"prompt":"x","sandbox":"danger-full-access"}"#,

@@ -1,5 +1,6 @@
 //! Attacks, each with a control that shows it working where nothing protects.
 
+mod approvals;
 mod bounds;
 mod environment;
 mod hostile_files;

@@ -74,7 +74,9 @@ async fn unused_thread_is_summarised_before_its_session_ends() {
     let words = told.recv().await.unwrap();
     assert_eq!(words.thread.as_str(), thread(1));
     assert_eq!(words.summary.as_deref(), Ok("what was done"));
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    for method in ["thread/backgroundTerminals/clean", "thread/unsubscribe"] {
+        sessions.world.codex.next_is(method).await;
+    }
     assert!(used.elapsed() < 30 * MINUTE);
     assert_eq!(sessions.look(&session).await["status"], "cancelled");
     sessions.finish().await;
