@@ -181,7 +181,7 @@ fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
     );
     fs::remove_file(folder(&home, "codex").join("one/summary.md")).unwrap();
     for (thread, code, words) in [
-        ("one", 1, "codex-reply goes on in the thread itself"),
+        ("one", 1, "codex-reply continues the thread itself"),
         ("two", 1, "`codex-mcp threads` lists those that are"),
         ("../codex/one", 2, "is not a name"),
     ] {

@@ -80,7 +80,10 @@ fn told(lines: &[Vec<u8>]) -> (BTreeSet<String>, Vec<String>) {
         let params = &message["params"];
         if message["method"] == "codex/event" {
             let (call, kind) = (&params["_meta"]["requestId"], &params["msg"]["type"]);
-            events.insert(format!("{call}: {kind}"));
+            // A command that ends at once may have no output before its end.
+            if kind != "exec_command_output_delta" {
+                events.insert(format!("{call}: {kind}"));
+            }
         } else {
             let line = std::str::from_utf8(line).unwrap();
             let line = &without_our_tool(line);

@@ -147,7 +147,7 @@ async fn a_server_that_was_killed_leaves_no_summary_and_is_resumed_without() {
         until(|| status_of(stage, &thread) == "interrupted").await;
         let begun = server.call_tool("codex", json!({"prompt": "again"})).await;
         assert_eq!(text(&begun, 0), "ok");
-        let warned = format!("{thread} has no summary");
+        let warned = format!("without a summary: {thread} has none");
         assert!(server.stderr().contains(&warned), "{}", server.stderr());
         server.signal(Signal::SIGTERM);
         server.exited().await;
@@ -163,7 +163,8 @@ async fn unknown_thread_to_resume_is_a_warning() {
         let mut server = client(stage, &resume).await;
         let begun = server.call_tool("codex", json!({"prompt": "again"})).await;
         assert_eq!(text(&begun, 0), "ok");
-        let warnings = structured(&begun)["warnings"].to_string();
+        let status = server.call_tool("codex_status", json!({})).await;
+        let warnings = structured(&status)["warnings"].to_string();
         for told in [&warnings, &server.stderr()] {
             assert!(
                 told.contains("there is no thread") && told.contains("codex-mcp threads"),
