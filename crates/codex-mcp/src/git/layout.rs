@@ -18,9 +18,10 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::untrusted_file::{Links, ReadError, read_text};
+use crate::untrusted_file::{Links, ReadError, read, read_text};
 
 /// The most that is read of one of git's small files, in bytes: they hold a path or the
 /// name of a branch.
@@ -171,9 +172,8 @@ impl Layout {
     }
 
     fn linked(top: PathBuf, dot_git: &Path) -> Result<Self, LayoutError> {
-        let text = read_text(dot_git, POINTER_LIMIT, Links::Refused)?;
-        let named = text.strip_prefix("gitdir:").unwrap_or_default().trim();
-        let named = top.join(named);
+        let text = read(dot_git, POINTER_LIMIT, Links::Refused)?;
+        let named = top.join(gitdir_in(&text).unwrap_or(Path::new("")));
         let unlinked = || LayoutError::Unlinked {
             dot_git: dot_git.to_owned(),
             named: named.clone(),
@@ -192,12 +192,7 @@ impl Layout {
                 false => Err(unlinked()),
             };
         }
-        // A directory that shares another one's objects and refs is no submodule's.
-        let back = match git_dir.join("commondir").exists() {
-            true => None,
-            false => worktree_in(&git_dir.join("config"))?,
-        };
-        match back.is_some_and(|back| is_same(&git_dir.join(back), &top)) {
+        match has_worktree(&git_dir, &top)? {
             true => Ok(Self {
                 top,
                 common_dir: git_dir.clone(),
@@ -278,8 +273,53 @@ fn no_links_below(path: &Path, depth: usize, left: &mut usize) -> Result<(), Lay
 fn common_dir_of_worktree(git_dir: &Path) -> Option<PathBuf> {
     let all = git_dir.parent().filter(|all| all.ends_with("worktrees"))?;
     let common_dir = all.parent()?;
-    let told = read_text(&git_dir.join("commondir"), POINTER_LIMIT, Links::Refused).ok()?;
-    is_same(&git_dir.join(told.trim()), common_dir).then(|| common_dir.to_owned())
+    let told = common_dir_in(git_dir).ok()??;
+    is_same(&told, common_dir).then(|| common_dir.to_owned())
+}
+
+/// The directory that the file `commondir` of a git directory names, which need not be
+/// there. `None` if there is no such file.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub(super) fn common_dir_in(git_dir: &Path) -> Result<Option<PathBuf>, ReadError> {
+    match read(&git_dir.join("commondir"), POINTER_LIMIT, Links::Refused) {
+        Ok(text) => Ok(Some(git_dir.join(path_in(&text)))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The path that a `.git` file names, read as git reads it (`read_gitfile_gently` in
+/// git's setup.c): one space follows the colon, any other white space belongs to the
+/// path. `None` for what git refuses, and for a path with a zero byte, where git's ends.
+pub(super) fn gitdir_in(text: &[u8]) -> Option<&Path> {
+    let named = path_in(text.strip_prefix(b"gitdir: ")?);
+    let bytes = named.as_os_str().as_bytes();
+    (!bytes.is_empty() && !bytes.contains(&0)).then_some(named)
+}
+
+/// A path without the line ends after it.
+fn path_in(text: &[u8]) -> &Path {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let end = text.iter().rposition(|byte| !is_end(byte));
+    let path = text.get(..end.map_or(0, |last| last + 1));
+    Path::new(OsStr::from_bytes(path.unwrap_or_default()))
+}
+
+/// Whether `core.worktree` of a git directory names this working tree. One that shares
+/// another one's objects and refs is no submodule's.
+///
+/// # Errors
+///
+/// [`LayoutError::Unreadable`].
+pub(super) fn has_worktree(git_dir: &Path, top: &Path) -> Result<bool, LayoutError> {
+    if git_dir.join("commondir").symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    let worktree = worktree_in(&git_dir.join("config"))?;
+    Ok(worktree.is_some_and(|worktree| is_same(&git_dir.join(worktree), top)))
 }
 
 /// An empty directory named `.git` is no repository, to git neither.
@@ -466,6 +506,42 @@ mod tests {
         assert_eq!(scene.found("evil"), ["evil", "evil/own", "evil/own"]);
         scene.write("evil/own/commondir", "../../victim/.git\n");
         assert!(scene.refusal("evil").contains("does not link back"));
+    }
+
+    #[test]
+    fn git_file_is_read_as_git_reads_it() {
+        for (text, expected) in [
+            ("gitdir: ../x", Some("../x")),
+            ("gitdir: ../x\n", Some("../x")),
+            ("gitdir: ../x\r\n\n", Some("../x")),
+            ("gitdir: ../x \n", Some("../x ")),
+            ("gitdir:  ../x\n", Some(" ../x")),
+            ("gitdir: ../x\t\n", Some("../x\t")),
+            ("gitdir: a\nb\n", Some("a\nb")),
+            ("gitdir:../x\n", None),
+            ("gitdir:\t../x\n", None),
+            (" gitdir: ../x\n", None),
+            ("gitdir: a\0b\n", None),
+            ("gitdir: \n", None),
+            ("gitdir: ", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                gitdir_in(text.as_bytes()),
+                expected.map(Path::new),
+                "{text:?}"
+            );
+        }
+    }
+
+    /// Git would use the directory whose name has the white space.
+    #[test]
+    fn white_space_in_a_git_file_counts() {
+        let scene = Scene::new();
+        for named in ["../.git/modules/sub ", " ../.git/modules/sub"] {
+            scene.write("main/sub/.git", &format!("gitdir: {named}\n"));
+            assert!(scene.refusal("main/sub").contains("does not link back"));
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) mod private;
 mod setting;
 #[expect(
     clippy::disallowed_methods,
-    reason = "it follows no links, and writes only what it has moved aside before"
+    reason = "it follows no links in the working tree, and keeps files of our own state"
 )]
 mod submodules;
 mod tree;
@@ -116,6 +116,9 @@ pub(crate) enum GitError {
     /// There is no place for a view of the repository.
     #[error("cannot make a view of the repository in the state directory: {0}")]
     View(io::Error),
+    /// The state of submodules cannot be recorded, or the record not removed.
+    #[error("cannot use the record of the submodules in the state directory: {0}")]
+    Submodules(io::Error),
     /// There are more settings than [`SETTINGS_LIMIT`].
     #[error("git has more than {SETTINGS_LIMIT} settings for the repository")]
     TooManySettings,

@@ -489,8 +489,8 @@ impl<W: Watcher> Driver<'_, W> {
         };
         let mut now = {
             let _paused = self.rig.engine.pause_commands();
-            let put_back = self.rig.submodules.put_back().await;
-            self.rig.warn(put_back);
+            let restored = self.rig.submodules.restore().await;
+            self.rig.warn(restored);
             self.take_over().await;
             let now = self.looker.now().await;
             match &self.not_taken {

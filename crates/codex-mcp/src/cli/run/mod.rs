@@ -230,7 +230,6 @@ async fn work(
     let looker = Looker::at(&order.repo, &order.criteria, means).await;
     let looker = looker.map_err(RunError::from)?;
     check_notifiers(config, identity, order).await?;
-    let (submodules, not_noted) = looker.submodules().await;
     let (top, home) = (looker.top().to_owned(), config.codex_home.clone());
     let threads = config.threads.clone();
     let read = move || (templates_for(&top, &home), Defaults::read(&threads));
@@ -240,20 +239,26 @@ async fn work(
         warnings: of_repository,
     } = templates?;
     let more = identity.warnings.iter().cloned().chain(of_repository);
-    let more = more.chain(not_noted);
-    let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
+    let mut more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
     let warnings = config.warnings.iter().map(ToString::to_string);
     let defaults = defaults?.for_member(identity.member.clone());
     let mut order = order.clone();
     order.settings.thread.cwd = Some(looker.top().to_owned());
     order.settings = defaults.under(order.settings).await;
     let show = Show::new(Approver::new(order.approve), order.limits.turns());
+    let evidence = evidence(args, config)?;
+    // From here on nothing returns before `finish`.
+    let (submodules, not_noted) = looker.submodules().await;
+    for warning in &not_noted {
+        complain("warning", warning);
+    }
+    more.extend(not_noted);
     let rig = Rig {
         engine,
         watcher: &show,
         stop: &ending.closing,
         templates: &templates,
-        evidence: Some(evidence(args, config)?),
+        evidence: Some(evidence),
         warnings: warnings.chain(more).collect(),
         submodules: &submodules,
         name: Uuid::new_v4().simple().to_string(),
@@ -264,12 +269,12 @@ async fn work(
     };
     engine.shut_down().await;
     // What Codex had started may have gone on until now.
-    let mut put_back = submodules.put_back().await;
+    let mut restored = submodules.finish().await;
     if let Ok(done) = &mut driven {
-        put_back.retain(|what| !done.warnings.contains(what));
-        done.warnings.extend(put_back.iter().cloned());
+        restored.retain(|what| !done.warnings.contains(what));
+        done.warnings.extend(restored.iter().cloned());
     }
-    for warning in &put_back {
+    for warning in &restored {
         complain("warning", warning);
     }
     Ok(driven?)

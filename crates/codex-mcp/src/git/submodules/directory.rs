@@ -4,7 +4,6 @@
 //! beside, as all of it goes through the descriptor of the directory. Nothing is waited
 //! for: only regular files are opened.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,22 +12,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, chmod, fchmod, fstat, openat, readlinkat,
-    renameat, statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmod, fchmod, fstat, openat,
+    readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::state::{Entry, Stamp};
+use super::shown;
+use super::state::{Bytes, Entry, Stamp};
 
-/// The longest file whose contents are kept, in bytes.
-const FILE_LIMIT: u64 = 1024 * 1024;
+/// The most entries that are read of a directory.
+const NAMES_LIMIT: usize = 1_000_000;
 
-/// The most files that are looked at below one directory of hooks.
-const STAMPS_LIMIT: usize = 10_000;
-
-/// How deep they lie.
-const DEPTH_LIMIT: usize = 8;
+/// How much of a name is kept when an entry is moved aside, in bytes: a name has 255 at
+/// the most.
+const NAME_KEPT: usize = 200;
 
 /// A directory can be entered and renamed in without being readable.
 #[cfg(target_os = "linux")]
@@ -52,23 +50,49 @@ pub(super) struct Directory {
 }
 
 /// Why a directory is not entered.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum NoEntry {
     /// There is none: no submodule to git either.
+    #[error("there is no such directory")]
     Gone,
     /// A component of its path is a symbolic link.
+    #[error("{} is a symbolic link, which is not followed", shown(.0))]
     Link(PathBuf),
     /// The system refuses.
+    #[error(transparent)]
     Refused(io::Error),
 }
 
+/// An entry that has been moved aside.
+#[derive(Debug, Clone)]
+pub(super) struct MovedAside {
+    /// Its new path.
+    pub(super) path: PathBuf,
+    /// What was renamed in it, with the new name.
+    pub(super) renamed: Vec<(PathBuf, OsString)>,
+    /// Why something in it could not be renamed.
+    pub(super) failure: Option<String>,
+}
+
+/// A file has not been put in place of an entry.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(super) struct ReplaceError {
+    /// The entry, if it is not in its place any more: nothing is there now.
+    pub(super) moved: Option<MovedAside>,
+    error: io::Error,
+}
+
 impl Directory {
-    /// The directory of this path, which itself is not in doubt.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            fd: openat(CWD, path, ENTER, Mode::empty())?,
-            path: path.to_owned(),
-        })
+    /// The directory of an absolute path, none of whose components may be a link.
+    pub(super) fn open(path: &Path) -> Result<Self, NoEntry> {
+        let path = path.strip_prefix("/").map_err(|_| NoEntry::Gone)?;
+        let fd = openat(CWD, "/", ENTER, Mode::empty());
+        let root = Self {
+            fd: fd.map_err(|error| NoEntry::Refused(error.into()))?,
+            path: PathBuf::from("/"),
+        };
+        root.below(path)
     }
 
     /// The directory below this one by a relative path.
@@ -86,7 +110,8 @@ impl Directory {
         Ok(directory)
     }
 
-    fn enter(&self, name: &OsStr) -> Result<Self, NoEntry> {
+    /// The directory of this name in this one.
+    pub(super) fn enter(&self, name: &OsStr) -> Result<Self, NoEntry> {
         let path = self.path.join(name);
         match self.stat(name) {
             Ok(Some(stat)) => match FileType::from_raw_mode(stat.st_mode) {
@@ -107,79 +132,174 @@ impl Directory {
         &self.path
     }
 
-    /// What lies under a name of this directory.
-    pub(super) fn entry(&self, name: &str) -> io::Result<Entry> {
-        let Some(stat) = self.stat(OsStr::new(name))? else {
+    /// The names in this directory.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and one for more than [`NAMES_LIMIT`] names.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        let open = || openat(&self.fd, ".", READ_DIRECTORY, Mode::empty());
+        let fd = self.with_permission(open)?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(fd)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if names.len() >= NAMES_LIMIT {
+                return Err(io::Error::other(format!(
+                    "there are more than {NAMES_LIMIT} entries"
+                )));
+            }
+            names.push(name.to_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// What lies under a name of this directory. The contents of a file are kept up to
+    /// `limit` bytes; `None` reads none.
+    pub(super) fn entry(&self, name: &OsStr, limit: Option<u64>) -> io::Result<Entry> {
+        let Some(stat) = self.stat(name)? else {
             return Ok(Entry::Missing);
         };
         let other = |target| Entry::Other {
             stamp: stamp(&stat),
             target,
         };
+        let is_kept = |limit: &u64| u64::try_from(stat.st_size).is_ok_and(|size| size <= *limit);
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Entry::Directory,
-            FileType::RegularFile => match self.contents(name) {
-                Ok(Some(bytes)) => Entry::File {
-                    bytes,
-                    mode: stat.st_mode & 0o7777,
+            FileType::RegularFile => match limit.filter(is_kept) {
+                Some(limit) => match self.contents(name, limit) {
+                    Ok(Some(bytes)) => Entry::File {
+                        bytes: Bytes(bytes),
+                        mode: permissions(&stat),
+                    },
+                    Ok(None) | Err(_) => other(Bytes::default()),
                 },
-                Ok(None) | Err(_) => other(OsString::new()),
+                None => other(Bytes::default()),
             },
             FileType::Symlink => {
                 let target = readlinkat(&self.fd, name, Vec::new())?;
-                other(OsStr::from_bytes(target.as_bytes()).to_owned())
+                other(Bytes(target.into_bytes()))
             }
-            _ => other(OsString::new()),
+            _ => other(Bytes::default()),
         })
     }
 
-    /// The same, by all that lies below it if it is a directory.
-    pub(super) fn tree(&self, name: &str) -> io::Result<Entry> {
-        let entry = self.entry(name)?;
-        if entry != Entry::Directory {
-            return Ok(entry);
-        }
-        let mut stamps = BTreeMap::new();
-        let fd = openat(&self.fd, name, READ_DIRECTORY, Mode::empty());
-        let whole = match fd {
-            Ok(fd) => add_stamps(&fd, Path::new(""), DEPTH_LIMIT, &mut stamps),
-            Err(error) => Err(error.into()),
-        };
-        Ok(Entry::Tree(whole.ok().map(|()| stamps)))
+    /// Gives an entry a name in `aside` that git looks for nowhere. A directory is no
+    /// repository to git there.
+    pub(super) fn move_aside(&self, name: &OsStr, aside: &Self) -> io::Result<MovedAside> {
+        let new = aside.free_name(name);
+        self.rename(name, aside, &new)?;
+        Ok(aside.disarmed(&new))
     }
 
-    /// Gives an entry a name that git looks for nowhere, and returns the new path. A
-    /// directory is no repository to git there.
-    pub(super) fn move_aside(&self, name: &str) -> io::Result<PathBuf> {
-        let tag = Uuid::new_v4().simple();
-        let new = format!("{}-moved-aside-{tag}", name.trim_start_matches('.'));
-        self.make_writable(|| renameat(&self.fd, name, &self.fd, new.as_str()))?;
-        let path = self.path.join(&new);
-        if let Ok(moved) = self.enter(OsStr::new(&new)) {
-            // A directory with these is a repository to a git that is started in it.
-            for name in ["HEAD", ".git"] {
-                let away = format!("{}-{tag}", name.trim_start_matches('.'));
-                match moved.make_writable(|| renameat(&moved.fd, name, &moved.fd, away.as_str())) {
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(error) => return Err(error.into()),
-                }
+    /// Puts a file in place of an entry, which gets a name in `aside`. The file is on the
+    /// disk before anything is renamed, and where the file system can exchange two names
+    /// there is no moment without either.
+    pub(super) fn replace(
+        &self,
+        name: &OsStr,
+        aside: &Self,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<Option<MovedAside>, ReplaceError> {
+        let new = aside.free_name(name);
+        let written = aside.write_new(&new, bytes, mode);
+        written.map_err(|error| ReplaceError { moved: None, error })?;
+        match self.exchange(name, aside, &new) {
+            Ok(()) => return Ok(Some(aside.disarmed(&new))),
+            Err(Errno::NOENT) => {
+                let renamed = aside.rename(&new, self, name);
+                renamed.map_err(|error| aside.not_replaced(&new, None, error.into()))?;
+                return Ok(None);
             }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(aside.not_replaced(&new, None, error.into())),
         }
-        Ok(path)
+        let moved = self.move_aside(name, aside);
+        let moved = moved.map_err(|error| aside.not_replaced(&new, None, error))?;
+        match aside.rename(&new, self, name) {
+            Ok(()) => Ok(Some(moved)),
+            Err(error) => Err(aside.not_replaced(&new, Some(moved), error.into())),
+        }
     }
 
-    /// Writes a file that is not there, in one step.
-    pub(super) fn write(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let new = format!("codex-mcp-{}", Uuid::new_v4().simple());
+    /// Removes the file that was to take the place.
+    fn not_replaced(
+        &self,
+        new: &OsStr,
+        moved: Option<MovedAside>,
+        error: io::Error,
+    ) -> ReplaceError {
+        // The error that is reported is the one before.
+        let _ = unlinkat(&self.fd, new, AtFlags::empty());
+        ReplaceError { moved, error }
+    }
+
+    /// A new name for an entry. It begins with no dot, so that it is seen.
+    fn free_name(&self, name: &OsStr) -> OsString {
+        let name = name.as_bytes();
+        let bare = name.strip_prefix(b".").unwrap_or(name);
+        let mut new = OsStr::from_bytes(bare.get(..NAME_KEPT).unwrap_or(bare)).to_owned();
+        new.push(format!("-moved-aside-{}", Uuid::new_v4().simple()));
+        new
+    }
+
+    /// Writes a file that is not there, and removes it if that fails.
+    fn write_new(&self, name: &OsStr, bytes: &[u8], mode: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let own = Mode::RUSR | Mode::WUSR;
-        let fd = self.make_writable(|| openat(&self.fd, new.as_str(), flags, own))?;
-        fchmod(&fd, Mode::from_raw_mode(mode))?;
-        File::from(fd).write_all(bytes)?;
-        Ok(renameat(&self.fd, new.as_str(), &self.fd, name)?)
+        let fd = self.with_permission(|| openat(&self.fd, name, flags, own))?;
+        let written = write_whole(fd, bytes, mode);
+        if written.is_err() {
+            // The error that is reported is the one before.
+            let _ = unlinkat(&self.fd, name, AtFlags::empty());
+        }
+        written
     }
 
-    fn contents(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+    fn rename(&self, name: &OsStr, to: &Self, new: &OsStr) -> Result<(), Errno> {
+        let rename = || renameat(&self.fd, name, &to.fd, new);
+        self.with_permission(|| to.with_permission(rename))
+    }
+
+    fn exchange(&self, name: &OsStr, other: &Self, other_name: &OsStr) -> Result<(), Errno> {
+        let flags = RenameFlags::EXCHANGE;
+        let exchange = || renameat_with(&self.fd, name, &other.fd, other_name, flags);
+        self.with_permission(|| other.with_permission(exchange))
+    }
+
+    /// A directory with `HEAD` or `.git` is a repository to a git that is started in it.
+    fn disarmed(&self, name: &OsStr) -> MovedAside {
+        let mut aside = MovedAside {
+            path: self.path.join(name),
+            renamed: Vec::new(),
+            failure: None,
+        };
+        let moved = match self.enter(name) {
+            Ok(moved) => moved,
+            Err(NoEntry::Gone | NoEntry::Link(_)) => return aside,
+            Err(NoEntry::Refused(error)) => {
+                aside.failure = Some(error.to_string());
+                return aside;
+            }
+        };
+        for name in ["HEAD", ".git"].map(OsStr::new) {
+            let away = moved.free_name(name);
+            match moved.rename(name, &moved, &away) {
+                Ok(()) => aside.renamed.push((moved.path.join(name), away)),
+                Err(Errno::NOENT) => {}
+                Err(error) => aside.failure = Some(io::Error::from(error).to_string()),
+            }
+        }
+        aside
+    }
+
+    fn contents(&self, name: &OsStr, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(openat(&self.fd, name, flags, Mode::empty())?);
@@ -187,8 +307,8 @@ impl Directory {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
-        Ok((bytes.len() as u64 <= FILE_LIMIT).then_some(bytes))
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+        Ok((bytes.len() as u64 <= limit).then_some(bytes))
     }
 
     fn stat(&self, name: &OsStr) -> io::Result<Option<Stat>> {
@@ -199,49 +319,35 @@ impl Directory {
         }
     }
 
-    /// Codex may have taken away the permission to write here, which git does not need.
-    fn make_writable<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    /// Codex may have taken away the permission to read or write here, which git does not
+    /// need. It is given for as long as `act` takes.
+    fn with_permission<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) => {
-                let mode = Mode::from_raw_mode(fstat(&self.fd)?.st_mode);
+                let before = Mode::from_raw_mode(fstat(&self.fd)?.st_mode);
                 let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-                chmod(path, mode | Mode::RWXU)?;
-                act()
+                chmod(path.as_str(), before | Mode::RWXU)?;
+                let done = act();
+                // The directory is the user's as before, only with more permission.
+                let _ = chmod(path.as_str(), before);
+                done
             }
             done => done,
         }
     }
 }
 
-/// Fails where there is more than [`STAMPS_LIMIT`] and [`DEPTH_LIMIT`] allow.
-fn add_stamps(
-    fd: &OwnedFd,
-    below: &Path,
-    depth: usize,
-    stamps: &mut BTreeMap<PathBuf, Stamp>,
-) -> io::Result<()> {
-    let too_much = || io::Error::other("there are too many hooks");
-    for entry in Dir::read_from(fd)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." {
-            continue;
-        }
-        let stat = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if stamps.len() >= STAMPS_LIMIT {
-            return Err(too_much());
-        }
-        stamps.insert(below.join(name), stamp(&stat));
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            let depth = depth.checked_sub(1).ok_or_else(too_much)?;
-            let directory = openat(fd, name, READ_DIRECTORY, Mode::empty())?;
-            add_stamps(&directory, &below.join(name), depth, stamps)?;
-        }
-    }
-    Ok(())
+fn write_whole(fd: OwnedFd, bytes: &[u8], mode: u32) -> io::Result<()> {
+    fchmod(&fd, Mode::from_raw_mode(mode))?;
+    let mut file = File::from(fd);
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
-/// The time of the last change is the system's: whoever writes cannot choose it.
+fn permissions(stat: &Stat) -> u32 {
+    stat.st_mode & 0o7777
+}
+
 fn stamp(stat: &Stat) -> Stamp {
     Stamp {
         inode: stat.st_ino,

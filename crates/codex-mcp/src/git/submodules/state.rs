@@ -1,51 +1,128 @@
-//! How submodules stood at the beginning of a run, and what is to be done where they
-//! stand otherwise.
+//! Recorded submodule state, and the action for each difference.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// The parts of a git directory by which git runs programs, or reads the settings of
-/// another one, in the order in which they are looked at.
-pub(super) const PARTS: [(Option<&str>, &str); 6] = [
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The entries of a git directory by which git runs programs, or reads the settings of
+/// another one, in the order in which they are restored. Those in `hooks` follow.
+pub(super) const SENSITIVE_ENTRIES: [(Option<&str>, &str); 6] = [
     (None, "commondir"),
     (None, "config"),
     (None, "config.worktree"),
-    (None, "hooks"),
+    (None, HOOKS),
     (None, "info"),
     (Some("info"), "attributes"),
 ];
 
-/// The part of which all that lies below counts.
+/// The directory of a git directory whose entries are recorded one by one.
 pub(super) const HOOKS: &str = "hooks";
 
+/// A path, or the contents of a file. JSON has neither, so Base64 stands for them there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl Bytes {
+    pub(super) fn of(path: &Path) -> Self {
+        Self(path.as_os_str().as_bytes().to_vec())
+    }
+
+    pub(super) fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+}
+
+impl Borrow<[u8]> for Bytes {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD_NO_PAD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD_NO_PAD.decode(text).map_err(de::Error::custom)?;
+        Ok(Self(bytes))
+    }
+}
+
+/// One submodule before Codex began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum SubmoduleState {
+    /// It could not be recorded, so it is left as it is.
+    Unknown,
+    /// Its path leads through a symbolic link, where git does not follow.
+    BehindLink,
+    /// Its directory could be opened, or was not there.
+    Reached {
+        /// `.git` in the submodule.
+        dot_git: Entry,
+        /// Its git directory, and the one that `commondir` in it names, without links.
+        git_dirs: Vec<Bytes>,
+        /// Those of them that are not below the repository's own common directory.
+        exposed: Vec<GitDirState>,
+    },
+}
+
+impl SubmoduleState {
+    /// A submodule that is not checked out.
+    pub(super) const ABSENT: Self = Self::Reached {
+        dot_git: Entry::Missing,
+        git_dirs: Vec::new(),
+        exposed: Vec::new(),
+    };
+}
+
+/// A git directory that Codex may be able to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GitDirState {
+    /// Absolute and without links.
+    pub(super) path: Bytes,
+    /// One for each of [`SENSITIVE_ENTRIES`].
+    pub(super) entries: Vec<Entry>,
+    /// All that lies below `hooks`, by its path from there. `None` where there is too much
+    /// to record, or where it cannot be read.
+    pub(super) hooks: Option<BTreeMap<Bytes, Entry>>,
+}
+
 /// What lies under a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Entry {
     /// Nothing.
     Missing,
     /// A file of these contents.
     File {
         /// All of it.
-        bytes: Vec<u8>,
+        bytes: Bytes,
         /// Its permissions.
         mode: u32,
     },
     /// A directory, whatever is in it.
     Directory,
-    /// A directory with these files, or `None` where there are too many to compare.
-    Tree(Option<BTreeMap<PathBuf, Stamp>>),
     /// A link, a pipe, or a file that is too long to be kept or cannot be read.
     Other {
         /// Tells it from another one.
         stamp: Stamp,
-        /// Where a link leads.
-        target: OsString,
+        /// The target of a link, empty for all else.
+        target: Bytes,
     },
 }
 
-/// What differs when a file is another one, or was written to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What differs when a file is another one, or was written to. A program cannot choose
+/// the time of the last change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     pub(super) inode: u64,
     pub(super) size: i64,
@@ -54,38 +131,47 @@ pub(super) struct Stamp {
     pub(super) changed: (i64, i128),
 }
 
-/// Whether a `.git` file leads into the git directory of the repository itself, which
-/// Codex cannot write.
+/// Where a `.git` file leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leads {
-    /// It does: the settings there are the user's.
+pub(super) enum GitdirTarget {
+    /// To a git directory of this submodule that Codex cannot write: it lies in `modules`
+    /// of the repository, and its `core.worktree` names the submodule. The settings there
+    /// are the user's.
     IntoRepository,
-    /// It does not, or there is no such file.
+    /// Anywhere else, or there is no such file.
     Elsewhere,
 }
 
 /// What is to be done about an entry.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Remedy<'a> {
+pub(super) enum RestoreAction<'a> {
     /// Nothing.
     Leave,
     /// It is moved aside.
     MoveAside,
-    /// A file is written with these contents and permissions, after what is there has
-    /// been moved aside.
+    /// A file with these contents and permissions takes its place, and it is moved aside.
     WriteBack(&'a [u8], u32),
 }
 
-/// Compares an entry with what it was.
-pub(super) fn remedy<'a>(before: &'a Entry, now: &Entry, leads: Leads) -> Remedy<'a> {
+/// Compares an entry with what it was. `is_unwritten` is set where a file was moved aside
+/// and the one before could not be written yet.
+pub(super) fn restore_action<'a>(
+    before: &'a Entry,
+    now: &Entry,
+    target: GitdirTarget,
+    is_unwritten: bool,
+) -> RestoreAction<'a> {
     match (before, now) {
-        (Entry::Tree(None), Entry::Tree(None)) => Remedy::MoveAside,
-        (before, now) if before == now => Remedy::Leave,
+        (before, now) if before == now => RestoreAction::Leave,
+        (Entry::File { bytes, mode }, Entry::Missing) if is_unwritten => {
+            RestoreAction::WriteBack(&bytes.0, *mode)
+        }
         // Git runs nothing because of what is not there.
-        (_, Entry::Missing) => Remedy::Leave,
-        (Entry::File { bytes, mode }, _) => Remedy::WriteBack(bytes, *mode),
-        (_, Entry::File { .. }) if leads == Leads::IntoRepository => Remedy::Leave,
-        _ => Remedy::MoveAside,
+        (_, Entry::Missing) => RestoreAction::Leave,
+        // The user has checked out the submodule, or another branch.
+        (_, Entry::File { .. }) if target == GitdirTarget::IntoRepository => RestoreAction::Leave,
+        (Entry::File { bytes, mode }, _) => RestoreAction::WriteBack(&bytes.0, *mode),
+        _ => RestoreAction::MoveAside,
     }
 }
 
@@ -95,72 +181,79 @@ mod tests {
 
     fn file(text: &str) -> Entry {
         Entry::File {
-            bytes: text.into(),
+            bytes: Bytes(text.into()),
             mode: 0o644,
-        }
-    }
-
-    fn stamp(inode: u64) -> Stamp {
-        Stamp {
-            inode,
-            size: 1,
-            mode: 0o100_644,
-            changed: (1, 0),
         }
     }
 
     fn link(target: &str) -> Entry {
         Entry::Other {
-            stamp: stamp(1),
-            target: target.into(),
+            stamp: Stamp {
+                inode: 1,
+                size: 1,
+                mode: 0o100_644,
+                changed: (1, 0),
+            },
+            target: Bytes(target.into()),
         }
-    }
-
-    fn tree(inode: u64) -> Entry {
-        Entry::Tree(Some(BTreeMap::from([("x".into(), stamp(inode))])))
     }
 
     #[test]
     fn changed_entry_is_moved_aside_and_file_is_written_back() {
         use Entry::{Directory, Missing};
-        let aside = || Remedy::MoveAside;
+        let aside = || RestoreAction::MoveAside;
+        let leave = || RestoreAction::Leave;
+        let written = || RestoreAction::WriteBack(b"a", 0o644);
         for (before, now, expected) in [
-            (Missing, Missing, Remedy::Leave),
+            (Missing, Missing, leave()),
             (Missing, Directory, aside()),
             (Missing, file("gitdir: x"), aside()),
             (Missing, link("x"), aside()),
-            (Directory, Directory, Remedy::Leave),
-            (Directory, Missing, Remedy::Leave),
+            (Directory, Directory, leave()),
+            (Directory, Missing, leave()),
             (Directory, file("gitdir: x"), aside()),
             (Directory, link("x"), aside()),
-            (link("x"), link("x"), Remedy::Leave),
+            (link("x"), link("x"), leave()),
             (link("x"), link("y"), aside()),
             (link("x"), Directory, aside()),
-            (tree(1), tree(1), Remedy::Leave),
-            (tree(1), tree(2), aside()),
-            (tree(1), Missing, Remedy::Leave),
-            (Entry::Tree(None), Entry::Tree(None), aside()),
-            (file("a"), file("a"), Remedy::Leave),
-            (file("a"), file("b"), Remedy::WriteBack(b"a", 0o644)),
-            (file("a"), Directory, Remedy::WriteBack(b"a", 0o644)),
-            (file("a"), Missing, Remedy::Leave),
-            (file("a"), link("x"), Remedy::WriteBack(b"a", 0o644)),
+            (file("a"), file("a"), leave()),
+            (file("a"), file("b"), written()),
+            (file("a"), Directory, written()),
+            (file("a"), Missing, leave()),
+            (file("a"), link("x"), written()),
         ] {
             let told = format!("{before:?} {now:?}");
-            assert_eq!(remedy(&before, &now, Leads::Elsewhere), expected, "{told}");
+            let action = restore_action(&before, &now, GitdirTarget::Elsewhere, false);
+            assert_eq!(action, expected, "{told}");
         }
     }
 
-    /// The user may have checked out a submodule meanwhile.
+    /// The user may have checked out a submodule meanwhile, or another branch.
     #[test]
-    fn file_that_leads_into_the_repository_stays_where_there_was_none() {
+    fn file_that_leads_into_the_repository_stays() {
         let now = file("gitdir: ../.git/modules/sub");
-        for before in [Entry::Missing, Entry::Directory] {
-            let remedy = remedy(&before, &now, Leads::IntoRepository);
-            assert_eq!(remedy, Remedy::Leave);
+        let other = file("gitdir: ../.git/modules/other");
+        for before in [Entry::Missing, Entry::Directory, other] {
+            let action = restore_action(&before, &now, GitdirTarget::IntoRepository, false);
+            assert_eq!(action, RestoreAction::Leave);
         }
-        let before = file("gitdir: ../.git/modules/other");
-        let written = Remedy::WriteBack(b"gitdir: ../.git/modules/other", 0o644);
-        assert_eq!(remedy(&before, &now, Leads::IntoRepository), written);
+    }
+
+    #[test]
+    fn file_that_could_not_be_written_is_written_later() {
+        let before = file("a");
+        let action = restore_action(&before, &Entry::Missing, GitdirTarget::Elsewhere, true);
+        assert_eq!(action, RestoreAction::WriteBack(b"a", 0o644));
+        let missing = Entry::Missing;
+        let action = restore_action(&missing, &missing, GitdirTarget::Elsewhere, true);
+        assert_eq!(action, RestoreAction::Leave);
+    }
+
+    #[test]
+    fn bytes_survive_json() {
+        let map = BTreeMap::from([(Bytes(b"a\xff/b".to_vec()), file("\0\n"))]);
+        let text = serde_json::to_string(&map).unwrap();
+        let read: BTreeMap<Bytes, Entry> = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, map);
     }
 }

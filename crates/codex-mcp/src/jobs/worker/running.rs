@@ -170,14 +170,14 @@ impl Attempt<'_> {
         };
         engine.shut_down().await;
         // What Codex had started may have gone on until now.
-        if let Some(submodules) = submodules.get() {
-            let mut put_back = submodules.put_back().await;
+        if let Some(submodules) = submodules.into_inner() {
+            let mut restored = submodules.finish().await;
             match &mut driven {
                 Ok(done) => {
-                    put_back.retain(|what| !done.warnings.contains(what));
-                    done.warnings.extend(put_back);
+                    restored.retain(|what| !done.warnings.contains(what));
+                    done.warnings.extend(restored);
                 }
-                Err(_) => put_back.iter().for_each(|what| tracing::warn!("{what}")),
+                Err(_) => restored.iter().for_each(|what| tracing::warn!("{what}")),
             }
         }
         Ended {

@@ -22,9 +22,9 @@ macro_rules! on_both_releases {
 
 on_both_releases!(planted_submodules_are_put_back);
 
-/// `sub` and `sub/inner` have their git directories in `.git/modules`, `own` its own, `far`
-/// another one in the working tree, by way of a link, and `empty` none: it is not checked
-/// out.
+/// `sub`, `after`, `before` and `sub/inner` have their git directories in `.git/modules`,
+/// `own` its own, `far` another one in the working tree, by way of a link, and `empty`
+/// none: it is not checked out.
 fn add_submodules(stage: &Stage) {
     let git = |directory: &Path, args: &[&str]| {
         let usual = [
@@ -50,7 +50,7 @@ fn add_submodules(stage: &Stage) {
     let (inner, sub_url) = (inner.to_str().unwrap(), sub.to_str().unwrap());
     git(&sub, &["submodule", "--quiet", "add", inner, "inner"]);
     git(&sub, &["commit", "--quiet", "--message", "inner"]);
-    for path in ["sub", "empty", "deep/below"] {
+    for path in ["sub", "empty", "deep/below", "after", "before"] {
         git(&work, &["submodule", "--quiet", "add", sub_url, path]);
     }
     git(&work, &["clone", "--quiet", inner, "own"]);
@@ -71,6 +71,8 @@ fn add_submodules(stage: &Stage) {
             "--init",
             "--recursive",
             "sub",
+            "after",
+            "before",
         ],
     );
     git(
@@ -100,6 +102,17 @@ chmod u+w sub
 new sub
 new sub/inner
 new empty
+# Git takes the white space for a part of the path.
+spaced() {
+    git init --quiet "spare-$1"
+    git -C "spare-$1" -c user.name=x -c user.email=x commit --quiet --allow-empty --message x
+    git -C "spare-$1" config core.fsmonitor "echo $1 >> CAUGHT; true"
+    mkdir -p "$(dirname "$2")"
+    mv "spare-$1/.git" "$2"
+    printf 'gitdir:%s\n' "$3" > "$1/.git"
+}
+spaced after '.git ' ' ../.git '
+spaced before 'before/ ../.git' '  ../.git'
 new own/evil
 git -C own add evil
 arm own
@@ -116,9 +129,14 @@ true
 /// The settings and hooks of the submodules that are checked out.
 fn settings(work: &Path) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(work.join(path)).unwrap_or_default();
-    let mut settings: Vec<String> = ["sub/.git", "sub/inner/.git", "own/.git/config"]
-        .map(read)
-        .into();
+    let files = [
+        "sub/.git",
+        "sub/inner/.git",
+        "after/.git",
+        "before/.git",
+        "own/.git/config",
+    ];
+    let mut settings: Vec<String> = files.map(read).into();
     let hooks = fs::read_dir(work.join("own/.git/hooks"))
         .into_iter()
         .flatten();
@@ -166,7 +184,16 @@ async fn planted_submodules_are_put_back(release: &str) {
     assert_eq!(fired(&stage), [] as [&str; 0], "{result:#}\n{told}");
     assert_eq!(settings(&stage.home.work()), before);
     let warnings = warnings(&result);
-    for path in ["sub", "sub/inner", "empty", "own", "own/evil", "far"] {
+    for path in [
+        "sub",
+        "sub/inner",
+        "after",
+        "before",
+        "empty",
+        "own",
+        "own/evil",
+        "far",
+    ] {
         let named = format!("the submodule \"{path}\" were changed during the run");
         let warning: Vec<_> = warnings
             .iter()
@@ -192,7 +219,7 @@ async fn planted_submodules_are_put_back(release: &str) {
     let mut news = server.notifications(&thread);
     server.turn(&thread, &mut news, "control").await;
     let expected = [
-        "empty", "far", "own", "own-hook", "own/evil", "sub", "sub-hook",
+        "after", "before", "empty", "far", "own", "own-hook", "own/evil", "sub", "sub-hook",
     ];
     assert_eq!(
         fired(&stage),
@@ -231,19 +258,18 @@ async fn submodule_that_is_planted_until_the_end_is_put_back() {
 /// The user's own work in submodules during a run stays.
 #[tokio::test]
 async fn submodule_that_is_checked_out_during_a_run_stays() {
-    let script = script("until [ -e sub2-is-there ]; do sleep 0.01; done");
+    let script = script("touch codex-works; until [ -e empty-is-there ]; do sleep 0.01; done");
     let stage = Stage::new(testkit::codex::newest(), script).await;
     add_submodules(&stage);
     let users = async {
-        let views = stage.home.state_home().join("codex-mcp/git-views");
-        while fs::read_dir(&views).into_iter().flatten().count() == 0 {
+        while !stage.home.work().join("codex-works").exists() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         let update = ["submodule", "--quiet", "update", "--init", "empty"];
         stage
             .home
             .git(&[&["-c", "protocol.file.allow=always"][..], &update].concat());
-        fs::write(stage.home.work().join("sub2-is-there"), "").unwrap();
+        fs::write(stage.home.work().join("empty-is-there"), "").unwrap();
     };
     let args = ["x", "--sandbox", "workspace-write"];
     let ((code, result, told), ()) = tokio::join!(stage.run(&args), users);

@@ -1,0 +1,257 @@
+//! The recorded states of a repository's submodules, in the state directory, out of
+//! Codex's reach.
+//!
+//! There is one directory per git directory. Each run holds a shared lock on the file
+//! `lock` in it while it lives, and the runs that live at the same time use the same
+//! `notes.json`. So a run never records what another one's Codex has planted, and the
+//! notes of a run that was killed are there for the next one. The last run removes the
+//! directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::state::{Bytes, SubmoduleState};
+use crate::git::view::make_directory;
+use crate::team::files::open_to_lock;
+
+/// Where they are, below the state directory.
+const DIRECTORY: &str = "git-submodules";
+const LOCK: &str = "lock";
+const NOTES: &str = "notes.json";
+
+/// How long a run waits for another one that restores and records (3 min, more than both
+/// may take), and the pause between two attempts.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3 * 60);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
+
+/// The submodules before Codex began.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Notes {
+    /// By their paths from the top.
+    pub(super) submodules: BTreeMap<Bytes, SubmoduleState>,
+    /// Absolute paths that have nothing where the file before could not be written.
+    pub(super) unwritten: Vec<Bytes>,
+}
+
+/// Where the notes of a repository are.
+#[derive(Debug, Clone)]
+pub(super) struct NotesDirectory(PathBuf);
+
+/// What a run begins with.
+#[derive(Debug)]
+pub(super) enum Begin {
+    /// No other run lives. The notes are those of one that was killed.
+    Alone(ExclusiveLock, Option<io::Result<Notes>>),
+    /// Another run lives, and these are its notes.
+    Beside(SharedLock, Notes),
+    /// Another run is recording or restoring.
+    Wait,
+}
+
+/// The lock of a run that may write the notes.
+#[derive(Debug)]
+pub(super) struct ExclusiveLock(SharedLock);
+
+/// The lock of a run that lives, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct SharedLock {
+    directory: PathBuf,
+    file: File,
+}
+
+impl NotesDirectory {
+    pub(super) fn of(git_dir: &Path, state: &Path) -> Self {
+        let digest = Sha256::digest(git_dir.as_os_str().as_bytes());
+        let name = URL_SAFE_NO_PAD.encode(digest);
+        Self(state.join(DIRECTORY).join(name))
+    }
+
+    /// Whether a run lives, or was killed.
+    pub(super) fn is_there(&self) -> bool {
+        self.0.join(NOTES).exists()
+    }
+
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn try_begin(&self) -> io::Result<Begin> {
+        make_directory(&self.0)?;
+        let path = self.0.join(LOCK);
+        let file = match open_to_lock(&path) {
+            // The last run has removed the directory in between.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Begin::Wait),
+            file => file?,
+        };
+        let is_alone = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(error)) => return Err(error),
+        };
+        if !is_alone && !is_shared(&file)? {
+            return Ok(Begin::Wait);
+        }
+        let is_same = match fs::symlink_metadata(&path) {
+            Ok(there) => {
+                let held = file.metadata()?;
+                (held.dev(), held.ino()) == (there.dev(), there.ino())
+            }
+            Err(_) => false,
+        };
+        if !is_same {
+            return Ok(Begin::Wait);
+        }
+        let lock = SharedLock {
+            directory: self.0.clone(),
+            file,
+        };
+        let notes = lock.read();
+        match (is_alone, notes) {
+            (true, notes) => Ok(Begin::Alone(ExclusiveLock(lock), notes)),
+            (false, Some(notes)) => Ok(Begin::Beside(lock, notes?)),
+            // The other run has not begun.
+            (false, None) => Ok(Begin::Wait),
+        }
+    }
+}
+
+impl ExclusiveLock {
+    /// Writes the notes and lets other runs live. `None` if one of them was faster to take
+    /// the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn write(self, notes: &Notes) -> io::Result<Option<SharedLock>> {
+        let Self(lock) = self;
+        lock.write(notes)?;
+        Ok(is_shared(&lock.file)?.then_some(lock))
+    }
+
+    /// Removes the notes, and the directory.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn remove(self) -> io::Result<()> {
+        let directory = &self.0.directory;
+        fs::remove_file(directory.join(NOTES))?;
+        fs::remove_file(directory.join(LOCK))?;
+        // It is another run's if there is a new lock in it.
+        let _ = fs::remove_dir(directory);
+        Ok(())
+    }
+}
+
+impl SharedLock {
+    /// Removes the notes if no other run lives, or writes what has to be restored yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn release(self, unwritten: Vec<Bytes>) -> io::Result<()> {
+        match self.file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        match self.read() {
+            Some(Ok(notes)) if !unwritten.is_empty() => self.write(&Notes { unwritten, ..notes }),
+            _ => ExclusiveLock(self).remove(),
+        }
+    }
+
+    fn read(&self) -> Option<io::Result<Notes>> {
+        match fs::read(self.directory.join(NOTES)) {
+            Ok(text) => Some(serde_json::from_slice(&text).map_err(io::Error::from)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn write(&self, notes: &Notes) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
+        file.write_all(&serde_json::to_vec(notes)?)?;
+        file.as_file().sync_all()?;
+        file.persist(self.directory.join(NOTES))?;
+        Ok(())
+    }
+}
+
+fn is_shared(file: &File) -> io::Result<bool> {
+    match file.try_lock_shared() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(path: &str) -> Notes {
+        let path = Bytes(path.into());
+        Notes {
+            submodules: BTreeMap::from([(path, SubmoduleState::ABSENT)]),
+            ..Notes::default()
+        }
+    }
+
+    fn alone(directory: &NotesDirectory) -> (ExclusiveLock, Option<Notes>) {
+        match directory.try_begin().unwrap() {
+            Begin::Alone(lock, notes) => (lock, notes.map(Result::unwrap)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn runs_that_live_at_once_share_notes_and_the_last_removes_them() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = NotesDirectory::of(Path::new("/x/.git"), state.path());
+        let (lock, left) = alone(&directory);
+        assert!(left.is_none());
+        assert!(matches!(directory.try_begin().unwrap(), Begin::Wait));
+        let first = lock.write(&notes("sub")).unwrap().unwrap();
+        let Begin::Beside(second, shared) = directory.try_begin().unwrap() else {
+            panic!("the first run lives");
+        };
+        assert_eq!(shared.submodules, notes("sub").submodules);
+        first.release(Vec::new()).unwrap();
+        assert!(directory.is_there());
+        second.release(Vec::new()).unwrap();
+        assert!(!directory.0.exists());
+    }
+
+    #[test]
+    fn notes_of_a_killed_run_are_left_for_the_next_one() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = NotesDirectory::of(Path::new("/x/.git"), state.path());
+        let (lock, _) = alone(&directory);
+        drop(lock.write(&notes("sub")).unwrap().unwrap());
+        let (lock, left) = alone(&directory);
+        assert_eq!(left.unwrap().submodules, notes("sub").submodules);
+        lock.remove().unwrap();
+        assert!(!directory.is_there());
+    }
+
+    #[test]
+    fn notes_stay_as_long_as_a_file_is_not_written() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = NotesDirectory::of(Path::new("/x/.git"), state.path());
+        let (lock, _) = alone(&directory);
+        let lock = lock.write(&notes("sub")).unwrap().unwrap();
+        lock.release(vec![Bytes(b"/x/sub/.git".to_vec())]).unwrap();
+        let (_lock, left) = alone(&directory);
+        assert_eq!(left.unwrap().unwritten, [Bytes(b"/x/sub/.git".to_vec())]);
+    }
+}
