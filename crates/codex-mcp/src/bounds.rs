@@ -6,9 +6,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use codex_mcp_core::run::criteria::{Criteria, Criterion};
+use codex_mcp_core::run::criteria::{Criteria, Criterion, Grant};
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use serde_json::{Map, Value};
 
 use crate::codex_config::{CodexConfig, UserConfig};
@@ -20,8 +20,7 @@ use crate::trust::{Trust, directory_trust};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
 /// the model, how it works and what it is told.
-const HARMLESS: [&str; 21] = [
-    "approval_policy",
+const HARMLESS: [&str; 20] = [
     "compact_prompt",
     "developer_instructions",
     "hide_agent_reasoning",
@@ -51,11 +50,11 @@ const PERMISSIONS: [&str; 2] = ["default_permissions", "permissions"];
 /// The table of the writable sandbox, and its keys that a call may set.
 const WORKSPACE: &str = "sandbox_workspace_write";
 const ROOTS: &str = "writable_roots";
-const WORKSPACE_KEYS: [&str; 3] = [
-    "network_access",
-    "exclude_slash_tmp",
-    "exclude_tmpdir_env_var",
-];
+const NETWORK: &str = "network_access";
+const EXCLUSIONS: [&str; 2] = ["exclude_slash_tmp", "exclude_tmpdir_env_var"];
+
+/// The key of the approval policy.
+const APPROVAL_POLICY: &str = "approval_policy";
 
 /// Whether criteria and notifiers may name programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,6 +75,9 @@ pub struct Bounds {
     pub commands: Commands,
     /// The directories that work may be done in, with all below them; absolute.
     pub directories: Option<Vec<PathBuf>>,
+    /// The approval policy of the user's own settings, which goes before that of Codex's
+    /// configuration.
+    pub approval_policy: Option<ApprovalPolicy>,
     /// Where Codex's own configuration is.
     pub codex_home: PathBuf,
 }
@@ -115,6 +117,27 @@ pub enum OutOfBounds {
     /// A thread from before, of which nobody knows where it works.
     #[error("the thread's working directory is not known, and allow_dirs bounds it")]
     UnknownDirectory,
+    /// The network, which the user's own configuration does not give.
+    #[error(
+        "{what} would give commands the network, which {setting} forbids: the user can set \
+         sandbox_workspace_write.network_access in Codex's configuration"
+    )]
+    Network {
+        /// The argument, key or criterion.
+        what: &'static str,
+        /// The bound.
+        setting: &'static str,
+    },
+    /// An approval policy that may be wider than the user's.
+    #[error(
+        "config may set approval_policy here only to {}, since {setting} is set", list_words(.allowed)
+    )]
+    ApprovalPolicy {
+        /// Those that are not wider.
+        allowed: Vec<ApprovalPolicy>,
+        /// The bound.
+        setting: &'static str,
+    },
     /// A program.
     #[error("{0} would run a program, which allow_commands = false forbids")]
     Command(&'static str),
@@ -137,6 +160,15 @@ fn word(mode: SandboxMode) -> &'static str {
         SandboxMode::WorkspaceWrite => "workspace-write",
         SandboxMode::DangerFullAccess => "danger-full-access",
     }
+}
+
+fn list_words(policies: &[ApprovalPolicy]) -> String {
+    let word = |policy: &ApprovalPolicy| match policy {
+        ApprovalPolicy::Untrusted => "untrusted",
+        ApprovalPolicy::OnRequest => "on-request",
+        ApprovalPolicy::Never => "never",
+    };
+    policies.iter().map(word).collect::<Vec<_>>().join(" or ")
 }
 
 fn list(paths: &[PathBuf]) -> String {
@@ -381,11 +413,56 @@ impl Bounds {
                 return Err(OutOfBounds::Command("the notifier command:"));
             }
         }
-        match self.max_sandbox {
-            Some(most) if approves_all && most != SandboxMode::DangerFullAccess => {
-                Err(OutOfBounds::ApproveAll(most))
-            }
-            _ => Ok(()),
+        let most = self
+            .max_sandbox
+            .filter(|most| *most != SandboxMode::DangerFullAccess);
+        match most {
+            Some(most) if approves_all => Err(OutOfBounds::ApproveAll(most)),
+            Some(_) => self.check_network_of(criteria),
+            None => Ok(()),
+        }
+    }
+
+    fn check_network_of(&self, criteria: &Criteria) -> Result<(), OutOfBounds> {
+        let needs = |one: &&Criterion| one.grants().contains(&Grant::Network);
+        let what = match criteria.iter().find(needs) {
+            None => return Ok(()),
+            Some(Criterion::Pushed) => "the criterion pushed",
+            Some(Criterion::PullRequest) => "the criterion pr",
+            Some(_) => "the criterion issue_comment",
+        };
+        self.check_network(what, "max_sandbox")
+    }
+
+    fn check_network(&self, what: &'static str, setting: &'static str) -> Result<(), OutOfBounds> {
+        let key = format!("{WORKSPACE}.{NETWORK}");
+        let config = UserConfig::read(&self.codex_home).layers(None, None);
+        match config.value_of::<bool>(&key) {
+            Some(true) => Ok(()),
+            _ => Err(OutOfBounds::Network { what, setting }),
+        }
+    }
+
+    /// A policy other than the user's own lets Codex's commands do more without a
+    /// question, or leave the sandbox after one. `untrusted` does neither, unless the
+    /// user's policy is `never`.
+    fn check_approval_policy(
+        &self,
+        value: &Value,
+        setting: &'static str,
+    ) -> Result<(), OutOfBounds> {
+        let config = UserConfig::read(&self.codex_home).layers(None, None);
+        let own = self
+            .approval_policy
+            .or_else(|| config.value_of(APPROVAL_POLICY));
+        let mut allowed: Vec<_> = own.into_iter().collect();
+        if !matches!(own, Some(ApprovalPolicy::Never | ApprovalPolicy::Untrusted)) {
+            allowed.push(ApprovalPolicy::Untrusted);
+        }
+        let asked: Option<ApprovalPolicy> = serde_json::from_value(value.clone()).ok();
+        match asked.is_some_and(|asked| allowed.contains(&asked)) {
+            true => Ok(()),
+            false => Err(OutOfBounds::ApprovalPolicy { allowed, setting }),
         }
     }
 
@@ -393,7 +470,8 @@ impl Bounds {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds::Config`], [`OutOfBounds::Sandbox`], [`OutOfBounds::Directory`].
+    /// [`OutOfBounds::Config`], [`OutOfBounds::Sandbox`], [`OutOfBounds::Directory`],
+    /// [`OutOfBounds::Network`], [`OutOfBounds::ApprovalPolicy`].
     pub fn check_config(&self, config: &Map<String, Value>) -> Result<(), OutOfBounds> {
         let Some(setting) = self.setting() else {
             return Ok(());
@@ -408,17 +486,18 @@ impl Bounds {
                     let asked = sandbox_in(Some(value)).ok_or_else(|| refused(key))?;
                     self.check_sandbox(asked)?;
                 }
+                APPROVAL_POLICY => self.check_approval_policy(value, setting)?,
                 WORKSPACE => {
                     let table = value.as_object().ok_or_else(|| refused(key))?;
                     for (key, value) in table {
-                        self.check_workspace(key, value, &refused)?;
+                        self.check_workspace(key, value, setting)?;
                     }
                 }
                 plain if HARMLESS.contains(&plain) => {}
                 dotted => match dotted.strip_prefix(WORKSPACE) {
                     Some(rest) if rest.starts_with('.') => {
                         let rest = rest.trim_start_matches('.');
-                        self.check_workspace(rest, value, &refused)?;
+                        self.check_workspace(rest, value, setting)?;
                     }
                     _ => return Err(refused(key)),
                 },
@@ -431,21 +510,29 @@ impl Bounds {
         &self,
         key: &str,
         value: &Value,
-        refused: &impl Fn(&str) -> OutOfBounds,
+        setting: &'static str,
     ) -> Result<(), OutOfBounds> {
-        if WORKSPACE_KEYS.contains(&key) {
-            return Ok(());
+        let refused = || OutOfBounds::Config {
+            key: format!("{WORKSPACE}.{key}"),
+            setting,
+        };
+        // Narrowing is anybody's.
+        match (key, value) {
+            (NETWORK, Value::Bool(false)) => return Ok(()),
+            (NETWORK, Value::Bool(true)) => {
+                return self.check_network("network_access or network", setting);
+            }
+            (key, Value::Bool(true)) if EXCLUSIONS.contains(&key) => return Ok(()),
+            _ => {}
         }
-        let whole = format!("{WORKSPACE}.{key}");
         let roots = value.as_array().filter(|_| key == ROOTS);
-        for root in roots.ok_or_else(|| refused(&whole))? {
+        for root in roots.ok_or_else(refused)? {
             let path = root.as_str().map(Path::new);
             let path = path.filter(|path| path.is_absolute());
-            let path = path.ok_or_else(|| refused(&whole))?;
+            let path = path.ok_or_else(refused)?;
             match &self.directories {
                 Some(_) => drop(self.directory(path)?),
-                None if self.max_sandbox.is_some() => return Err(refused(&whole)),
-                None => {}
+                None => return Err(refused()),
             }
         }
         Ok(())
@@ -578,14 +665,20 @@ mod tests {
                 json!({ "features.hooks": true }),
                 json!({ "made_up": 1 }),
                 json!({ "sandbox_workspace_write": { "made_up": 1 } }),
+                json!({ "sandbox_workspace_write": { "network_access": true } }),
+                json!({ "sandbox_workspace_write.network_access": true }),
+                json!({ "sandbox_workspace_write": { "exclude_slash_tmp": false } }),
+                json!({ "approval_policy": "never" }),
+                json!({ "approval_policy": "on-request" }),
+                json!({ "approval_policy": { "granular": {} } }),
             ] {
                 let refused = check(bounds, config.clone()).unwrap_err();
                 assert!(refused.contains(setting), "{config}: {refused}");
                 assert_eq!(check(&Bounds::default(), config), Ok(()));
             }
             let harmless = json!({ "model": "m", "model_reasoning_effort": "high",
-                "sandbox_mode": "workspace-write",
-                "sandbox_workspace_write.network_access": true });
+                "sandbox_mode": "workspace-write", "approval_policy": "untrusted",
+                "sandbox_workspace_write.network_access": false });
             assert_eq!(check(bounds, harmless), Ok(()));
         }
         let wide = json!({ "sandbox_mode": "danger-full-access" });
@@ -595,6 +688,39 @@ mod tests {
                 .contains("max_sandbox")
         );
         assert_eq!(check(&directories, wide), Ok(()));
+    }
+
+    #[test]
+    fn network_and_approval_policy_are_allowed_as_the_user_has_them() {
+        let home = tempfile::tempdir().unwrap();
+        let user = |config: &str| {
+            std::fs::write(home.path().join("config.toml"), config).unwrap();
+            Bounds {
+                codex_home: home.path().to_owned(),
+                ..bounds()
+            }
+        };
+        let criteria: Criteria = serde_json::from_value(json!({ "pushed": true })).unwrap();
+        let network = json!({ "sandbox_workspace_write": { "network_access": true } });
+        let with = user("sandbox_workspace_write.network_access = true\n");
+        assert_eq!(check(&with, network.clone()), Ok(()));
+        assert_eq!(with.check_run(&criteria, &[], false), Ok(()));
+        let without = user("");
+        assert!(check(&without, network).unwrap_err().contains("network"));
+        let refused = without.check_run(&criteria, &[], false).unwrap_err();
+        assert!(refused.to_string().contains("the criterion pushed"));
+        assert_eq!(Bounds::default().check_run(&criteria, &[], false), Ok(()));
+        for (own, allowed) in [
+            ("untrusted", &["untrusted"][..]),
+            ("on-request", &["untrusted", "on-request"]),
+            ("never", &["never"]),
+        ] {
+            let bounds = user(&format!("approval_policy = \"{own}\"\n"));
+            for asked in ["untrusted", "on-request", "on-failure", "never"] {
+                let checked = check(&bounds, json!({ "approval_policy": asked }));
+                assert_eq!(checked.is_ok(), allowed.contains(&asked), "{own} {asked}");
+            }
+        }
     }
 
     #[test]

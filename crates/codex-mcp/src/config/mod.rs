@@ -547,6 +547,7 @@ impl Config {
                 false => Commands::Refused,
             },
             directories: allow_dirs.as_ref().map(|set| set.value.clone()),
+            approval_policy: self.threads.approval_policy.as_ref().map(|set| set.value),
             codex_home: self.codex_home.clone(),
         }
     }

@@ -121,6 +121,32 @@ fn excessive() -> Vec<(&'static str, Value, &'static str)> {
             "allow_dirs",
         ),
         (
+            "codex",
+            config(json!({ "sandbox_workspace_write.network_access": true })),
+            "network",
+        ),
+        (
+            "codex",
+            config(json!({ "sandbox_workspace_write": { "network_access": true } })),
+            "network",
+        ),
+        (
+            "codex",
+            config(json!({ "approval_policy": "on-request" })),
+            "approval_policy",
+        ),
+        ("call_codex", job(json!({ "network": true })), "network"),
+        (
+            "call_codex",
+            job(json!({ "add_dirs": [".."] })),
+            "allow_dirs",
+        ),
+        (
+            "codex_run",
+            run(json!({ "exit_criteria": { "pushed": true } })),
+            "the criterion pushed",
+        ),
+        (
             "call_codex",
             job(json!({ "sandbox": danger })),
             "max_sandbox",
