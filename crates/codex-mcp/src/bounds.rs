@@ -16,7 +16,7 @@ use crate::engine::command::{Overrides, Settings};
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::profile::ProfileName;
 use crate::jobs::exec::DEFAULT_SANDBOX;
-use crate::trust::{Trust, directory_trust};
+use crate::trust::{Trust, directory_trust, top_of};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
 /// the model, how it works and what it is told.
@@ -392,6 +392,21 @@ impl Bounds {
         }
     }
 
+    /// The directory that a run names, without links, if the run may work in its repository:
+    /// Codex works at the top. A worktree of the run's own lies in the state directory under
+    /// a name that no client chooses, and is allowed where the repository is.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Directory`].
+    pub fn repository(&self, directory: &Path) -> Result<PathBuf, OutOfBounds> {
+        let directory = self.directory(directory)?;
+        if self.directories.is_some() {
+            self.directory(&top_of(&directory))?;
+        }
+        Ok(directory)
+    }
+
     /// What a run may ask for beside its thread: commands, and approvals that nobody
     /// looks at.
     ///
@@ -757,6 +772,25 @@ mod tests {
         assert_eq!(judged("named/sub"), Some(root.join("in/sub")));
         for outside in ["out", "in/link", "in/../out", ".", "in/none/../../out"] {
             assert_eq!(judged(outside), None, "{outside}");
+        }
+    }
+
+    #[test]
+    fn repository_is_allowed_only_if_its_top_is() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("repo/sub")).unwrap();
+        std::fs::create_dir_all(root.join("repo/.git/objects")).unwrap();
+        std::fs::create_dir_all(root.join("repo/.git/refs")).unwrap();
+        std::fs::write(root.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        for (allowed, is_allowed) in [("", true), ("repo", true), ("repo/sub", false)] {
+            let bounds = Bounds {
+                directories: Some(vec![root.join(allowed)]),
+                ..Bounds::default()
+            };
+            assert!(bounds.directory(&root.join("repo/sub")).is_ok());
+            let checked = bounds.repository(&root.join("repo/sub"));
+            assert_eq!(checked.is_ok(), is_allowed, "{allowed}");
         }
     }
 

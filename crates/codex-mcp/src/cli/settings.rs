@@ -68,7 +68,8 @@ pub(super) struct Settings {
     #[arg(long)]
     no_commands: bool,
 
-    /// Work may be done in this directory and below; can be given several times.
+    /// Work may be done in this directory and below; can be given several times. A run
+    /// may use a worktree of its own if the top of its repository lies in there.
     /// Default: the variable CODEX_MCP_ALLOW_DIRS, `allow_dirs` in the configuration,
     /// else anywhere.
     #[arg(long, value_name = "DIR")]

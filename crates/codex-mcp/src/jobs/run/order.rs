@@ -88,7 +88,7 @@ impl Submitter {
             retry,
         } = order;
         run.check_repo_is_named()?;
-        run.repo = self.bounds.directory(&resolved(&run.repo))?;
+        run.repo = self.bounds.repository(&resolved(&run.repo))?;
         run.check()?;
         self.bounds.check_config(&run.settings.thread.config)?;
         let approves_all = run.approve == Approve::Always;

@@ -147,7 +147,7 @@ impl Attempt<'_> {
         let approves_all = order.approve == Approve::Always;
         bounds.check_run(&order.criteria, &order.notify, approves_all)?;
         if bounds.directories.is_some() {
-            order.repo = bounds.directory(&order.repo)?;
+            order.repo = bounds.repository(&order.repo)?;
         }
         let settings = &mut order.settings;
         bounds.check_config(&settings.thread.config)?;
@@ -225,6 +225,10 @@ impl Attempt<'_> {
             };
             let looker = Looker::at(&order.repo, &order.criteria, means).await;
             let looker = looker.map_err(RunError::from)?;
+            if order.place == Place::Here {
+                // Git itself may find another top than was found when the run was bounded.
+                order::bounds(self.job, &self.worker.options).directory(looker.top())?;
+            }
             let (noted, not_noted) = looker.submodules().await;
             let submodules = submodules.get_or_init(|| noted);
             start(engine).await;
