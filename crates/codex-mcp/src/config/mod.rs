@@ -39,7 +39,7 @@ pub use jobs::JobSettings;
 pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
 
-use crate::bounds::{Bounds, Commands};
+use crate::bounds::{Bounds, Commands, Sources};
 use crate::engine::binary;
 use crate::jobs::store::Location;
 use crate::team::registry::Mode;
@@ -549,6 +549,11 @@ impl Config {
             directories: allow_dirs.as_ref().map(|set| set.value.clone()),
             approval_policy: self.threads.approval_policy.as_ref().map(|set| set.value),
             codex_home: self.codex_home.clone(),
+            sources: Sources {
+                max_sandbox: source_of(max_sandbox.as_ref()),
+                commands: allow_commands.source.clone(),
+                directories: source_of(allow_dirs.as_ref()),
+            },
         }
     }
 
@@ -587,6 +592,10 @@ fn warn_of_a_repository_without_a_sandbox(
             hint: "Unless you trust the repository, set CODEX_MCP_SANDBOX.".to_owned(),
         });
     }
+}
+
+fn source_of<T>(set: Option<&Setting<T>>) -> Source {
+    set.map_or(Source::Default, |set| set.source.clone())
 }
 
 fn registry_mode(files: &[File]) -> Setting<Mode> {

@@ -7,7 +7,7 @@ use codex_mcp_core::team::RoleName;
 use serde::{Serialize, Serializer};
 
 /// Where a setting came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Source {
     /// This flag of the command line.
     Flag(&'static str),
@@ -18,6 +18,7 @@ pub enum Source {
     /// This table of a file.
     File(&'static str, PathBuf),
     /// Nobody set it.
+    #[default]
     Default,
 }
 

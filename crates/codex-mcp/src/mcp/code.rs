@@ -39,7 +39,7 @@ codes! {
     InvalidArgument: "INVALID_ARGUMENT", Pointless,
         "Correct the argument and call again.";
     OutOfBounds: "OUT_OF_BOUNDS", Pointless,
-        "Ask for what the named setting allows; only the user can change it, in ~/.config/atm/config.toml.";
+        "Ask for what the named setting allows; only the user can change it, where the message says it is set.";
     CodexNotFound: "CODEX_NOT_FOUND", Pointless,
         "Install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or CODEX_MCP_CODEX_BIN.";
     AppServerStartFailed: "APP_SERVER_START_FAILED", Pointless,

@@ -94,10 +94,7 @@ fn bound(
     let text = |name: &str| given.get(name).and_then(Value::as_str);
     let config = given.get("config").and_then(Value::as_object).cloned();
     let profile = text("profile").map(|name| {
-        ProfileName::try_from(name.to_owned()).map_err(|_| OutOfBounds::Config {
-            key: "profile".to_owned(),
-            setting: "a bound",
-        })
+        ProfileName::try_from(name.to_owned()).map_err(|_| bounds.refused_key("profile"))
     });
     let said = EngineSettings {
         thread: ThreadSettings {
