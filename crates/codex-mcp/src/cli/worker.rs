@@ -12,6 +12,7 @@ use super::ending::{self, Ending};
 use super::times::duration;
 use super::values::one_of;
 use super::{log, own_servers, runtime};
+use crate::bounds::CurrentBounds;
 use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::jobs::host;
 use crate::jobs::store::Location;
@@ -174,14 +175,7 @@ fn work(args: &Args) -> Result<(), Failure> {
 }
 
 fn config(args: &Args) -> Result<Config, ConfigError> {
-    let config = config::load(Flags {
-        codex_bin: args.codex_bin.clone(),
-        store: args.store.clone(),
-        max_sandbox: args.max_sandbox,
-        allow_commands: args.no_commands.then_some(false),
-        allow_dirs: args.allow_dir.clone(),
-        ..Flags::default()
-    })?;
+    let config = config::load(args.flags())?;
     for Warning { message, hint } in &config.warnings {
         tracing::warn!("{message}. {hint}");
     }
@@ -189,13 +183,14 @@ fn config(args: &Args) -> Result<Config, ConfigError> {
 }
 
 fn options(args: &Args, config: &Config) -> Options {
+    let flags = args.flags();
     Options {
         location: config.jobs.store.value.clone(),
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         mcp_servers: own_servers::of_anybody(config),
-        bounds: config.bounds(),
+        bounds: CurrentBounds::read_by(move || Ok(config::load(flags.clone())?.bounds())),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),
@@ -206,6 +201,17 @@ fn options(args: &Args, config: &Config) -> Options {
 }
 
 impl Args {
+    fn flags(&self) -> Flags {
+        Flags {
+            codex_bin: self.codex_bin.clone(),
+            store: self.store.clone(),
+            max_sandbox: self.max_sandbox,
+            allow_commands: self.no_commands.then_some(false),
+            allow_dirs: self.allow_dir.clone(),
+            ..Flags::default()
+        }
+    }
+
     fn idle(&self, on_demand: Duration) -> Option<Duration> {
         match (self.idle, self.on_demand) {
             (Some(Patience::For(limit)), _) => Some(limit),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::admission::Refusal;
 use super::attempt::{Came, Done};
+use super::order::NoBounds;
 use crate::bounds::OutOfBounds;
 use crate::engine::binary::NoCodex;
 use crate::jobs::report::{FailureReport, Report};
@@ -29,8 +30,10 @@ pub(super) enum Failure {
          update the one of this worker"
     )]
     Unreadable(#[from] serde_json::Error),
-    #[error(transparent)]
+    #[error("this worker refuses it: {0}")]
     OutOfBounds(#[from] OutOfBounds),
+    #[error(transparent)]
+    Bounds(#[from] NoBounds),
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]

@@ -65,7 +65,7 @@ use self::leash::Leash;
 use self::order::Releases;
 use self::trouble::Trouble;
 use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError, new_worker_id};
-use crate::bounds::Bounds;
+use crate::bounds::CurrentBounds;
 use crate::engine::binary::Source;
 use crate::engine::mcp_servers::Server;
 
@@ -99,8 +99,8 @@ pub struct Options {
     pub codex_home: PathBuf,
     /// The MCP servers of ours that Codex gets for each job. They are on this machine.
     pub mcp_servers: Vec<Server>,
-    /// What jobs may ask for at most, whoever has submitted them.
-    pub bounds: Bounds,
+    /// What jobs may ask for at most, whoever has submitted them; read anew for each job.
+    pub bounds: CurrentBounds,
     /// The folder of what is kept of this machine: the worktrees of runs, and their
     /// evidence.
     pub state: PathBuf,

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::Options;
 use super::admission::{self, Refusal};
 use crate::bounds::{Bounds, OutOfBounds};
+use crate::config::ConfigError;
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::release_of;
@@ -32,8 +33,10 @@ pub(super) enum BadOrder {
     Refused(#[from] Refusal),
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
-    #[error(transparent)]
+    #[error("this worker refuses it: {0}")]
     OutOfBounds(#[from] OutOfBounds),
+    #[error(transparent)]
+    Bounds(#[from] NoBounds),
     #[error("the working folder {0:?} is not an absolute path")]
     Folder(String),
     #[error("{value:?} is not a {what} that Codex knows")]
@@ -57,6 +60,11 @@ pub(super) enum BadOrder {
     #[error("the session {id:?} to resume is {error}")]
     Session { id: String, error: NotAThreadId },
 }
+
+/// The worker does not know what jobs may ask for.
+#[derive(Debug, thiserror::Error)]
+#[error("this worker cannot read its bounds, so it runs nothing: {0}; correct that")]
+pub(super) struct NoBounds(#[from] ConfigError);
 
 /// An order, and what to do if its session isn't known.
 #[derive(Debug)]
@@ -90,7 +98,7 @@ pub(super) async fn order(
     if !cwd.is_absolute() {
         return Err(BadOrder::Folder(asked.cwd.clone()));
     }
-    let bounds = bounds(job, options);
+    let bounds = bounds(job, options)?;
     let cwd = match bounds.directories {
         Some(_) => bounds.directory(&cwd)?,
         None => cwd,
@@ -133,12 +141,12 @@ pub(super) async fn order(
     })
 }
 
-/// What a job may ask for, by the configuration of the Codex that it runs with.
-pub(super) fn bounds(job: &Job, options: &Options) -> Bounds {
-    Bounds {
+/// What a job may ask for as of now, by the configuration of the Codex that it runs with.
+pub(super) fn bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
+    Ok(Bounds {
         codex_home: codex_home(job, options),
-        ..options.bounds.clone()
-    }
+        ..options.bounds.now()?
+    })
 }
 
 /// Whether the lines of the stream are kept for the report.

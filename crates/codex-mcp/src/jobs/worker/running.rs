@@ -20,7 +20,6 @@ use super::leash::{End, Leash};
 use super::order;
 use super::reporter::Reporter;
 use super::telling::{News, Telling};
-use crate::bounds::OutOfBounds;
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 use crate::git::Submodules;
@@ -142,8 +141,8 @@ impl Attempt<'_> {
     }
 
     /// Brings an order within the bounds of this machine.
-    fn bound(&self, order: &mut Order) -> Result<(), OutOfBounds> {
-        let bounds = order::bounds(self.job, &self.worker.options);
+    fn bound(&self, order: &mut Order) -> Result<(), Failure> {
+        let bounds = order::bounds(self.job, &self.worker.options)?;
         let approves_all = order.approve == Approve::Always;
         bounds.check_run(&order.criteria, &order.notify, approves_all)?;
         if bounds.directories.is_some() {
@@ -227,7 +226,7 @@ impl Attempt<'_> {
             let looker = looker.map_err(RunError::from)?;
             if order.place == Place::Here {
                 // Git itself may find another top than was found when the run was bounded.
-                order::bounds(self.job, &self.worker.options).directory(looker.top())?;
+                order::bounds(self.job, &self.worker.options)?.directory(looker.top())?;
             }
             let (noted, not_noted) = looker.submodules().await;
             let submodules = submodules.get_or_init(|| noted);

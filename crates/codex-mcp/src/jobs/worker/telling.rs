@@ -114,7 +114,7 @@ pub(super) async fn of_call(
 ) -> Option<Value> {
     let settings = CallSettings::of(&job.request).ok()?;
     admission::check(job, options).ok()?;
-    let bounds = order::bounds(job, options);
+    let bounds = order::bounds(job, options).ok()?;
     let criteria = Criteria::default();
     bounds.check_run(&criteria, &settings.notify, false).ok()?;
     if settings.notify.is_empty() {

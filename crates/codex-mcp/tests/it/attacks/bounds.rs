@@ -194,6 +194,9 @@ async fn call_out_of_bounds_is_refused_with_the_name_of_the_setting() {
             assert_eq!(error["code"], "OUT_OF_BOUNDS", "{case}");
             let message = error["message"].as_str().unwrap();
             assert!(message.contains(setting), "{case}");
+            let has_source = |flag: &&str| message.contains(*flag);
+            let flags = ["--max-sandbox", "--no-commands", "--allow-dir"];
+            assert!(flags.iter().any(has_source), "{case}");
         }
         assert_eq!(stage.model.request_count(), 0);
         assert!(!stage.has_escaped());

@@ -86,7 +86,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         codex: Some((stage.codex(), Source::FlagOrVariable)),
         codex_home: stage.home.codex_home(),
         mcp_servers: Vec::new(),
-        bounds: Bounds::default(),
+        bounds: Bounds::default().into(),
         state: stage.home.state_home().join("codex-mcp"),
         concurrency: CONCURRENCY,
         idle: Some(Duration::from_millis(50)),

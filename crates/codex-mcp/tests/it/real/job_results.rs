@@ -11,6 +11,7 @@ use super::{Stage, assert_error, on_each_release, structured};
 on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
     call_codex_takes_config_directories_and_network,
+    bounds_of_a_worker_are_read_anew_for_each_job,
     end_of_a_job_is_told,
     time_limit_of_tools_ends_a_call,
     call_codex_keeps_to_the_sandbox_of_codex_configuration,
@@ -191,6 +192,35 @@ async fn call_codex_takes_config_directories_and_network(release: &str) {
         let refused = client.call_tool("call_codex", arguments).await;
         assert_error(&refused, "OUT_OF_BOUNDS");
     }
+    stage.finish_with_worker(client).await;
+}
+
+async fn bounds_of_a_worker_are_read_anew_for_each_job(release: &str) {
+    let stage = Stage::for_jobs(release, makes_a_file(), "", "").await;
+    let file = stage.home.atm_home().join(".config/atm/config.toml");
+    let bound = |bound: &str| {
+        let text = format!("[plugins.codex-mcp]\nworker_idle_secs = 5\n{bound}\n");
+        fs::write(&file, text).unwrap();
+    };
+    bound("");
+    let mut client = stage.client(&[]).await;
+    let writes = json!({ "sandbox": "workspace-write" });
+    for (setting, status) in [
+        ("", "completed"),
+        ("max_sandbox = \"read-only\"", "failed"),
+        ("", "completed"),
+        ("max_sandbox = 7", "failed"),
+    ] {
+        bound(setting);
+        let job = stage.job(&mut client, writes.clone()).await;
+        assert_eq!(job["status"], status, "{setting}: {job:#}");
+        if status == "failed" {
+            let told = job.to_string();
+            assert!(told.contains("max_sandbox"), "{job:#}");
+            assert!(told.contains(file.to_str().unwrap()), "{job:#}");
+        }
+    }
+    bound("");
     stage.finish_with_worker(client).await;
 }
 

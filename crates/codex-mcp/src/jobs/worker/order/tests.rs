@@ -36,7 +36,7 @@ impl Place {
 
     fn options(&self) -> Options {
         Options {
-            bounds: Bounds::default(),
+            bounds: Bounds::default().into(),
             location: Location::Sqlite(self.path("jobs.db")),
             host: "here".to_owned(),
             codex: Some((self.path("ours"), Source::FlagOrVariable)),
