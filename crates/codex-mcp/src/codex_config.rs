@@ -35,6 +35,9 @@ const MANAGED: &str = "/etc/codex/managed_config.toml";
 /// The layer of all users of the machine.
 const OF_ALL: &str = "/etc/codex/config.toml";
 
+/// A repository's layer, in any of its directories.
+pub(crate) const OF_REPOSITORY: &str = ".codex/config.toml";
+
 /// The longest file that is read, in bytes. Codex adds each directory that the user
 /// trusts.
 const LIMIT: u64 = 16 * 1024 * 1024;
@@ -50,7 +53,7 @@ const NOT_IN_TABLES: [&str; 3] = [
 const MCP_SERVERS: &str = "mcp_servers";
 
 /// One layer.
-type Layer = Map<String, Value>;
+pub(crate) type Layer = Map<String, Value>;
 
 /// The user's own layer, which alone decides what Codex trusts.
 #[derive(Debug)]
@@ -104,8 +107,8 @@ impl UserConfig {
         if let Some(trust) = trust.filter(|trust| trust.trust == Trust::Trusted) {
             let within = |above: &&Path| above.starts_with(&trust.top);
             let directories = trust.directory.ancestors().take_while(within);
-            let paths = directories.map(|above| above.join(".codex/config.toml"));
-            layers.extend(paths.filter_map(|path| layer(&path, Links::Refused)));
+            let paths = directories.map(|above| above.join(OF_REPOSITORY));
+            layers.extend(paths.filter_map(|path| repository_layer(&path)));
         }
         let of_repository = tables_at..layers.len();
         let file = profile.map(|name| self.codex_home.join(format!("{name}.config.toml")));
@@ -184,6 +187,11 @@ pub(crate) fn get<'a>(layer: &'a Layer, key: &str) -> Option<&'a Value> {
         })
         .next()
     })
+}
+
+/// A repository's file, whether or not the user trusts it.
+pub(crate) fn repository_layer(path: &Path) -> Option<Layer> {
+    layer(path, Links::Refused)
 }
 
 fn layer(path: &Path, links: Links) -> Option<Layer> {

@@ -96,6 +96,7 @@ impl Settings {
             max_sandbox: self.max_sandbox,
             allow_commands: self.no_commands.then_some(false),
             allow_dirs: self.allow_dir.clone(),
+            sandbox: None,
         }
     }
 }

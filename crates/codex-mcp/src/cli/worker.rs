@@ -28,7 +28,8 @@ watch it work. Any number of workers may share a store; each job is run by one o
 
 A job is run with the Codex and the CODEX_HOME of who has submitted it, if that was this user
 on this machine, which its signature shows. Jobs of others are left alone, unless
-`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml: then they are run with the Codex
+`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is
+set): then they are run with the Codex
 and the CODEX_HOME of this worker, and those that name programs fail. All other variables, such as API keys,
 are this worker's. When this worker ends (Ctrl-C, SIGTERM),
 it takes no more jobs, and lets those finish that it runs; a second signal ends them at once.

@@ -36,6 +36,14 @@ pub struct BoundSettings {
     pub allow_dirs: Option<Setting<Vec<PathBuf>>>,
 }
 
+impl BoundSettings {
+    /// Whether commands may be without a sandbox.
+    pub(super) fn allow_full_access(&self) -> bool {
+        let most = self.max_sandbox.as_ref().map(|set| set.value);
+        most.is_none_or(|most| most == SandboxMode::DangerFullAccess)
+    }
+}
+
 impl Places<'_> {
     pub(super) fn bounds(
         &self,
@@ -43,7 +51,7 @@ impl Places<'_> {
         files: &[File],
         warnings: &mut Vec<Warning>,
     ) -> Result<BoundSettings, ConfigError> {
-        warn_of_a_repository(files, warnings);
+        warn_of_a_repository(files, &self.set_it_yourself(), warnings);
         let max_sandbox = self.given(MAX_SANDBOX, flags.max_sandbox)?;
         let of_file = || of_user(files, |file| file.section.max_sandbox);
         let user: Vec<File> = files
@@ -58,7 +66,7 @@ impl Places<'_> {
         Ok(BoundSettings {
             max_sandbox: max_sandbox.or_else(of_file),
             allow_commands,
-            allow_dirs: self.allow_dirs(&flags.allow_dirs, files)?,
+            allow_dirs: self.allow_dirs(&flags.allow_dirs, files, warnings)?,
         })
     }
 
@@ -66,6 +74,7 @@ impl Places<'_> {
         &self,
         flags: &[PathBuf],
         files: &[File],
+        warnings: &mut Vec<Warning>,
     ) -> Result<Option<Setting<Vec<PathBuf>>>, ConfigError> {
         let set = match (flags, self.variable(ALLOW_DIRS.variable)) {
             ([], None) => of_user(files, |file| file.section.allow_dirs.clone()),
@@ -90,7 +99,16 @@ impl Places<'_> {
                 false => Err(relative(&path, &source)),
             }
         };
-        let paths = value.into_iter().map(absolute).collect::<Result<_, _>>()?;
+        let paths: Vec<PathBuf> = value.into_iter().map(absolute).collect::<Result<_, _>>()?;
+        for missing in paths.iter().filter(|path| !path.is_dir()) {
+            warnings.push(Warning {
+                message: format!(
+                    "allow_dirs ({source}) names {}, where there is no directory",
+                    missing.display()
+                ),
+                hint: "No work is allowed there until there is one.".to_owned(),
+            });
+        }
         Ok(Some(Setting::new(paths, source)))
     }
 }
@@ -107,7 +125,7 @@ fn is_the_users(file: &File) -> bool {
     file.scope == Scope::User
 }
 
-fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
+fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
     for file in files.iter().filter(|file| !is_the_users(file)) {
         let section = &file.section;
         let set = [
@@ -121,7 +139,7 @@ fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
                     "{key} in {} is left out: bounds are the user's, not a repository's",
                     file.path.display()
                 ),
-                hint: "Set it in ~/.config/atm/config.toml.".to_owned(),
+                hint: hint.to_owned(),
             });
         }
     }

@@ -69,7 +69,7 @@ impl Places<'_> {
         files: &[File],
         warnings: &mut Vec<Warning>,
     ) -> Result<JobSettings, ConfigError> {
-        warn_of_a_repository(files, warnings);
+        warn_of_a_repository(files, &self.set_it_yourself(), warnings);
         let state = self.state_folder();
         let given = self.given(STORE, store.map(Place))?;
         let set = given.or_else(|| of_user(files, |file| file.section.store.clone()));
@@ -155,7 +155,7 @@ fn idle(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
     }
 }
 
-fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
+fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
     for file in files.iter().filter(|file| file.scope == Scope::Repository) {
         let section = &file.section;
         let set = [
@@ -170,7 +170,7 @@ fn warn_of_a_repository(files: &[File], warnings: &mut Vec<Warning>) {
                     "{key} in {} is left aside: jobs are the user's, not a repository's",
                     file.path.display()
                 ),
-                hint: "Set it in ~/.config/atm/config.toml.".to_owned(),
+                hint: hint.to_owned(),
             });
         }
     }

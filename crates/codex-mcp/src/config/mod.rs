@@ -40,10 +40,11 @@ pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
 
 use crate::bounds::{Bounds, Commands, Sources};
+use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
 use crate::engine::binary;
 use crate::jobs::store::Location;
 use crate::team::registry::Mode;
-use crate::trust::TrustError;
+use crate::trust::{Trust, TrustError, directory_trust_with, top_of};
 use crate::untrusted_file::ReadError;
 
 /// The default of `request_timeout_secs` (FR-14: 300 s).
@@ -148,6 +149,8 @@ pub struct Flags {
     pub allow_commands: Option<bool>,
     /// `--allow-dir`, each of them.
     pub allow_dirs: Vec<PathBuf>,
+    /// `--sandbox` of a run.
+    pub sandbox: Option<SandboxMode>,
 }
 
 /// Something in a file that was not taken.
@@ -251,6 +254,13 @@ const SUMMARIES: Key = Key {
     variable: "CODEX_MCP_SUMMARIES",
 };
 
+/// The flag is one of `run`.
+const SANDBOX: Key = Key {
+    name: "sandbox",
+    flag: "--sandbox",
+    variable: "CODEX_MCP_SANDBOX",
+};
+
 /// Where settings are looked for.
 struct Places<'a> {
     here: &'a Path,
@@ -281,7 +291,23 @@ pub fn atm_home() -> PathBuf {
     places.atm_home()
 }
 
+/// The user's own file of settings.
+#[must_use]
+pub fn user_file() -> PathBuf {
+    user_file_below(&atm_home())
+}
+
+fn user_file_below(atm_home: &Path) -> PathBuf {
+    atm_home.join(".config/atm/config.toml")
+}
+
 impl Places<'_> {
+    /// What to do about a key that is never taken from a repository.
+    fn set_it_yourself(&self) -> String {
+        let file = user_file_below(&self.atm_home());
+        format!("Set it in {}.", file.display())
+    }
+
     fn atm_home(&self) -> PathBuf {
         let home = self.variable("ATM_HOME").or_else(|| self.variable("HOME"));
         home.map(PathBuf::from).unwrap_or_default()
@@ -300,12 +326,21 @@ impl Places<'_> {
         let set_role = || in_section(&files, |file| file.section.role.clone());
         let role = given_role.clone().or_else(set_role);
         let presets = Presets::of(&files, role.as_ref())?;
-        let mut threads = self.threads(&presets)?;
+        let mut threads = self.threads(&presets, flags.sandbox)?;
         if let Some(narrowing) = narrowing {
             let role = given_role.as_ref();
-            warnings.extend(narrowing.narrow(&mut threads, &files, role, &codex_home)?);
+            warnings.extend(narrowing.narrow(
+                &mut threads,
+                &files,
+                role,
+                &codex_home,
+                &user_file_below(&atm_home),
+            )?);
         }
-        warn_of_a_repository_without_a_sandbox(&threads, &files, &mut warnings);
+        if bounds.allow_full_access() {
+            warn_of_a_repository_without_a_sandbox(&threads, &files, &mut warnings);
+            warnings.extend(self.warn_of_codex_without_a_sandbox(&threads, &codex_home));
+        }
         let identity = self.identity(flags.identity, &files)?;
         Ok(Config {
             codex_bin: self.codex_bin(flags.codex_bin, &files, &mut warnings)?,
@@ -344,7 +379,7 @@ impl Places<'_> {
         codex_home: &Path,
         warnings: &mut Vec<Warning>,
     ) -> Result<(Vec<File>, Option<Narrowing>), ConfigError> {
-        let user = File::of_user(&atm_home.join(".config/atm/config.toml"), warnings)?;
+        let user = File::of_user(&user_file_below(atm_home), warnings)?;
         let found = self.repository_file(codex_home, user.as_ref(), warnings)?;
         let (repository, narrowing) = match found {
             None => (None, None),
@@ -427,7 +462,7 @@ impl Places<'_> {
                         "codex_bin in {} is left aside: a repository may not choose the program",
                         file.path.display()
                     ),
-                    hint: "Set it in ~/.config/atm/config.toml, or use --codex-bin.".to_owned(),
+                    hint: format!("{} Or use --codex-bin.", self.set_it_yourself()),
                 });
             }
         }
@@ -511,10 +546,14 @@ impl Places<'_> {
         Ok(in_section_or_core(files, ours, of_core))
     }
 
-    fn threads(&self, presets: &Presets<'_>) -> Result<ThreadDefaults, ConfigError> {
+    fn threads(
+        &self,
+        presets: &Presets<'_>,
+        sandbox: Option<SandboxMode>,
+    ) -> Result<ThreadDefaults, ConfigError> {
         let model = self.in_variable("model", "CODEX_MCP_MODEL")?;
         let effort = self.in_variable("reasoning_effort", "CODEX_MCP_REASONING_EFFORT")?;
-        let sandbox = self.in_variable("sandbox", "CODEX_MCP_SANDBOX")?;
+        let sandbox = self.given(SANDBOX, sandbox)?;
         let policy = self.in_variable("approval_policy", "CODEX_MCP_APPROVAL_POLICY")?;
         Ok(ThreadDefaults {
             model: model.or_else(|| presets.first(|preset| preset.model.clone())),
@@ -527,6 +566,38 @@ impl Places<'_> {
             extra_instructions_file: presets.prompt_file("extra_instructions_file", |preset| {
                 preset.extra_instructions_file.as_deref()
             })?,
+        })
+    }
+}
+
+impl Places<'_> {
+    /// The same in Codex's own file, which Codex uses where the user trusts the repository
+    /// and nothing else names a sandbox.
+    fn warn_of_codex_without_a_sandbox(
+        &self,
+        threads: &ThreadDefaults,
+        codex_home: &Path,
+    ) -> Option<Warning> {
+        let here = self.here.canonicalize().ok()?;
+        let top = top_of(&here);
+        let within = here.ancestors().take_while(|above| above.starts_with(&top));
+        let (path, mode) = within
+            .map(|above| above.join(OF_REPOSITORY))
+            .find_map(|path| {
+                let mode = repository_layer(&path)?.get("sandbox_mode")?.clone();
+                Some((path, mode))
+            })
+            .filter(|_| threads.sandbox.is_none())?;
+        let user = UserConfig::read(codex_home);
+        let trusted = || directory_trust_with(&here, &user, self.variables);
+        let is_full = mode.as_str() == Some("danger-full-access");
+        let counts = is_full && trusted().is_ok_and(|trust| trust.trust == Trust::Trusted);
+        counts.then(|| Warning {
+            message: format!(
+                "{} lets Codex's commands touch everything (sandbox_mode)",
+                path.display()
+            ),
+            hint: OTHER_SANDBOX.to_owned(),
         })
     }
 }
@@ -569,6 +640,10 @@ impl Config {
     }
 }
 
+/// What to do about a trusted repository that widens the sandbox.
+const OTHER_SANDBOX: &str = "It counts since you trust the repository. For another sandbox, set \
+    CODEX_MCP_SANDBOX or name one in the call; `codex-mcp trust --revoke DIR` ends the trust.";
+
 /// It may be what the user wants, but the user should know.
 fn warn_of_a_repository_without_a_sandbox(
     threads: &ThreadDefaults,
@@ -589,7 +664,7 @@ fn warn_of_a_repository_without_a_sandbox(
                 "{} lets Codex's commands touch everything (sandbox)",
                 path.display()
             ),
-            hint: "Unless you trust the repository, set CODEX_MCP_SANDBOX.".to_owned(),
+            hint: OTHER_SANDBOX.to_owned(),
         });
     }
 }

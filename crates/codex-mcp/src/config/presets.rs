@@ -91,7 +91,11 @@ fn known_roles(files: &[File]) -> String {
         .collect();
     match roles.as_slice() {
         [] => {
-            format!("define it in [{SECTION}.roles.NAME] of .atm.toml or ~/.config/atm/config.toml")
+            let user = super::user_file();
+            format!(
+                "define it in [{SECTION}.roles.NAME] of .atm.toml or {}",
+                user.display()
+            )
         }
         roles => format!("there are {}", roles.join(", ")),
     }

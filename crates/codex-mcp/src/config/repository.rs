@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::RoleName;
+use codex_mcp_core::team::secrets::mask;
+use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use rustix::process::geteuid;
 
@@ -26,6 +28,21 @@ const FILE: &str = ".atm.toml";
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
+/// Keys that no repository sets, whether or not the user trusts it.
+const NEVER: [&str; 8] = [
+    "codex_bin",
+    "store",
+    "worker_concurrency",
+    "worker_idle_secs",
+    "max_sandbox",
+    "allow_commands",
+    "allow_dirs",
+    "jobs_of_others",
+];
+
+/// How much of a value is shown, in bytes.
+const SHOWN: usize = 80;
+
 /// A repository's file.
 pub(super) enum RepositoryFile {
     /// The user trusts the repository.
@@ -38,6 +55,8 @@ pub(super) enum RepositoryFile {
 #[derive(Debug, Default)]
 pub(super) struct Narrowing {
     path: PathBuf,
+    /// The file as a whole.
+    document: toml::Table,
     sandbox: Option<SandboxMode>,
     approval_policy: Option<ApprovalPolicy>,
     left_out: Vec<&'static str>,
@@ -145,6 +164,7 @@ fn narrowed(
     file.preset = Preset::default();
     let narrowing = Narrowing {
         path: path.to_owned(),
+        document: toml::from_str(text).unwrap_or_default(),
         sandbox,
         approval_policy,
         left_out,
@@ -253,6 +273,7 @@ impl Narrowing {
         files: &[File],
         role: Option<&Setting<RoleName>>,
         codex_home: &Path,
+        user_file: &Path,
     ) -> Result<Option<Warning>, ConfigError> {
         let allowed = allowed(files, role, codex_home)?;
         let source = Source::File(SECTION, self.path.clone());
@@ -271,22 +292,62 @@ impl Narrowing {
         if let Some(value) = policy.value {
             threads.approval_policy = Some(Setting::new(value, source));
         }
-        Ok(self.warning())
+        Ok(self.warning(user_file))
     }
 
-    fn warning(&self) -> Option<Warning> {
+    fn warning(&self, user_file: &Path) -> Option<Warning> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
-        (!self.left_out.is_empty()).then(|| Warning {
-            message: format!(
-                "{} is not trusted, so its .atm.toml only narrows; left out: {}",
-                directory.display(),
-                self.left_out.join(", ")
-            ),
-            hint: format!(
-                "To use all of it, read it and then run `codex-mcp trust {}`.",
+        let (never, on_trust): (Vec<_>, Vec<_>) =
+            self.left_out.iter().partition(|key| NEVER.contains(key));
+        let list = |keys: &[&str]| {
+            let keys = keys.iter().map(|key| self.shown(key));
+            keys.collect::<Vec<_>>().join(", ")
+        };
+        let mut parts = Vec::new();
+        let mut hints = Vec::new();
+        if !on_trust.is_empty() {
+            parts.push(format!("left out: {}", list(&on_trust)));
+            hints.push(format!(
+                "To use that, read the file and then run `codex-mcp trust {}`.",
                 directory.display()
+            ));
+        }
+        if !never.is_empty() {
+            parts.push(format!("never taken from a repository: {}", list(&never)));
+            let file = user_file.display();
+            hints.push(format!("Set what is never taken in {file} if you want it."));
+        }
+        (!parts.is_empty()).then(|| Warning {
+            message: format!(
+                "{} is not trusted, so its .atm.toml only narrows; {}",
+                directory.display(),
+                parts.join("; ")
             ),
+            hint: hints.join(" "),
         })
+    }
+
+    /// A key, with what the file sets it to.
+    fn shown(&self, key: &str) -> String {
+        let table = |path: &[&str]| {
+            let mut table = Some(&self.document);
+            for name in path {
+                table = table?.get(*name)?.as_table();
+            }
+            table
+        };
+        let value = match key.strip_prefix("[core] ") {
+            Some(key) => table(&["core"]).and_then(|core| core.get(key)),
+            None => table(&["plugins", "codex-mcp"]).and_then(|section| section.get(key)),
+        };
+        match value {
+            Some(toml::Value::Table(table)) => {
+                let names: Vec<&str> = table.keys().map(String::as_str).collect();
+                one_line(&format!("{key} ({})", names.join(", ")), SHOWN)
+            }
+            Some(value) => one_line(&format!("{key} = {}", mask(&value.to_string())), SHOWN),
+            None => key.to_owned(),
+        }
     }
 }
 

@@ -653,3 +653,74 @@ fn identity_has_an_origin() {
     let given = World::new().repository(text).variable("ATM_IDENTITY", "b");
     assert_eq!(origin(given), Origin::User);
 }
+
+#[test]
+fn keys_that_trust_does_not_admit_are_listed_apart_with_their_values() {
+    let warning = |text: &str| {
+        let config = World::new().untrusted(text).load(Flags::default()).unwrap();
+        config.warnings.first().unwrap().clone()
+    };
+    let both = warning("[plugins.codex-mcp]\nmodel = \"m\"\ncodex_bin = \"./evil\"\n");
+    assert!(
+        both.message.ends_with(
+            "left out: model = \"m\"; never taken from a repository: codex_bin = \"./evil\""
+        ),
+        "{both}"
+    );
+    let never = warning("[plugins.codex-mcp]\nmax_sandbox = \"read-only\"\n");
+    assert!(!never.to_string().contains("codex-mcp trust"), "{never}");
+    assert!(
+        never.hint.contains("home/.config/atm/config.toml"),
+        "{never}"
+    );
+}
+
+#[test]
+fn full_access_of_a_trusted_repository_is_warned_of_where_it_counts() {
+    const FULL: &str = "[plugins.codex-mcp]\nsandbox = \"danger-full-access\"\n";
+    let warnings = |world: &World, flags: Flags| world.load(flags).unwrap().warnings;
+    let flag = Flags {
+        sandbox: Some(SandboxMode::ReadOnly),
+        ..Flags::default()
+    };
+    let bound = Flags {
+        max_sandbox: Some(SandboxMode::WorkspaceWrite),
+        ..Flags::default()
+    };
+    let codex = |world: World| {
+        std::fs::create_dir(world.path("repo/.codex")).unwrap();
+        let text = "sandbox_mode = \"danger-full-access\"\n";
+        std::fs::write(world.path("repo/.codex/config.toml"), text).unwrap();
+        world
+    };
+    for world in [
+        World::new().repository(FULL),
+        codex(World::new().repository("")),
+    ] {
+        let told = warnings(&world, Flags::default());
+        let [warning] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert!(warning.message.contains("touch everything"), "{warning}");
+        assert!(!warning.hint.contains("Unless you trust"), "{warning}");
+        assert_eq!(warnings(&world, flag.clone()), []);
+        assert_eq!(warnings(&world, bound.clone()), []);
+    }
+    assert_eq!(warnings(&codex(World::new()), Flags::default()), []);
+}
+
+#[test]
+fn missing_directory_of_allow_dirs_is_warned_of() {
+    let flags = |path: &str| Flags {
+        allow_dirs: vec![path.into()],
+        ..Flags::default()
+    };
+    let world = World::new();
+    assert_eq!(world.load(flags(".")).unwrap().warnings, []);
+    let warnings = world.load(flags("absent")).unwrap().warnings;
+    let told = warnings.first().unwrap().to_string();
+    assert!(
+        told.contains("--allow-dir") && told.contains("a/b/absent"),
+        "{told}"
+    );
+}

@@ -179,6 +179,7 @@ impl Args {
             team: self.team.clone(),
             role: self.role.clone(),
             store: self.store.clone(),
+            sandbox: self.sandbox,
             ..Flags::default()
         }
     }

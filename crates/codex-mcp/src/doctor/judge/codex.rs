@@ -18,7 +18,7 @@ const OLDEST: Release = Release::new(0, 104, 0);
 const INSTALL: &str = "npm install -g @openai/codex";
 
 /// How to name a Codex.
-const NAME_IT: &str = "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of ~/.config/atm/config.toml";
+const NAME_IT: &str = "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of your configuration (~/.config/atm/config.toml, or below ATM_HOME)";
 
 pub(super) fn none(error: &NoCodex) -> Finding {
     let hint = match error {

@@ -12,7 +12,7 @@ pub(super) use codex::codex_version;
 
 use super::facts::{Asked, Codex, Facts, Home, Place, Probes};
 use super::report::{Check, Finding, Report};
-use crate::config::{ConfigError, Warning};
+use crate::config::{ConfigError, Source, Warning};
 use crate::engine::binary::NoCodex;
 
 /// Makes findings of the facts.
@@ -41,11 +41,20 @@ fn config_refused(login: &Asked) -> Option<String> {
 }
 
 fn without_settings(error: &ConfigError) -> Vec<Finding> {
-    let problem = Finding::problem(
-        Check::Settings,
-        words::one_line(&error.to_string()),
-        "Correct the file; settings of codex-mcp stand in its table `[plugins.codex-mcp]`.",
-    );
+    let hint = match error {
+        ConfigError::Invalid {
+            from: Source::Variable(name),
+            ..
+        }
+        | ConfigError::NoRole {
+            from: Source::Variable(name),
+            ..
+        } => format!("Correct the variable {name}, or unset it."),
+        _ => "Correct the file; settings of codex-mcp stand in its table `[plugins.codex-mcp]`."
+            .to_owned(),
+    };
+    let message = words::one_line(&error.to_string());
+    let problem = Finding::problem(Check::Settings, message, hint);
     let others = [
         Check::Codex,
         Check::Version,

@@ -86,7 +86,8 @@ pub enum StoreError {
     /// A job is another's, and this host leaves those alone.
     #[error(
         "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
-         or set jobs_of_others = \"manage\" in ~/.config/atm/config.toml"
+         or set jobs_of_others = \"manage\" in {}",
+        crate::config::user_file().display()
     )]
     OfOthers {
         /// The job.

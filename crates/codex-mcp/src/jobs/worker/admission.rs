@@ -22,8 +22,9 @@ pub(super) enum Refusal {
     #[error(
         "nothing of this job was run: it is not signed with the key of this host. Somebody else \
          has written its row or changed it, or the key, {key}, was replaced since. Submit it \
-         again on this host; only jobs_of_others = \"run\" in ~/.config/atm/config.toml has this \
-         host run the jobs of others"
+         again on this host; only jobs_of_others = \"run\" in {} has this host run the jobs of \
+         others",
+        crate::config::user_file().display()
     )]
     NotSigned {
         /// The file of the key.
