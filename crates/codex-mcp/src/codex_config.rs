@@ -82,6 +82,22 @@ impl UserConfig {
         }
     }
 
+    /// The user's file.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.codex_home.join("config.toml")
+    }
+
+    /// The directories that Codex trusts.
+    pub fn trusted(&self) -> impl Iterator<Item = &Path> {
+        let projects = self.layer.get("projects").and_then(Value::as_object);
+        let projects = projects.into_iter().flatten();
+        let trusted = |project: &Value| project.get("trust_level")?.as_str().map(str::to_owned);
+        projects
+            .filter(move |(_, project)| trusted(project).as_deref() == Some("trusted"))
+            .map(|(path, _)| Path::new(path))
+    }
+
     /// Whether Codex trusts this very directory; `None` if the user has not said.
     #[must_use]
     pub fn trust_in(&self, directory: &Path) -> Option<Trust> {

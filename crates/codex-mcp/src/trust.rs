@@ -9,6 +9,8 @@
 //! repository, and of the main working tree if that repository is a linked one. The
 //! nearest of them that either list names decides.
 
+pub mod brought;
+
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
@@ -258,6 +260,53 @@ pub(crate) fn directory_trust_with(
     trust_by(directory, &list, codex)
 }
 
+/// What makes the user trust a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// This path in the user's own list.
+    Listed(PathBuf),
+    /// This path in Codex's `config.toml`.
+    OfCodex(PathBuf),
+}
+
+/// The entry that makes the user trust a directory, if the user does.
+///
+/// # Errors
+///
+/// [`TrustError::Directory`].
+pub fn trusting_entry(
+    directory: &Path,
+    list: &TrustedDirectories,
+    codex: &UserConfig,
+) -> Result<Option<Entry>, TrustError> {
+    let resolved = resolve(directory)?;
+    let (top, main) = around(&resolved);
+    let decided = decided(&resolved, &top, main.as_deref(), list, codex);
+    Ok(decided
+        .filter(|(trust, _)| *trust == Trust::Trusted)
+        .map(|(_, entry)| entry))
+}
+
+fn around(resolved: &Path) -> (PathBuf, Option<PathBuf>) {
+    match Repository::around(resolved, &ceilings()) {
+        Some(repository) => (repository.root, repository.main),
+        None => (resolved.to_owned(), None),
+    }
+}
+
+fn decided(
+    resolved: &Path,
+    top: &Path,
+    main: Option<&Path>,
+    list: &TrustedDirectories,
+    codex: &UserConfig,
+) -> Option<(Trust, Entry)> {
+    candidates(resolved, top, main).find_map(|path| match list.lists(path) {
+        true => Some((Trust::Trusted, Entry::Listed(path.to_owned()))),
+        false => Some((codex.trust_in(path)?, Entry::OfCodex(path.to_owned()))),
+    })
+}
+
 /// Whether Codex itself trusts a directory, by its own `config.toml` alone.
 ///
 /// # Errors
@@ -274,20 +323,15 @@ fn trust_by(
     codex: &UserConfig,
 ) -> Result<DirectoryTrust, TrustError> {
     let resolved = resolve(directory)?;
-    let repository = Repository::around(&resolved, &ceilings());
-    let (top, main) = match repository {
-        Some(repository) => (repository.root, repository.main),
-        None => (resolved.clone(), None),
-    };
-    let decided =
-        candidates(&resolved, &top, main.as_deref()).find_map(|path| match list.lists(path) {
-            true => Some((Trust::Trusted, Some(path.to_owned()))),
-            false => Some((codex.trust_in(path)?, None)),
-        });
-    let (trust, listed) = decided.unwrap_or((Trust::Untrusted, None));
-    let told = match trust {
-        Trust::Trusted => listed.into_iter().collect(),
-        Trust::Untrusted => untrusted_paths(directory, &resolved, &top, main),
+    let (top, main) = around(&resolved);
+    let decided = decided(&resolved, &top, main.as_deref(), list, codex);
+    let trust = decided
+        .as_ref()
+        .map_or(Trust::Untrusted, |(trust, _)| *trust);
+    let told = match (trust, decided) {
+        (Trust::Trusted, Some((_, Entry::Listed(path)))) => vec![path],
+        (Trust::Trusted, _) => Vec::new(),
+        (Trust::Untrusted, _) => untrusted_paths(directory, &resolved, &top, main),
     };
     Ok(DirectoryTrust {
         trust,

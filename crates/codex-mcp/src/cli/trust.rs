@@ -1,5 +1,6 @@
 //! `codex-mcp trust`: the directories that the user trusts.
 
+use std::env;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,8 +9,11 @@ use codex_mcp_core::text::visible_line;
 use serde_json::json;
 
 use super::stored::complain;
+use crate::codex_config::UserConfig;
+use crate::config;
 use crate::output;
-use crate::trust::{TrustError, TrustedDirectories, resolved_top};
+use crate::trust::brought::brought;
+use crate::trust::{Entry, Trust, TrustError, TrustedDirectories, resolved_top, trusting_entry};
 
 /// What trust is, for somebody who meets the question for the first time.
 const MEANING: &str = "\
@@ -21,17 +25,21 @@ whoever wrote them can run programs as you, outside of Codex's sandbox. Trusted 
                          identity and the team; it never chooses the program that is run
                          (codex_bin) or where jobs are kept (store)
   .codex-mcp/prompts     the prompts of `codex-mcp run`
-Read these files before you trust a repository. Without trust, Codex works there all the
+Read these files before you trust a repository; `codex-mcp trust --show` and `codex-mcp doctor`
+list them with the keys that they set, and `codex-mcp trust` lists them once more. Without trust, Codex works there all the
 same, and .atm.toml can only narrow what you allow.
 
 A directory is trusted with all below it, but for other repositories in it; so are the linked
 worktrees of a repository. Directories that you have trusted in Codex itself
-(`trust_level = \"trusted\"` in its config.toml) count as well; this verb does not list or
-change those. The list is a file of yours, ~/.config/codex-mcp/trust.toml.
+(`trust_level = \"trusted\"` in its config.toml) count as well: --list shows them, and --revoke
+says what to remove from that file, which this verb does not change. Its own list is a file of
+yours, ~/.config/codex-mcp/trust.toml. `/` and your home directory cannot be trusted: name a
+repository.
 
 Examples:
   codex-mcp trust             trust the repository around the current directory
   codex-mcp trust ~/src/app
+  codex-mcp trust --show      list what it brings, and change nothing
   codex-mcp trust --list
   codex-mcp trust --revoke ~/src/app";
 
@@ -42,15 +50,22 @@ pub(super) struct Args {
     #[arg(value_name = "DIR", default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
-    /// Print the trusted directories instead, one a line.
+    /// Print what the repository's files bring instead, and change nothing.
+    #[arg(long, conflicts_with_all = ["list", "revoke"])]
+    show: bool,
+
+    /// Print the trusted directories instead: one a line, with the file that lists it
+    /// behind a tab.
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     list: bool,
 
-    /// With --list, print one JSON object: {"directories": [PATH]}.
+    /// With --list, print one JSON object: {"directories": [PATH], "codexDirectories":
+    /// [PATH]}, of which Codex's config.toml has the latter.
     #[arg(long, requires = "list")]
     json: bool,
 
-    /// Trust this directory no more. It need not exist.
+    /// Trust this directory no more. It need not exist. The exit code is 1 if it is
+    /// trusted all the same, as Codex's config.toml or another entry says so.
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     revoke: Option<PathBuf>,
 }
@@ -62,6 +77,27 @@ enum Failure {
     Trust(#[from] TrustError),
     #[error("{} is not trusted; `codex-mcp trust --list` shows what is", .0.display())]
     NotListed(PathBuf),
+    #[error(
+        "{} is still trusted, by Codex's own configuration: remove the table [projects.{:?}] \
+         (trust_level = \"trusted\") from {}",
+        directory.display(), entry, file.display()
+    )]
+    CodexTrusts {
+        directory: PathBuf,
+        entry: PathBuf,
+        file: PathBuf,
+    },
+    #[error(
+        "{} is still trusted, as {entry} is: `codex-mcp trust --revoke {entry}` ends that",
+        directory.display(), entry = entry.display()
+    )]
+    Inherited { directory: PathBuf, entry: PathBuf },
+    #[error(
+        "{} cannot be trusted as a whole, since strangers' files lie there too; name a repository: \
+         codex-mcp trust DIR",
+        .0.display()
+    )]
+    TooWide(PathBuf),
     #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
 }
@@ -81,46 +117,107 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn act(args: &Args) -> Result<(), Failure> {
-    let list = TrustedDirectories::path().ok_or(TrustError::NoConfigHome)?;
+    let path = TrustedDirectories::path().ok_or(TrustError::NoConfigHome)?;
+    let codex = UserConfig::read(&config::codex_home());
     match &args.revoke {
-        _ if args.list => print(&TrustedDirectories::read(&list)?, args.json),
-        Some(directory) => revoke(&list, directory),
-        None => add(&list, &args.directory),
+        _ if args.list => print(&path, &codex, args.json),
+        _ if args.show => show(&args.directory),
+        Some(directory) => revoke(&path, &codex, directory),
+        None => add(&path, &args.directory),
     }
 }
 
 fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     let top = resolved_top(directory)?;
+    let home = env::var_os("HOME").map(PathBuf::from);
+    let home = home.and_then(|home| home.canonicalize().ok());
+    if top.parent().is_none() || home.is_some_and(|home| home.starts_with(&top)) {
+        return Err(Failure::TooWide(top));
+    }
     let what = match TrustedDirectories::add(list, &top)? {
-        true => "is trusted now, with all below it",
+        true => "is trusted now, and all below it but other repositories",
         false => "is trusted already",
     };
-    say(&format!("{} {what}", top.display()))
+    say(&format!("{} {what}", top.display()))?;
+    say_what_it_brings(&top, &top)
+}
+
+fn show(directory: &Path) -> Result<(), Failure> {
+    let top = resolved_top(directory)?;
+    // That it can be resolved is known by now.
+    let resolved = directory.canonicalize();
+    say_what_it_brings(&resolved.unwrap_or_else(|_| top.clone()), &top)
+}
+
+fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
+    let files = brought(directory, top);
+    if files.is_empty() {
+        return say("It brings no settings, hooks or prompts.");
+    }
+    say("It brings:")?;
+    files.iter().try_for_each(|file| say(&format!("  {file}")))
 }
 
 /// The directory itself goes before the top of its repository: both may be listed, and
 /// neither need exist any more.
-fn revoke(list: &Path, directory: &Path) -> Result<(), Failure> {
-    let here = std::env::current_dir().unwrap_or_default();
+fn revoke(list: &Path, codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
+    let here = env::current_dir().unwrap_or_default();
     let named = here.join(directory);
     let resolved = named.canonicalize().unwrap_or_else(|_| named.clone());
     let top = resolved_top(&resolved).unwrap_or_else(|_| resolved.clone());
-    for candidate in [&resolved, &named, &top] {
+    let candidates = [&resolved, &named, &top];
+    let mut revoked = None;
+    for candidate in candidates {
         if TrustedDirectories::revoke(list, candidate)? {
-            return say(&format!("{} is not trusted any more", candidate.display()));
+            revoked = Some(candidate.clone());
+            break;
         }
     }
-    Err(Failure::NotListed(resolved))
+    let directory = revoked.clone().unwrap_or_else(|| resolved.clone());
+    let in_codex = |path: &&PathBuf| codex.trust_in(path) == Some(Trust::Trusted);
+    let left = match trusting_entry(&directory, &TrustedDirectories::read(list)?, codex) {
+        Ok(entry) => entry,
+        // It does not exist.
+        Err(_) => candidates
+            .into_iter()
+            .find(in_codex)
+            .map(|path| Entry::OfCodex(path.clone())),
+    };
+    if let (Some(path), Some(_)) = (&revoked, &left) {
+        say(&format!(
+            "{} is removed from {}",
+            path.display(),
+            list.display()
+        ))?;
+    }
+    match left {
+        Some(Entry::OfCodex(entry)) => Err(Failure::CodexTrusts {
+            directory,
+            entry,
+            file: codex.file(),
+        }),
+        Some(Entry::Listed(entry)) => Err(Failure::Inherited { directory, entry }),
+        None if revoked.is_none() => Err(Failure::NotListed(directory)),
+        None => say(&format!("{} is not trusted any more", directory.display())),
+    }
 }
 
-fn print(list: &TrustedDirectories, json: bool) -> Result<(), Failure> {
-    let paths: Vec<&Path> = list.iter().collect();
+fn print(path: &Path, codex: &UserConfig, json: bool) -> Result<(), Failure> {
+    let list = TrustedDirectories::read(path)?;
     if json {
-        return Ok(output::json(&json!({ "directories": paths }))?);
+        let ours: Vec<&Path> = list.iter().collect();
+        let codexs: Vec<&Path> = codex.trusted().collect();
+        let both = json!({ "directories": ours, "codexDirectories": codexs });
+        return Ok(output::json(&both)?);
     }
+    let file = codex.file();
+    let ours = list.iter().map(|directory| (directory, path));
+    let codexs = codex.trusted().map(|directory| (directory, file.as_path()));
     let mut out = output::stdout();
-    for path in paths {
-        writeln!(out, "{}", visible_line(&path.to_string_lossy()))?;
+    for (directory, source) in ours.chain(codexs) {
+        let [directory, source] = [directory, source].map(Path::to_string_lossy);
+        let (directory, source) = (visible_line(&directory), visible_line(&source));
+        writeln!(out, "{directory}\t{source}")?;
     }
     Ok(())
 }

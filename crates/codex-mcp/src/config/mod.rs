@@ -291,6 +291,16 @@ pub fn atm_home() -> PathBuf {
     places.atm_home()
 }
 
+/// Codex's home directory: `CODEX_HOME`, else `~/.codex`.
+#[must_use]
+pub fn codex_home() -> PathBuf {
+    let places = Places {
+        here: Path::new(""),
+        variables: &|name| env::var_os(name),
+    };
+    places.codex_home()
+}
+
 /// The user's own file of settings.
 #[must_use]
 pub fn user_file() -> PathBuf {
@@ -313,10 +323,14 @@ impl Places<'_> {
         home.map(PathBuf::from).unwrap_or_default()
     }
 
+    fn codex_home(&self) -> PathBuf {
+        let directory = |name| self.variable(name).map(PathBuf::from);
+        let home = || directory("HOME").unwrap_or_default();
+        directory("CODEX_HOME").unwrap_or_else(|| home().join(".codex"))
+    }
+
     fn load(&self, flags: Flags) -> Result<Config, ConfigError> {
-        let folder = |name| self.variable(name).map(PathBuf::from);
-        let home = folder("HOME").unwrap_or_default();
-        let codex_home = folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex"));
+        let codex_home = self.codex_home();
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
         let given_role = self.given(ROLE, flags.role.clone())?;

@@ -10,8 +10,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::RoleName;
-use codex_mcp_core::team::secrets::mask;
-use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use rustix::process::geteuid;
 
@@ -19,6 +17,7 @@ use super::file::{Core, File, Preset, SECTION, Scope, Section};
 use super::presets::Presets;
 use super::{ConfigError, Places, Setting, Source, ThreadDefaults, Warning, in_section};
 use crate::codex_config::UserConfig;
+use crate::trust::brought::shown;
 use crate::trust::{Trust, directory_trust_with, top_of};
 use crate::untrusted_file::{self, Links, ReadError};
 
@@ -39,9 +38,6 @@ const NEVER: [&str; 8] = [
     "allow_dirs",
     "jobs_of_others",
 ];
-
-/// How much of a value is shown, in bytes.
-const SHOWN: usize = 80;
 
 /// A repository's file.
 pub(super) enum RepositoryFile {
@@ -341,11 +337,7 @@ impl Narrowing {
             None => table(&["plugins", "codex-mcp"]).and_then(|section| section.get(key)),
         };
         match value {
-            Some(toml::Value::Table(table)) => {
-                let names: Vec<&str> = table.keys().map(String::as_str).collect();
-                one_line(&format!("{key} ({})", names.join(", ")), SHOWN)
-            }
-            Some(value) => one_line(&format!("{key} = {}", mask(&value.to_string())), SHOWN),
+            Some(value) => shown(key, value),
             None => key.to_owned(),
         }
     }

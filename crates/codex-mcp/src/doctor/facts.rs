@@ -8,6 +8,8 @@ use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
 use crate::engine::run::Finished;
 use crate::git::private::Leftover;
+use crate::trust::Trust;
+use crate::trust::brought::Brought;
 
 /// All that was found.
 #[derive(Debug)]
@@ -30,6 +32,19 @@ pub struct Place {
     pub home: Home,
     /// What of our own settings was not taken.
     pub warnings: Vec<Warning>,
+    /// What the repository around the working directory brings.
+    pub repository: Option<RepositoryFiles>,
+}
+
+/// Files of a repository that count once the user trusts it.
+#[derive(Debug)]
+pub struct RepositoryFiles {
+    /// Its top.
+    pub top: PathBuf,
+    /// Whether the user trusts it.
+    pub trust: Trust,
+    /// At least one.
+    pub files: Vec<Brought>,
 }
 
 /// What came of running a program.

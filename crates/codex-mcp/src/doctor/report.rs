@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum Check {
     /// Our own settings.
     Settings,
+    /// What the repository brings.
+    Repository,
     /// Which Codex is run.
     Codex,
     /// Its version.
@@ -39,6 +41,7 @@ impl Check {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Settings => "settings",
+            Self::Repository => "repository",
             Self::Codex => "codex",
             Self::Version => "version",
             Self::Commands => "commands",

@@ -3,16 +3,20 @@
 mod codex;
 mod home;
 
+use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::facts::{Asked, Facts, Place, Tools};
+use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
+use crate::codex_config::UserConfig;
 use crate::config::{self, Config, ConfigError, Flags};
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
 use crate::git::private;
 use crate::off_runtime;
+use crate::trust::brought::brought;
+use crate::trust::directory_trust;
 
 /// Finds out all that is reported on. `codex_bin` is what the command line or
 /// the environment says; `limit` is how long any one program may take.
@@ -43,12 +47,25 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
 async fn place(config: Result<Config, ConfigError>, limit: Duration) -> Result<Place, ConfigError> {
     let mut config = config?;
     let warnings = std::mem::take(&mut config.warnings);
+    let repository = repository(&config.codex_home);
     let home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;
     Ok(Place {
         program,
         home,
         warnings,
+        repository,
+    })
+}
+
+fn repository(codex_home: &Path) -> Option<RepositoryFiles> {
+    let here = env::current_dir().ok()?;
+    let found = directory_trust(&here, &UserConfig::read(codex_home)).ok()?;
+    let files = brought(&found.directory, &found.top);
+    (!files.is_empty()).then_some(RepositoryFiles {
+        top: found.top,
+        trust: found.trust,
+        files,
     })
 }
 

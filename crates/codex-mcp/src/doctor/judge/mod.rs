@@ -10,10 +10,12 @@ mod words;
 
 pub(super) use codex::codex_version;
 
-use super::facts::{Asked, Codex, Facts, Home, Place, Probes};
+use super::facts::{Asked, Codex, Facts, Home, Place, Probes, RepositoryFiles};
 use super::report::{Check, Finding, Report};
 use crate::config::{ConfigError, Source, Warning};
 use crate::engine::binary::NoCodex;
+use crate::trust::Trust;
+use crate::trust::brought::Brought;
 
 /// Makes findings of the facts.
 #[must_use]
@@ -77,11 +79,23 @@ fn of_place(place: &Place) -> Vec<Finding> {
     if findings.is_empty() {
         findings.push(Finding::ok(Check::Settings, "fine"));
     }
+    findings.extend(place.repository.as_ref().map(repository));
     findings.extend(match &place.program {
         Ok(codex) => of_codex(codex, &place.home),
         Err(error) => without_codex(error, &place.home),
     });
     findings
+}
+
+fn repository(repository: &RepositoryFiles) -> Finding {
+    let top = repository.top.display();
+    let files = repository.files.iter().map(Brought::to_string);
+    let files = files.collect::<Vec<_>>().join("; ");
+    let message = match repository.trust {
+        Trust::Trusted => format!("{top} is trusted, and brings {files}"),
+        Trust::Untrusted => format!("{top} is not trusted; if it were, it would bring {files}"),
+    };
+    Finding::note(Check::Repository, words::one_line(&message))
 }
 
 fn of_codex(codex: &Codex, home: &Home) -> Vec<Finding> {

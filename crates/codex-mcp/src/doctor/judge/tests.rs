@@ -57,6 +57,7 @@ fn healthy() -> Facts {
         codex: Ok(Place {
             program: Ok(codex),
             warnings: Vec::new(),
+            repository: None,
             home: Home {
                 path: "/home/you/.codex".into(),
                 chosen_by: HomeSource::Default,

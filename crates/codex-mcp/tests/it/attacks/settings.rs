@@ -209,18 +209,77 @@ fn verb_gives_and_takes_the_trust_that_counts() {
     );
     let (code, stdout, _) = codex_mcp(&home, &below, &["trust"]);
     assert_eq!(code, 0);
-    assert!(stdout.contains(work.to_str().unwrap()), "{stdout}");
+    let says = |words: &str| assert!(stdout.contains(words), "{stdout}");
+    says(work.to_str().unwrap());
+    says("all below it but other repositories");
+    says(".atm.toml: model = \"theirs\"");
     assert_eq!(model(), (json!("theirs"), String::new()));
     let (_, listed, _) = codex_mcp(&home, &below, &["trust", "--list"]);
-    assert_eq!(listed, format!("{}\n", work.display()));
+    let list = home.config_home().join("codex-mcp/trust.toml");
+    assert_eq!(listed, format!("{}\t{}\n", work.display(), list.display()));
     let (_, listed, _) = codex_mcp(&home, &below, &["trust", "--list", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
-    assert_eq!(listed, json!({ "directories": [work] }));
+    assert_eq!(
+        listed,
+        json!({ "directories": [work], "codexDirectories": [] })
+    );
     let (code, _, _) = codex_mcp(&home, &below, &["trust", "--revoke", "."]);
     assert_eq!(code, 0);
     assert_eq!(model().0, Value::Null);
     let (code, _, stderr) = codex_mcp(&home, &below, &["trust", "--revoke", "."]);
     assert_eq!(code, 1, "{stderr}");
+}
+
+/// What Codex's own configuration trusts is listed, and stays trusted.
+#[test]
+fn trust_of_codex_is_listed_and_outlives_a_revocation() {
+    let home = Home::new("");
+    let work = home.work().canonicalize().unwrap();
+    let file = home.codex_home().join("config.toml");
+    let table = format!("[projects.{work:?}]");
+    fs::write(&file, format!("{table}\ntrust_level = \"trusted\"\n")).unwrap();
+    let trust = |args: &[&str]| codex_mcp(&home, &work, &[&["trust"], args].concat());
+    let (_, listed, _) = trust(&["--list"]);
+    assert_eq!(listed, format!("{}\t{}\n", work.display(), file.display()));
+    for listed_too in [false, true] {
+        if listed_too {
+            home.trust(&work);
+        }
+        let (code, stdout, stderr) = trust(&["--revoke", "."]);
+        assert_eq!(code, 1, "{stdout}\n{stderr}");
+        assert!(!stdout.contains("not trusted any more"), "{stdout}");
+        assert!(stderr.contains(&table), "{stderr}");
+        assert!(stderr.contains(file.to_str().unwrap()), "{stderr}");
+        assert_eq!(stdout.contains("is removed from"), listed_too, "{stdout}");
+    }
+}
+
+#[test]
+fn root_and_home_are_not_trusted_as_a_whole() {
+    let home = Home::new("");
+    let of_user = home.home();
+    for directory in ["/", of_user.to_str().unwrap()] {
+        let (code, _, stderr) = codex_mcp(&home, &home.work(), &["trust", directory]);
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stderr.contains("name a repository"), "{stderr}");
+    }
+}
+
+/// Without trust, the same files are shown by `doctor` and by `trust --show`.
+#[test]
+fn what_a_repository_would_bring_is_shown_before_it_is_trusted() {
+    let home = Home::new("");
+    write(
+        &home.work().join(".codex/config.toml"),
+        "sandbox_mode = \"danger-full-access\"\n[mcp_servers.evil]\ncommand = \"sh\"\n",
+    );
+    for args in [&["doctor"][..], &["trust", "--show"]] {
+        let (_, stdout, stderr) = codex_mcp(&home, &home.work(), args);
+        let words = "mcp_servers (evil), sandbox_mode = \"danger-full-access\"";
+        assert!(stdout.contains(words), "{stdout}\n{stderr}");
+    }
+    let (_, listed, _) = codex_mcp(&home, &home.work(), &["trust", "--list"]);
+    assert_eq!(listed, "");
 }
 
 /// A damaged list is told, and trusts nobody.
