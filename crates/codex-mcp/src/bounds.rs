@@ -639,6 +639,13 @@ impl Bounds {
         .collect()
     }
 
+    /// The bound that allows nothing but `read-only`, if there is one.
+    #[must_use]
+    pub fn read_only_bound(&self) -> Option<Bound> {
+        let is_narrowest = self.max_sandbox == Some(SandboxMode::ReadOnly);
+        is_narrowest.then(|| self.sandbox_bound())
+    }
+
     fn sandbox_bound(&self) -> Bound {
         Bound {
             key: "max_sandbox",

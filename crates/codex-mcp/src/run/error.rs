@@ -1,14 +1,83 @@
 //! Why a run could not be begun.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use codex_mcp_protocol::codex::Release;
+use serde::{Deserialize, Serialize};
+use serde_json::Map;
 
 use super::look::LookError;
 use super::notify::UnusableNotifier;
 use super::order::BadOrder;
+use crate::codex_config::UserConfig;
 use crate::engine::EngineError;
-use crate::trust::TrustError;
+use crate::engine::confinement::ConfiguredSandbox;
+use crate::trust::{Trust, TrustError, directory_trust};
+
+/// What makes the sandbox of a run read-only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadOnlyCause {
+    /// This bound, with its source.
+    Bound(String),
+    /// This argument or setting, with its source.
+    Setting(String),
+    /// Codex's own configuration; its file.
+    Codex(PathBuf),
+    /// The user has not trusted this directory.
+    Untrusted(PathBuf),
+}
+
+impl ReadOnlyCause {
+    /// The cause where no bound, no call and no setting of ours names the sandbox.
+    #[must_use]
+    pub fn of_codex(directory: &Path, codex_home: &Path) -> Self {
+        let user = UserConfig::read(codex_home);
+        let trust = directory_trust(directory, &user).ok();
+        let config = user.layers(None, trust.as_ref());
+        match (ConfiguredSandbox::of(&Map::new(), &config), trust) {
+            (None, Some(trust)) if trust.trust == Trust::Untrusted => Self::Untrusted(trust.top),
+            _ => Self::Codex(user.file()),
+        }
+    }
+
+    fn advice(&self) -> String {
+        match self {
+            Self::Bound(_) => "only the user can allow more, where the bound is set".to_owned(),
+            Self::Setting(_) | Self::Codex(_) => {
+                "name --sandbox workspace-write (sandbox over MCP), or change that".to_owned()
+            }
+            Self::Untrusted(top) => format!(
+                "name --sandbox workspace-write (sandbox over MCP), or read what the repository \
+                 brings and then run `codex-mcp trust {}`",
+                top.display()
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ReadOnlyCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bound(bound) => write!(f, "{bound} allows no more"),
+            Self::Setting(setting) => write!(f, "{setting} says so"),
+            Self::Codex(file) => write!(f, "Codex's configuration ({}) says so", file.display()),
+            Self::Untrusted(top) => write!(f, "you have not trusted {}", top.display()),
+        }
+    }
+}
+
+impl RunError {
+    /// The same error, with the cause where the sandbox is read-only.
+    #[must_use]
+    pub fn explained(self, cause: impl FnOnce() -> ReadOnlyCause) -> Self {
+        match self {
+            Self::ReadOnly => Self::ReadOnlyBy { cause: cause() },
+            other => other,
+        }
+    }
+}
 
 /// Why a run could not be begun.
 #[derive(Debug, thiserror::Error)]
@@ -23,10 +92,17 @@ pub enum RunError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Codex may write nothing, and the criteria want something written.
-    #[error(
-        "Codex's sandbox is read-only here, so nothing that was asked for can come to be; allow it to write in the folder with --sandbox workspace-write (sandbox over MCP), or set sandbox_mode in Codex's configuration"
-    )]
+    #[error("Codex's sandbox is read-only here, and the criteria want something written")]
     ReadOnly,
+    /// The same, with its cause.
+    #[error(
+        "Codex's sandbox is read-only here, and the criteria want something written: {cause}; {}",
+        cause.advice()
+    )]
+    ReadOnlyBy {
+        /// What makes it read-only.
+        cause: ReadOnlyCause,
+    },
     /// This Codex cannot be kept from writing the repository's hooks and settings.
     #[error(
         "the sandbox of Codex {release} lets commands write a repository's hooks and settings, so no run that is to commit can begin; update Codex: npm install -g @openai/codex (0.130.0 or newer)"
@@ -52,4 +128,33 @@ pub enum RunError {
         /// What is wrong, and what to write.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn cause_of_a_read_only_sandbox_is_told_with_advice_that_helps() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let told = |cause: ReadOnlyCause| RunError::ReadOnly.explained(|| cause).to_string();
+        let of_codex = || told(ReadOnlyCause::of_codex(&root, &root));
+        let trust = format!("codex-mcp trust {}", root.display());
+        let untrusted = of_codex();
+        assert!(untrusted.contains("you have not trusted"), "{untrusted}");
+        assert!(untrusted.contains(&trust), "{untrusted}");
+        let file = root.join("config.toml");
+        fs::write(&file, "sandbox_mode = \"read-only\"\n").unwrap();
+        let configured = of_codex();
+        assert!(configured.contains(file.to_str().unwrap()), "{configured}");
+        assert!(!configured.contains(&trust), "{configured}");
+        let bound = told(ReadOnlyCause::Bound(
+            "max_sandbox (--max-sandbox)".to_owned(),
+        ));
+        assert!(bound.contains("--max-sandbox"), "{bound}");
+        assert!(!bound.contains("workspace-write"), "{bound}");
+    }
 }

@@ -25,6 +25,6 @@ pub(crate) mod words;
 pub mod worktree;
 
 pub use drive::{ANSWER_LIMIT, Done, Rig, drive};
-pub use error::RunError;
+pub use error::{ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;
 pub use templates::{ChosenTemplates, templates_for};

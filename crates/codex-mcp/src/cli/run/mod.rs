@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::session;
+use codex_mcp_protocol::codex::SandboxMode;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -33,7 +34,8 @@ use crate::run::notify::{self, Lookup, Patience, Teller, Telling, Told};
 use crate::run::order::{Order, Place};
 use crate::run::worktree::{Kept, Worktree};
 use crate::run::{
-    ANSWER_LIMIT, ChosenTemplates, Done, EvidenceFile, Rig, RunError, drive, templates_for,
+    ANSWER_LIMIT, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
+    templates_for,
 };
 use approval::Approver;
 pub(super) use args::Args;
@@ -267,6 +269,7 @@ async fn work(
         driven = drive(rig, &order, looker) => driven,
         never = show.tick() => match never {},
     };
+    driven = driven.map_err(|error| error.explained(|| read_only_cause(config, &order)));
     engine.shut_down().await;
     // What Codex had started may have gone on until now.
     let mut restored = submodules.finish().await;
@@ -338,4 +341,13 @@ async fn tell(
         patience: Patience::default(),
     };
     notify::tell_all(&order.notify, Telling { line, result }, &teller).await
+}
+
+/// What makes the sandbox of a run at a shell read-only.
+fn read_only_cause(config: &Config, order: &Order) -> ReadOnlyCause {
+    let set = config.threads.sandbox.as_ref();
+    match set.filter(|set| set.value == SandboxMode::ReadOnly) {
+        Some(set) => ReadOnlyCause::Setting(format!("sandbox ({})", set.source)),
+        None => ReadOnlyCause::of_codex(&order.repo, &config.codex_home),
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use codex_mcp_core::team::TeamName;
 use codex_mcp_core::team::secrets::mask;
 use codex_mcp_core::text::one_line;
+use codex_mcp_protocol::codex::SandboxMode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ use crate::jobs::order::{
     BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis, resolved,
 };
 use crate::jobs::store::Request;
+use crate::run::ReadOnlyCause;
 use crate::run::order::{Approve, Order};
 
 /// The tool that runs are of.
@@ -63,6 +65,9 @@ pub struct Kept {
     /// The home folder of teams, for telling others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atm_home: Option<String>,
+    /// What makes the sandbox read-only, where the submitter knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<ReadOnlyCause>,
 }
 
 impl Kept {
@@ -104,6 +109,7 @@ impl Submitter {
             // Nobody is there who could be asked.
             run.approve = Approve::Never;
         }
+        let read_only = self.read_only_cause(&run);
         self.fill_in(&mut run)?;
         let codex = binary::find(self.codex.clone())?.chosen;
         let cwd = run.repo.to_str().map(str::to_owned);
@@ -125,7 +131,7 @@ impl Submitter {
             submitted_by: self.identity.as_ref().map(ToString::to_string),
             run_on: (self.reach == Reach::Anywhere).then(|| self.host.clone()),
             retry,
-            run: Some(self.kept(&run)?),
+            run: Some(self.kept(&run, read_only)?),
             ..Request::new(run.task, cwd)
         })
     }
@@ -146,11 +152,29 @@ impl Submitter {
         Ok(())
     }
 
-    fn kept(&self, run: &Order) -> Result<Value, BadOrder> {
+    /// What makes the sandbox of an order read-only, unless only Codex says so.
+    fn read_only_cause(&self, run: &Order) -> Option<ReadOnlyCause> {
+        if let Some(bound) = self.bounds.read_only_bound() {
+            return Some(ReadOnlyCause::Bound(bound.to_string()));
+        }
+        let is_read_only = |mode: SandboxMode| mode == SandboxMode::ReadOnly;
+        match (run.settings.thread.sandbox, &self.defaults.sandbox) {
+            (Some(asked), _) if is_read_only(asked) => {
+                Some(ReadOnlyCause::Setting("sandbox of the call".to_owned()))
+            }
+            (None, Some(set)) if is_read_only(set.value) => {
+                Some(ReadOnlyCause::Setting(format!("sandbox ({})", set.source)))
+            }
+            _ => None,
+        }
+    }
+
+    fn kept(&self, run: &Order, read_only: Option<ReadOnlyCause>) -> Result<Value, BadOrder> {
         let kept = Kept {
             order: run.clone(),
             team: self.team.clone(),
             atm_home: self.atm_home.to_str().map(str::to_owned),
+            read_only,
         };
         // Only a path can have no JSON.
         serde_json::to_value(kept).map_err(|_| BadOrder::FolderNotText(run.repo.clone()))
@@ -167,7 +191,6 @@ fn beginning(task: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_protocol::codex::SandboxMode;
 
     use super::*;
     use crate::bounds::Bounds;

@@ -30,7 +30,7 @@ use crate::run::look::{Looker, Means};
 use crate::run::notify::Lookup;
 use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{self, Worktree};
-use crate::run::{self, EvidenceFile, Rig, RunError, drive, templates_for};
+use crate::run::{self, EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
 use crate::team::clerk::Clerk;
 
 /// How long a run that was called off has to interrupt its turn and to look at what
@@ -116,6 +116,10 @@ impl Attempt<'_> {
             kept.order.thread = Some(earlier);
         }
         let mut ended = self.with_codex(&kept.order).await;
+        if let Err(Failure::Run(error)) = ended.driven {
+            let error = error.explained(|| self.read_only_cause(&kept));
+            ended.driven = Err(error.into());
+        }
         ended.told = self.tell(&ended, &kept).await;
         if let Some(worktree) = worktree {
             ended.worktree = worktree::Kept::tidied(worktree, ended.may_have_made()).await;
@@ -153,6 +157,19 @@ impl Attempt<'_> {
         let (said, profile) = (settings.thread.sandbox, settings.profile.as_ref());
         settings.thread.sandbox = bounds.sandbox(said, profile, &order.repo)?;
         Ok(())
+    }
+
+    fn read_only_cause(&self, kept: &Kept) -> ReadOnlyCause {
+        let (job, options) = (self.job, &self.worker.options);
+        let bounds = order::bounds(job, options).ok();
+        let bound = bounds.and_then(|bounds| bounds.read_only_bound());
+        match (bound, &kept.read_only) {
+            (Some(bound), _) => ReadOnlyCause::Bound(bound.to_string()),
+            (None, Some(cause)) => cause.clone(),
+            (None, None) => {
+                ReadOnlyCause::of_codex(&kept.order.repo, &order::codex_home(job, options))
+            }
+        }
     }
 
     /// The run with a Codex of its own.
