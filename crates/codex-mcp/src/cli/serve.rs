@@ -228,7 +228,7 @@ async fn through_app_server(
         patience: patience.session(),
     })
     .with_mcp_servers(own_servers::of_a_member(&config, identity))
-    .with_max_sandbox(bounds.max_sandbox)
+    .with_bound(bounds.of_the_sandbox())
     .with_warnings(move |warning| told.push(warning));
     let engine = Arc::new(match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),

@@ -62,7 +62,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::{self, ActionId, Decision};
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits, SandboxMode};
+use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,7 +76,7 @@ use hub::{Hub, perform};
 use mcp_servers::Server;
 use sessions::Entry;
 
-use crate::bounds::OutOfBounds;
+use crate::bounds::{Bound, OutOfBounds};
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
 /// server of the user's is started with the thread.
@@ -112,7 +112,7 @@ pub struct Engine {
     hub: Arc<Hub>,
     witness: Arc<dyn Witness>,
     mcp_servers: Vec<Server>,
-    max_sandbox: Option<SandboxMode>,
+    of_the_sandbox: Option<Bound>,
     warn: Arc<Warn>,
 }
 
@@ -129,7 +129,7 @@ impl Engine {
             hub: Arc::default(),
             witness: Arc::new(Nobody),
             mcp_servers: Vec::new(),
-            max_sandbox: None,
+            of_the_sandbox: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             options,
         }
@@ -148,12 +148,12 @@ impl Engine {
         Self { warn, ..self }
     }
 
-    /// The same engine, which takes no decision by which a command leaves the sandbox, as
-    /// far as that is bounded.
+    /// The same engine, which takes no decision by which a command leaves a sandbox that is
+    /// bounded.
     #[must_use]
-    pub fn with_max_sandbox(self, max_sandbox: Option<SandboxMode>) -> Self {
+    pub fn with_bound(self, of_the_sandbox: Option<Bound>) -> Self {
         Self {
-            max_sandbox,
+            of_the_sandbox,
             ..self
         }
     }
@@ -272,15 +272,15 @@ impl Engine {
         action: &ActionId,
         decision: &Decision,
     ) -> Result<(), OutOfBounds> {
-        let Some(most) = self.max_sandbox else {
+        let Some(bound) = &self.of_the_sandbox else {
             return Ok(());
         };
         let leaves = entry.look(|machine, _| {
             let open = machine.actions().iter().find(|open| open.id == *action);
             open.is_some_and(|open| action::leaves_the_sandbox(&open.ask, decision))
         });
-        match leaves && most != SandboxMode::DangerFullAccess {
-            true => Err(OutOfBounds::Approval(most)),
+        match leaves {
+            true => Err(OutOfBounds::Approval(bound.clone())),
             false => Ok(()),
         }
     }

@@ -119,7 +119,7 @@ fn bound(
     if let Some(sandbox) = bounded.sandbox {
         arguments.insert("sandbox".to_owned(), json!(sandbox));
     }
-    if bounds.keeps_commands_in_the_sandbox() {
+    if bounds.of_the_sandbox().is_some() {
         arguments.insert("approval-policy".to_owned(), json!("never"));
     }
     if let (Some(cwd), Some(_)) = (bounded.cwd, &bounds.directories) {
