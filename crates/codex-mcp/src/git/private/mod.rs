@@ -105,6 +105,8 @@ pub(crate) struct PrivateGit {
     /// The repository's.
     git: Git,
     synced: Synced,
+    /// The repository's refs when the run began, if it is still the same process.
+    first: Refs,
     /// Whether a takeover was begun and has not come to its end.
     takeover_incomplete: bool,
     /// Released when all else is done.
@@ -142,6 +144,7 @@ impl PrivateGit {
         if private.retention_reason().is_none() {
             private.begin().await?;
         }
+        private.first = private.synced.refs.clone();
         remove_all(&private.directory.join(KEPT))?;
         remove_file(&private.directory.join(RETRY))?;
         let logs = private.git.view.take_logs_from(&private.logs());
@@ -168,6 +171,7 @@ impl PrivateGit {
             directory,
             git,
             synced,
+            first: Refs::default(),
             takeover_incomplete: false,
             _lock: lock,
         })

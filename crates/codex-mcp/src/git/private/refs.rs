@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use codex_mcp_core::text::visible;
 use serde::{Deserialize, Serialize};
 
 use crate::git::{Git, GitError};
@@ -148,8 +149,11 @@ fn is_id(text: &str) -> bool {
 fn is_plain(name: &str) -> bool {
     let is_bad = |one: char| one.is_control() || " ~^:?*[\\".contains(one);
     let is_bad_part =
-        |part: &str| part.is_empty() || part.starts_with('.') || part.ends_with(".lock");
+        |part: &str| part.is_empty() || part.starts_with(['.', '-']) || part.ends_with(".lock");
+    // What `git branch` refuses, and what reads otherwise than it is.
     !name.contains(is_bad)
+        && name != "refs/heads/HEAD"
+        && visible(name) == name
         && !name.ends_with('.')
         && !["..", "@{"].iter().any(|bad| name.contains(bad))
         && !name.split('/').any(is_bad_part)

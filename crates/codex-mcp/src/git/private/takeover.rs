@@ -21,6 +21,7 @@ use super::journal::{JOURNAL, Journal};
 use super::objects::Transfer;
 use super::refs::{Head, Refs};
 use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
+use crate::engine::Exit;
 use crate::git::{Git, GitError, until_stopped};
 use crate::untrusted_file::{Links, read};
 
@@ -94,6 +95,8 @@ struct Plan {
     updates: Vec<String>,
     /// Tips that are kept aside.
     aside: Vec<(String, String)>,
+    /// Branches that have lost commits, and their tips of before.
+    rewritten: Vec<(String, String)>,
     /// Why they are.
     why_aside: &'static str,
     /// What is checked out now, if that is to change.
@@ -194,14 +197,14 @@ impl PrivateGit {
             head: plan.head_change(&now),
         };
         if plan.keeps_checkout {
-            self.move_refs(&plan).await?;
+            self.move_refs(&mut plan).await?;
             self.keep_aside(&mut plan, &theirs).await?;
             Journal::remove(&self.directory)?;
         } else {
             let Some(lock) = self.lock_index(&difference, &side).await? else {
                 return Ok(None);
             };
-            self.move_refs(&plan).await?;
+            self.move_refs(&mut plan).await?;
             self.move_head(&plan).await?;
             plan.warnings.extend(difference.warning());
             self.publish(lock, &staged, theirs, index)?;
@@ -224,11 +227,27 @@ impl PrivateGit {
         match source {
             _ if is_current => {
                 let elsewhere = self.checked_out_elsewhere().await?;
-                Ok(Plan::of(before, now, side.refs, &elsewhere))
+                let mut plan = Plan::of(before, now, side.refs, &elsewhere);
+                self.note_rewritten(&mut plan, side.refs).await?;
+                Ok(plan)
             }
             Source::RemovedWorktree => Ok(Plan::aside(before, side.refs, NO_WORKTREE)),
             _ => Ok(Plan::aside(before, side.refs, ABANDONED)),
         }
+    }
+
+    /// Finds the branches that have lost commits which they had when the run began.
+    async fn note_rewritten(&self, plan: &mut Plan, theirs: &Refs) -> Result<(), GitError> {
+        let moved: Vec<String> = plan.changed().map(str::to_owned).collect();
+        for name in moved.iter().filter(|name| name.starts_with("refs/heads/")) {
+            if let (Some(old), Some(new)) = (self.first.all.get(name), theirs.all.get(name)) {
+                let question = ["merge-base", "--is-ancestor", old, new];
+                if self.git.hear(&question, &[]).await?.exit != Exit::Code(0) {
+                    plan.rewritten.push((name.clone(), old.clone()));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn has_begun(&self, now: &Refs, side: &Side<'_>) -> io::Result<bool> {
@@ -359,11 +378,22 @@ impl PrivateGit {
         Ok(git)
     }
 
-    async fn move_refs(&self, plan: &Plan) -> Result<(), GitError> {
-        match plan.updates.is_empty() {
-            true => Ok(()),
-            false => update(&self.git_for_moves()?, &plan.updates.concat()).await,
+    /// Moves refs, and keeps what rewritten branches had.
+    async fn move_refs(&self, plan: &mut Plan) -> Result<(), GitError> {
+        if plan.updates.is_empty() {
+            return Ok(());
         }
+        let mut lines = plan.updates.concat();
+        for (name, old) in &plan.rewritten {
+            let own = name.strip_prefix("refs/").unwrap_or(name);
+            let kept = format!("{ASIDE}/{}/before/{own}", self.run().to_string_lossy());
+            lines.push_str(&format!("update {kept} {old}\n"));
+            plan.warnings.push(format!(
+                "Codex has rewritten {name}: the commits that it had before the run are kept at \
+                 {kept}"
+            ));
+        }
+        update(&self.git_for_moves()?, &lines).await
     }
 
     async fn move_head(&self, plan: &Plan) -> Result<(), GitError> {
@@ -535,9 +565,11 @@ impl Plan {
             if old == new || here == new {
                 continue;
             }
-            let is_users_tag = old.is_some() && name.starts_with("refs/tags/");
             match (old, new) {
-                (old, Some(id)) if here == old && !is_users_tag && !elsewhere.contains(name) => {
+                (Some(_), Some(id)) if name.starts_with("refs/tags/") => plan.warnings.push(
+                    format!("{name} was there before and is not moved; Codex has moved it to {id}"),
+                ),
+                (old, Some(id)) if here == old && !elsewhere.contains(name) => {
                     plan.updates.push(change(name, old, id));
                 }
                 (_, Some(id)) => plan.aside.push((name.clone(), id.clone())),

@@ -88,10 +88,7 @@ async fn client_cannot_let_commands_out_of_a_bounded_sandbox() {
         let refused = answered(&mut client, json!({ "decision": decision })).await;
         let words = refused["structuredContent"].to_string();
         assert_eq!(refused["isError"], true, "{refused:#}");
-        assert!(
-            words.contains("OUT_OF_BOUNDS") && words.contains("max_sandbox"),
-            "{words}"
-        );
+        assert!(words.contains("max_sandbox"), "{words}");
         assert!(!stage.has_escaped());
     }
     client.finish().await;

@@ -667,3 +667,69 @@ async fn branches_that_codex_deletes_stay() {
     stage.home.git(&["rev-parse", "precious"]);
     assert_eq!(stage.home.git(&["rev-list", "--count", "main"]), "1");
 }
+
+#[tokio::test]
+async fn commits_of_rewritten_branches_and_moved_tags_are_kept() {
+    let script = Script::new().otherwise([
+        Reply::shell(
+            "git checkout -q --orphan new; git commit -q -m rewritten; git branch -f main; \
+             git checkout -q main; git tag -f v1; git update-ref refs/heads/-x HEAD; \
+             git update-ref refs/heads/HEAD HEAD",
+        ),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    stage.home.git(&["tag", "v1"]);
+    let before = stage.home.git(&["rev-parse", "main"]);
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=1",
+        "--max-turns",
+        "1",
+    ];
+    let (_, result, told) = stage.run(&args).await;
+    assert!(
+        told.contains("Codex has rewritten refs/heads/main"),
+        "{result:#}\n{told}"
+    );
+    assert!(
+        told.contains("refs/tags/v1 was there before and is not moved"),
+        "{told}"
+    );
+    let refs = stage
+        .home
+        .git(&["for-each-ref", "--format=%(objectname) %(refname)"]);
+    let kept = refs
+        .lines()
+        .find(|line| line.ends_with("/before/heads/main"));
+    assert_eq!(
+        kept.and_then(|line| line.split(' ').next()),
+        Some(before.as_str()),
+        "{refs}"
+    );
+    assert_eq!(stage.home.git(&["rev-parse", "v1"]), before);
+    assert_ne!(stage.home.git(&["rev-parse", "main"]), before);
+    for name in ["refs/heads/-x", "refs/heads/HEAD"] {
+        assert!(!refs.contains(name), "{refs}");
+    }
+    assert_eq!(stage.home.git(&["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn repository_that_codex_makes_below_the_top_is_named() {
+    let script = Script::new().otherwise([
+        Reply::shell("git init -q vendor; echo x > vendor/file; touch made"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let args = ["x", "--sandbox", "workspace-write", "--until", "files=made"];
+    let (code, result, told) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert!(
+        told.contains("vendor/ is a git repository of its own"),
+        "{told}"
+    );
+}
