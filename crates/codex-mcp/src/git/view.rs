@@ -44,13 +44,14 @@ const INFO_LIMIT: u64 = 1024 * 1024;
 /// What the repository's directories share with the view.
 const SHARED: [&str; 5] = ["objects", "refs", "packed-refs", "reftable", "shallow"];
 
-/// Settings by which files are compared with commits, and commits are read.
-const SETTINGS: [&str; 19] = [
+/// Settings by which files are compared with commits, and commits are read. Not among them
+/// are `core.checkStat` and `core.trustctime`, which let a change pass that keeps the time
+/// and the length of a file.
+const SETTINGS: [&str; 17] = [
     "core.abbrev",
     "core.attributesfile",
     "core.autocrlf",
     "core.bigfilethreshold",
-    "core.checkstat",
     "core.eol",
     "core.excludesfile",
     "core.filemode",
@@ -61,7 +62,6 @@ const SETTINGS: [&str; 19] = [
     "core.sparsecheckout",
     "core.sparsecheckoutcone",
     "core.symlinks",
-    "core.trustctime",
     "extensions.compatobjectformat",
     "extensions.objectformat",
     "extensions.refstorage",

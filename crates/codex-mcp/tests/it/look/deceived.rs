@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
 
 use codex_mcp::run::look::LookError;
 
@@ -68,6 +69,31 @@ async fn marks_in_the_index_hide_no_change() {
         }
         scene.git(&["checkout", "README.md"]);
     }
+}
+
+/// A file of the same length and time counts as unchanged where the repository says so.
+#[tokio::test]
+async fn settings_of_time_stamps_hide_no_change() {
+    let scene = Scene::new();
+    scene.commit("README.md");
+    let file = scene.work().join("README.md");
+    let length = fs::metadata(&file).unwrap().len();
+    let set_time = || {
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let file = fs::File::options().write(true).open(&file).unwrap();
+        file.set_modified(long_ago).unwrap();
+    };
+    set_time();
+    scene.git(&["config", "core.checkStat", "minimal"]);
+    scene.git(&["config", "core.trustctime", "false"]);
+    scene.git(&["update-index", "--refresh"]);
+    let run = scene.run(&["clean"]).await;
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+    fs::write(&file, "x".repeat(length.try_into().unwrap())).unwrap();
+    set_time();
+    let status = scene.git(&["status", "--porcelain"]);
+    assert_eq!(status, "", "git itself is deceived");
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
 }
 
 #[tokio::test]
