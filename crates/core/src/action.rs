@@ -233,9 +233,8 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
     let (name, value) = match decision {
         Decision::AcceptWithExecpolicyAmendment(words) => {
             let name = "acceptWithExecpolicyAmendment";
-            let proposed = asked.proposed_execpolicy_amendment.as_deref();
             // The question has shown the proposed rule; a shorter one would allow more.
-            if !proposed.is_some_and(|proposed| words.starts_with(proposed)) {
+            if !proposed_rule(asked).is_some_and(|proposed| words.starts_with(&proposed)) {
                 return Err(WrongDecision::OtherRule);
             }
             (name, json!({ name: { "execpolicy_amendment": words } }))
@@ -261,6 +260,22 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
         offered.push(FOR_SESSION);
     }
     Err(not_offered(&offered))
+}
+
+/// The rule for commands that Codex proposes: by itself, or among the decisions.
+fn proposed_rule(asked: &CommandApproval) -> Option<Vec<String>> {
+    let among_decisions = || {
+        let offered = asked.available_decisions.iter().flatten();
+        let mut rules = offered.filter_map(|one| {
+            let rule = one.get("acceptWithExecpolicyAmendment")?;
+            serde_json::from_value(rule.get("execpolicy_amendment")?.clone()).ok()
+        });
+        rules.next()
+    };
+    asked
+        .proposed_execpolicy_amendment
+        .clone()
+        .or_else(among_decisions)
 }
 
 /// Codex's word for a yes that holds for the session.

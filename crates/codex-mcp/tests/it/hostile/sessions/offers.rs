@@ -88,6 +88,10 @@ async fn an_amendment_needs_its_words_and_its_offer() {
             with(execpolicy, json!({"execpolicyAmendment": []})),
             "execpolicyAmendment",
         ),
+        (
+            with(execpolicy, json!({"execpolicyAmendment": ["git"]})),
+            "proposedExecpolicyAmendment",
+        ),
         (with(network, json!({})), "networkPolicyAmendment"),
         (
             with(
@@ -100,11 +104,12 @@ async fn an_amendment_needs_its_words_and_its_offer() {
         let words = sessions.still_open(&session, &question, arguments).await;
         assert!(words.contains(named), "{words}");
     }
-    let arguments = with(execpolicy, json!({"execpolicyAmendment": ["git"]}));
+    let words = json!(["git", "push", "origin"]);
+    let arguments = with(execpolicy, json!({"execpolicyAmendment": words}));
     let answer = sessions.decided(arguments).await;
     assert_eq!(
         answer,
-        json!({"decision": {execpolicy: {"execpolicy_amendment": ["git"]}}})
+        json!({"decision": {execpolicy: {"execpolicy_amendment": words}}})
     );
     sessions.finish().await;
 }
