@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use codex_mcp_core::run::outcome::TurnRecord;
+use codex_mcp_core::text::escape_json;
 use nix::fcntl::OFlag;
+use serde::Serialize;
 use uuid::Uuid;
 
 /// How many files are kept in a folder of ours; the oldest go.
@@ -83,12 +85,9 @@ impl EvidenceFile {
 
     /// Adds a turn. The run goes on if that fails, and its answer has all of it too.
     pub(super) fn write(&mut self, record: &TurnRecord) {
-        let written = serde_json::to_vec(record)
+        let written = line_of(record)
             .map_err(io::Error::from)
-            .and_then(|mut line| {
-                line.push(b'\n');
-                self.file.write_all(&line)
-            });
+            .and_then(|line| self.file.write_all(line.as_bytes()));
         match (written, self.state) {
             (Ok(()), State::New) => self.state = State::Whole,
             (Ok(()), State::Whole | State::Torn) => {}
@@ -130,9 +129,23 @@ fn tidy(folder: &Path) {
     }
 }
 
+/// A line of JSON, whose hidden characters are escaped: a terminal may show it.
+fn line_of(record: &impl Serialize) -> serde_json::Result<String> {
+    Ok(format!(
+        "{}\n",
+        escape_json(&serde_json::to_string(record)?)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_characters_are_escaped() {
+        let line = line_of(&"a\u{9b}31m\u{7f}\u{202e}").unwrap();
+        assert_eq!(line, "\"a\\u009b31m\\u007f\\u202e\"\n");
+    }
 
     #[test]
     fn the_oldest_give_way() {

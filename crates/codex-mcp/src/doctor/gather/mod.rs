@@ -70,11 +70,11 @@ fn repository(codex_home: &Path) -> Option<RepositoryFiles> {
 }
 
 async fn tools(limit: Duration) -> Tools {
-    let git = Program::new(Path::new("git"), ["--version"]);
-    let gh = Program::new(Path::new("gh"), ["--version"]);
+    let git = outside("git", &["--version"]);
+    let gh = outside("gh", &["--version"]);
     // Unlike `gh auth status` it doesn't ask GitHub, so it is fast and works
     // without a network.
-    let gh_login = Program::new(Path::new("gh"), ["auth", "token"]);
+    let gh_login = outside("gh", &["auth", "token"]);
     let (git, gh, gh_login) =
         tokio::join!(ask(&git, limit), ask(&gh, limit), ask(&gh_login, limit));
     Tools {
@@ -82,6 +82,13 @@ async fn tools(limit: Duration) -> Tools {
         gh,
         gh_login: without_stdout(gh_login),
     }
+}
+
+/// A program that is asked where no repository has settings for it.
+fn outside(name: &str, args: &[&str]) -> Program {
+    let mut program = Program::new(Path::new(name), args);
+    program.cwd = Some("/".into());
+    program
 }
 
 async fn ask(program: &Program, limit: Duration) -> Asked {
