@@ -13,7 +13,7 @@
 //!
 //! Source: Codex 0.104.0, 0.153.4 and 0.169.0, run with one layer removed after the other.
 //! Only 0.104.0 has profiles as tables, and only the newer two have them as files. A table
-//! of 0.104.0 cannot set the keys in [`NOT_IN_TABLES`], and precedes the managed file in all
+//! of 0.104.0 cannot set the keys in `NOT_IN_TABLES`, and precedes the managed file in all
 //! but `sandbox_mode` and `approval_policy`. The newer two refuse to select a table.
 //!
 //! Codex's own answer, `config/read` of the app-server, takes 3 to 10 ms and is without

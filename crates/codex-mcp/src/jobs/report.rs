@@ -215,7 +215,7 @@ impl Report {
     }
 
     /// What a reader of the answer has to know beside it, a line each: steps that were
-    /// refused or blocked, and a last command that failed. At most [`PROBLEMS`] lines.
+    /// refused or blocked, and a last command that failed. At most 10 lines.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let steps = self.failed_steps.iter();

@@ -12,7 +12,7 @@ use super::run::result;
 use super::store::{Job, JobSummary, PromptText, Whose};
 
 /// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
-/// in milliseconds. `metadata` is the job's [`Report`](super::report::Report), and
+/// in milliseconds. `metadata` is the job's [`Report`], and
 /// `null` before the end; `response` is Codex's final message. `sandbox` is the mode that
 /// is asked for, and `sandbox_in_force` what Codex ran with: known once a call has ended,
 /// or where a mode was asked for. `problems` are those of the report, and what a reader of

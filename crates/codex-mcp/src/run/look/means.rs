@@ -23,7 +23,7 @@ pub struct Means {
     /// look once more after something has ended cancels it then, and not before.
     pub halt: CancellationToken,
     /// Cancelled when nobody wants the run any more. A look that is under way then, or
-    /// begins later, is given up after [`LAST_LOOK`].
+    /// begins later, is given up after 5 s.
     pub stop: CancellationToken,
 }
 

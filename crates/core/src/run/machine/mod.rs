@@ -19,7 +19,7 @@
 //! whether there is another turn. Then the kind of the next prompt: a turn in which
 //! nothing was executed or tried was words, whatever they said.
 //!
-//! A run has stalled after [`Limits::stall_after`] idle turns in a row. A turn is idle
+//! A run has stalled after `Limits::stall_after` idle turns in a row. A turn is idle
 //! if it brought nothing new, and Codex executed nothing in it or answered what it had
 //! answered before. A turn that executed something is work, also when the limit of time
 //! has cut it short.
