@@ -266,7 +266,7 @@ async fn work(
         name: Uuid::new_v4().simple().to_string(),
     };
     let mut driven = tokio::select! {
-        driven = drive(rig, &order, looker) => driven,
+        driven = Box::pin(drive(rig, &order, looker)) => driven,
         never = show.tick() => match never {},
     };
     driven = driven.map_err(|error| error.explained(|| read_only_cause(config, &order)));

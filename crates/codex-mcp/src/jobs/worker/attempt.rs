@@ -29,7 +29,10 @@ use crate::jobs::store::{Claim, Claimed, Finished, Job, Renewed, Written};
 /// of it.
 pub(super) async fn attempt(worker: &Worker, claimed: Claimed, asked: Instant) {
     let span = tracing::info_span!("job", id = %claimed.claim.job);
-    attempted(worker, claimed, asked).instrument(span).await;
+    // On the heap, as one attempt is larger than a thread's stack may be.
+    Box::pin(attempted(worker, claimed, asked))
+        .instrument(span)
+        .await;
 }
 
 async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
@@ -182,9 +185,9 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
     let running = async {
         let working = async {
             match Kept::of(&job.request) {
-                Some(kept) => running::run(worker, job, kept, &journal, leash).await,
+                Some(kept) => Box::pin(running::run(worker, job, kept, &journal, leash)).await,
                 None => {
-                    let mut done = ask_codex(worker, job, &journal, leash).await;
+                    let mut done = Box::pin(ask_codex(worker, job, &journal, leash)).await;
                     if let Closing::Finish(ending) = closing(leash.why(), done.came) {
                         let options = &worker.options;
                         let told = telling::of_call(job, options, ending, &done, leash).await;

@@ -264,7 +264,7 @@ impl Attempt<'_> {
                 submodules,
                 name: self.job.summary.id.to_string(),
             };
-            Ok(drive(rig, order, looker).await?)
+            Ok(Box::pin(drive(rig, order, looker)).await?)
         };
         let driven = timeout(limit, driving).await;
         driven.unwrap_or(Err(Failure::TooLong(limit)))

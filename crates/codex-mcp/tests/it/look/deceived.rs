@@ -1,7 +1,7 @@
 //! A repository whose settings are changed during the run, so that criteria seem to hold.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
 use codex_mcp::run::look::LookError;
@@ -89,6 +89,16 @@ async fn settings_of_time_stamps_hide_no_change() {
     scene.git(&["update-index", "--refresh"]);
     let run = scene.run(&["clean"]).await;
     assert_eq!(beginnings(&run.judged().await), ["yes"]);
+    // Git compares whole seconds of the time of the last change of a file's status.
+    let noted = fs::metadata(&file).unwrap().ctime();
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+    };
+    while i64::try_from(now().as_secs()).unwrap() <= noted {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     fs::write(&file, "x".repeat(length.try_into().unwrap())).unwrap();
     set_time();
     let status = scene.git(&["status", "--porcelain"]);
