@@ -90,17 +90,14 @@ async fn settings_of_time_stamps_hide_no_change() {
     let run = scene.run(&["clean"]).await;
     assert_eq!(beginnings(&run.judged().await), ["yes"]);
     // Git compares whole seconds of the time of the last change of a file's status.
-    let noted = fs::metadata(&file).unwrap().ctime();
-    let now = || {
-        SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap()
-    };
-    while i64::try_from(now().as_secs()).unwrap() <= noted {
+    let changed = || fs::metadata(&file).unwrap().ctime();
+    let noted = changed();
+    let other = "x".repeat(length.try_into().unwrap());
+    while changed() == noted {
         tokio::time::sleep(Duration::from_millis(10)).await;
+        fs::write(&file, &other).unwrap();
+        set_time();
     }
-    fs::write(&file, "x".repeat(length.try_into().unwrap())).unwrap();
-    set_time();
     let status = scene.git(&["status", "--porcelain"]);
     assert_eq!(status, "", "git itself is deceived");
     assert_eq!(beginnings(&run.judged().await), ["no"]);
