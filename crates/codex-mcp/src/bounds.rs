@@ -74,7 +74,7 @@ pub enum Commands {
 pub struct Bound {
     /// Its key.
     pub key: &'static str,
-    /// What has set it.
+    /// The flag, variable or file that set it.
     pub source: Source,
 }
 
@@ -109,7 +109,7 @@ pub struct Bounds {
     pub approval_policy: Option<ApprovalPolicy>,
     /// Where Codex's own configuration is.
     pub codex_home: PathBuf,
-    /// What has set the bounds.
+    /// Where each bound was set.
     pub sources: Sources,
 }
 
@@ -617,7 +617,8 @@ impl Bounds {
         !self.in_force().is_empty()
     }
 
-    /// What keeps commands in the sandbox, whatever is answered to a question.
+    /// The bound that keeps commands in the sandbox whatever the client answers, if there is
+    /// one.
     #[must_use]
     pub fn of_the_sandbox(&self) -> Option<Bound> {
         let most = self.max_sandbox?;
@@ -752,256 +753,4 @@ fn absolute(directory: Option<&Path>) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn bounds() -> Bounds {
-        Bounds {
-            max_sandbox: Some(SandboxMode::WorkspaceWrite),
-            ..Bounds::default()
-        }
-    }
-
-    fn check(bounds: &Bounds, config: Value) -> Result<(), String> {
-        let config = config.as_object().unwrap();
-        let checked = bounds.check_config(config);
-        checked.map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn config_that_leads_around_a_bound_is_refused() {
-        let commands = Bounds {
-            commands: Commands::Refused,
-            ..Bounds::default()
-        };
-        let directories = Bounds {
-            directories: Some(vec!["/allowed".into()]),
-            ..Bounds::default()
-        };
-        for (bounds, setting) in [
-            (&bounds(), "max_sandbox"),
-            (&commands, "allow_commands"),
-            (&directories, "allow_dirs"),
-        ] {
-            for config in [
-                json!({ "default_permissions": ":danger-full-access" }),
-                json!({ "permissions": {} }),
-                json!({ "permissions.x.filesystem": {} }),
-                json!({ "profile": "x" }),
-                json!({ "profiles.x.sandbox_mode": "read-only" }),
-                json!({ "projects": {} }),
-                json!({ "mcp_servers": { "x": { "command": "sh" } } }),
-                json!({ "mcp_servers.x.command": "sh" }),
-                json!({ "notify": ["sh"] }),
-                json!({ "hooks": {} }),
-                json!({ "features.hooks": true }),
-                json!({ "made_up": 1 }),
-                json!({ "sandbox_workspace_write": { "made_up": 1 } }),
-                json!({ "sandbox_workspace_write": { "network_access": true } }),
-                json!({ "sandbox_workspace_write.network_access": true }),
-                json!({ "sandbox_workspace_write": { "exclude_slash_tmp": false } }),
-                json!({ "approval_policy": "never" }),
-                json!({ "approval_policy": "on-request" }),
-                json!({ "approval_policy": { "granular": {} } }),
-            ] {
-                let refused = check(bounds, config.clone()).unwrap_err();
-                assert!(refused.contains(setting), "{config}: {refused}");
-                assert_eq!(check(&Bounds::default(), config), Ok(()));
-            }
-            let harmless = json!({ "model": "m", "model_reasoning_effort": "high",
-                "sandbox_mode": "workspace-write", "approval_policy": "untrusted",
-                "sandbox_workspace_write.network_access": false });
-            assert_eq!(check(bounds, harmless), Ok(()));
-        }
-        let wide = json!({ "sandbox_mode": "danger-full-access" });
-        assert!(
-            check(&bounds(), wide.clone())
-                .unwrap_err()
-                .contains("max_sandbox")
-        );
-        assert_eq!(check(&directories, wide), Ok(()));
-    }
-
-    #[test]
-    fn network_and_approval_policy_are_allowed_as_the_user_has_them() {
-        let home = tempfile::tempdir().unwrap();
-        let user = |config: &str| {
-            std::fs::write(home.path().join("config.toml"), config).unwrap();
-            Bounds {
-                codex_home: home.path().to_owned(),
-                ..bounds()
-            }
-        };
-        let criteria: Criteria = serde_json::from_value(json!({ "pushed": true })).unwrap();
-        let network = json!({ "sandbox_workspace_write": { "network_access": true } });
-        let with = user("sandbox_workspace_write.network_access = true\n");
-        assert_eq!(check(&with, network.clone()), Ok(()));
-        assert_eq!(with.check_run(&criteria, &[], false), Ok(()));
-        let without = user("");
-        assert!(check(&without, network).unwrap_err().contains("network"));
-        let refused = without.check_run(&criteria, &[], false).unwrap_err();
-        assert!(refused.to_string().contains("the criterion pushed"));
-        assert_eq!(Bounds::default().check_run(&criteria, &[], false), Ok(()));
-        for (own, allowed) in [
-            ("untrusted", &["untrusted"][..]),
-            ("on-request", &["untrusted", "on-request"]),
-            ("never", &["never"]),
-        ] {
-            let bounds = user(&format!("approval_policy = \"{own}\"\n"));
-            for asked in ["untrusted", "on-request", "on-failure", "never"] {
-                let checked = check(&bounds, json!({ "approval_policy": asked }));
-                assert_eq!(checked.is_ok(), allowed.contains(&asked), "{own} {asked}");
-            }
-        }
-    }
-
-    #[test]
-    fn refusal_names_every_bound_in_force_and_its_source() {
-        let bounds = Bounds {
-            commands: Commands::Refused,
-            sources: Sources {
-                max_sandbox: Source::Variable("CODEX_MCP_MAX_SANDBOX"),
-                commands: Source::Flag("--no-commands"),
-                ..Sources::default()
-            },
-            ..bounds()
-        };
-        let refused = check(&bounds, json!({ "notify": ["sh"] })).unwrap_err();
-        assert_eq!(
-            refused,
-            "config may not set notify under max_sandbox ($CODEX_MCP_MAX_SANDBOX), \
-             allow_commands (--no-commands)"
-        );
-        let wide = bounds.check_sandbox(SandboxMode::DangerFullAccess);
-        assert_eq!(
-            wide.unwrap_err().to_string(),
-            "the sandbox danger-full-access is wider than workspace-write, the widest by max_sandbox \
-             ($CODEX_MCP_MAX_SANDBOX)"
-        );
-    }
-
-    #[test]
-    fn writable_roots_lie_in_the_allowed_directories() {
-        let roots = |path: &str| json!({ "sandbox_workspace_write": { "writable_roots": [path] } });
-        let both = Bounds {
-            directories: Some(vec!["/allowed".into()]),
-            ..bounds()
-        };
-        assert_eq!(check(&both, roots("/allowed/sub")), Ok(()));
-        for path in ["/", "/allowed/../etc", "/allowedness", "relative", "~"] {
-            assert!(check(&both, roots(path)).is_err(), "{path}");
-        }
-        assert!(check(&bounds(), roots("/allowed")).is_err());
-        let dotted = json!({ "sandbox_workspace_write.writable_roots": ["/"] });
-        assert!(check(&both, dotted).is_err());
-    }
-
-    #[test]
-    fn directory_is_judged_without_links() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path().canonicalize().unwrap();
-        for name in ["in/sub", "out"] {
-            std::fs::create_dir_all(root.join(name)).unwrap();
-        }
-        std::os::unix::fs::symlink(root.join("out"), root.join("in/link")).unwrap();
-        std::os::unix::fs::symlink(root.join("in"), root.join("named")).unwrap();
-        let bounds = Bounds {
-            directories: Some(vec![root.join("named")]),
-            ..Bounds::default()
-        };
-        let judged = |name: &str| bounds.directory(&root.join(name)).ok();
-        assert_eq!(judged("in"), Some(root.join("in")));
-        assert_eq!(judged("named/sub"), Some(root.join("in/sub")));
-        for outside in ["out", "in/link", "in/../out", ".", "in/none/../../out"] {
-            assert_eq!(judged(outside), None, "{outside}");
-        }
-    }
-
-    #[test]
-    fn repository_is_allowed_only_if_its_top_is() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path().canonicalize().unwrap();
-        std::fs::create_dir_all(root.join("repo/sub")).unwrap();
-        std::fs::create_dir_all(root.join("repo/.git/objects")).unwrap();
-        std::fs::create_dir_all(root.join("repo/.git/refs")).unwrap();
-        std::fs::write(root.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        for (allowed, is_allowed) in [("", true), ("repo", true), ("repo/sub", false)] {
-            let bounds = Bounds {
-                directories: Some(vec![root.join(allowed)]),
-                ..Bounds::default()
-            };
-            assert!(bounds.directory(&root.join("repo/sub")).is_ok());
-            let checked = bounds.repository(&root.join("repo/sub"));
-            assert_eq!(checked.is_ok(), is_allowed, "{allowed}");
-        }
-    }
-
-    #[test]
-    fn sandbox_of_codex_is_inherited_up_to_the_bound() {
-        let home = tempfile::tempdir().unwrap();
-        let bounds = Bounds {
-            codex_home: home.path().to_owned(),
-            ..bounds()
-        };
-        let sent = |config: &str, profile: Option<&str>| {
-            std::fs::write(home.path().join("config.toml"), config).unwrap();
-            let profile = profile.map(|name| ProfileName::try_from(name.to_owned()).unwrap());
-            bounds.sandbox(None, profile.as_ref(), home.path())
-        };
-        use SandboxMode::{ReadOnly, WorkspaceWrite};
-        let mode = |mode: &str| format!("sandbox_mode = \"{mode}\"\n");
-        assert_eq!(sent("", None), Ok(Some(ReadOnly)));
-        assert_eq!(sent(&mode("read-only"), None), Ok(Some(ReadOnly)));
-        let danger = mode("danger-full-access");
-        assert_eq!(sent(&danger, None), Ok(Some(WorkspaceWrite)));
-        let permissions = "default_permissions = \":danger-full-access\"\n";
-        assert_eq!(sent(permissions, None), Ok(Some(ReadOnly)));
-        let table = format!("[profiles.p]\n{danger}");
-        assert_eq!(sent(&table, Some("p")), Ok(Some(WorkspaceWrite)));
-        let file = home.path().join("q.config.toml");
-        std::fs::write(file, permissions).unwrap();
-        assert!(matches!(
-            sent("", Some("q")),
-            Err(OutOfBounds::Profile { .. })
-        ));
-    }
-
-    #[test]
-    fn resumed_thread_keeps_a_narrower_sandbox_and_a_known_directory() {
-        let known = |mode| Settings {
-            thread: codex_mcp_protocol::codex::ThreadSettings {
-                sandbox: Some(mode),
-                cwd: Some("/".into()),
-                ..Default::default()
-            },
-            ..Settings::default()
-        };
-        let resumed = |bounds: &Bounds, known: Option<&Settings>| {
-            let mut settings = Settings::default();
-            bounds
-                .bound_resumed(&mut settings, known)
-                .map(|()| settings)
-        };
-        use SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
-        for (before, sent) in [
-            (ReadOnly, ReadOnly),
-            (WorkspaceWrite, WorkspaceWrite),
-            (DangerFullAccess, WorkspaceWrite),
-        ] {
-            let settings = resumed(&bounds(), Some(&known(before))).unwrap();
-            assert_eq!(settings.thread.sandbox, Some(sent));
-            assert_eq!(settings.thread.cwd, None);
-        }
-        let directories = Bounds {
-            directories: Some(vec!["/nowhere".into()]),
-            ..Bounds::default()
-        };
-        assert!(matches!(
-            resumed(&directories, None),
-            Err(OutOfBounds::UnknownDirectory(_))
-        ));
-        assert!(resumed(&directories, Some(&known(ReadOnly))).is_err());
-    }
-}
+mod tests;
