@@ -17,6 +17,7 @@
 //! - `refs`: refs as the private directory has them.
 //! - `objects`: the way of objects into the repository.
 //! - `index`: the index.
+//! - `plan`: which refs are moved, and which are kept aside.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
 //! - `place`: tells a directory from another one at its path.
 //! - `lock`: which directories belong to runs that live.
@@ -34,6 +35,7 @@ mod leftovers;
 mod lock;
 mod objects;
 mod place;
+mod plan;
 mod refs;
 mod takeover;
 
