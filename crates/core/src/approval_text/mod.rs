@@ -36,6 +36,11 @@ const CHOICE_LIMIT: usize = 160;
 /// The label of a reason. Codex tells the model to write one; nobody checks it.
 const REASON: &str = "Reason (Codex's words)";
 
+/// What a yes to a plain command can mean. Codex does not tell whether the command has asked
+/// to leave the sandbox: then it runs outside. Another command runs outside when it has
+/// failed inside, without a further question (0.104.0 and 0.169.0, run; not 0.153.4).
+const OUTSIDE: &str = "a yes can let the command run outside of it, with your rights";
+
 /// The question, see [the module](self).
 #[must_use]
 pub fn question(ask: &Ask) -> String {
@@ -123,10 +128,15 @@ fn command(asked: &CommandApproval) -> Text {
         }
         _ => ("Codex wants to run a command.", "Command"),
     };
+    let is_plain = asked.command.is_some()
+        && label == "Command"
+        && asked.additional_permissions.is_none()
+        && asked.network_approval_context.is_none();
     let rule = asked.proposed_execpolicy_amendment.as_deref();
     let hosts = asked.proposed_network_policy_amendments.as_deref();
     Text::asking(head)
         .maybe(label, asked.command.as_deref(), 5)
+        .maybe("Sandbox", is_plain.then_some(OUTSIDE), 1)
         .maybe("Directory", asked.cwd.as_deref(), 2)
         .maybe("Environment", asked.environment_id.as_deref(), 1)
         .maybe(
@@ -155,6 +165,7 @@ fn command(asked: &CommandApproval) -> Text {
 fn legacy_command(asked: &LegacyCommandApproval) -> Text {
     Text::asking("Codex wants to run a command.")
         .field("Command", &joined(&asked.command), 6)
+        .field("Sandbox", OUTSIDE, 1)
         .maybe("Directory", asked.cwd.as_deref(), 2)
         .words(REASON, asked.reason.as_deref(), 3)
 }

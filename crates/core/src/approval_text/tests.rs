@@ -8,8 +8,9 @@ use super::*;
 use crate::text::is_hidden;
 
 /// The labels that a line of a text can begin with.
-const LABELS: [&str; 17] = [
+const LABELS: [&str; 18] = [
     "Command",
+    "Sandbox",
     "Input",
     "Directory",
     "Environment",

@@ -7,6 +7,7 @@ use super::{Stage, assert_completed, assert_error, on_each_release, structured, 
 
 on_each_release!(
     an_approval_is_asked_of_the_client,
+    yes_to_a_plain_command_can_let_it_leave_the_sandbox,
     dismissed_elicitation_leaves_the_question_open,
     elicitation_can_allow_for_the_session,
     a_client_that_cannot_be_asked_gets_the_question_at_once,
@@ -85,6 +86,31 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
         if made {
             std::fs::remove_file(&file).unwrap();
         }
+    }
+    stage.finish(client).await;
+}
+
+/// The command has not asked to leave the sandbox, fails inside, and is asked about once.
+async fn yes_to_a_plain_command_can_let_it_leave_the_sandbox(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.asking_client(&[]).await;
+    let arguments =
+        json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "untrusted"});
+    let id = client.request_tool("codex", arguments);
+    let question = client.server_request("elicitation/create").await;
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("\nSandbox: a yes can let the command run outside of it"),
+        "{message}"
+    );
+    let accept = json!({"action": "accept", "content": {"decision": "accept"}});
+    client.respond(&question["id"], accept);
+    let result = client.result(&id).await;
+    assert_eq!(structured(&result)["status"], "completed", "{result:#}");
+    // That release does not run it a second time.
+    if release != "0.153.4" {
+        assert!(stage.file("made.txt").exists(), "{result:#}");
     }
     stage.finish(client).await;
 }
