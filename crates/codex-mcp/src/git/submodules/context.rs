@@ -93,6 +93,17 @@ impl RepoContext {
         Ok(submodules_in(&told?))
     }
 
+    /// The files that the index of the top lists, each with a NUL behind its path.
+    pub(super) async fn files(&self) -> Result<Vec<u8>, GitError> {
+        let mut git = self.git.clone();
+        git.set("GIT_INDEX_FILE", self.git_dir.join("index"));
+        git.told(&["ls-files", "-z"], &[]).await
+    }
+
+    pub(super) fn top(&self) -> &Path {
+        &self.top
+    }
+
     /// Records the state of a submodule.
     pub(super) fn record(&self, path: &Path) -> VisitResult {
         let mut visit = VisitResult::default();

@@ -19,11 +19,13 @@
 //! - `restore`: restores one submodule.
 //! - `notes`: the recorded state on the disk, shared by the runs that live at once.
 //! - `directory`: opening and renaming without following links.
+//! - `nested`: repositories that are made in directories of the repository's own files.
 //!
 //! Source: gitsubmodules(7), gitrepository-layout(5), git-config(1).
 
 mod context;
 mod directory;
+mod nested;
 mod notes;
 mod restore;
 mod state;
@@ -39,6 +41,7 @@ use codex_mcp_core::text::visible_line;
 use tokio::time::{Instant, sleep};
 
 use self::context::RepoContext;
+use self::nested::PlainDirectories;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
 use self::restore::VisitResult;
 use self::state::{Bytes, SubmoduleState};
@@ -55,9 +58,12 @@ const BUDGET: Duration = Duration::from_secs(60);
 
 const DOT_GIT: &str = ".git";
 
-/// The submodules of a repository as they were before Codex began.
+/// The repositories within a repository as they were before Codex began.
 #[derive(Debug)]
-pub(crate) struct Submodules(Option<Watch>);
+pub(crate) struct Submodules {
+    watch: Option<Watch>,
+    plain: Option<(RepoContext, Arc<PlainDirectories>)>,
+}
 
 /// Submodules that are watched.
 #[derive(Debug)]
@@ -72,7 +78,10 @@ struct Watch {
 impl Submodules {
     /// For work where there is no repository.
     pub(crate) fn none() -> Self {
-        Self(None)
+        Self {
+            watch: None,
+            plain: None,
+        }
     }
 
     /// Records the state of the repository's submodules, and returns what the user has to
@@ -93,8 +102,12 @@ impl Submodules {
             Some(index) => context.listed(index).await?,
             None => Vec::new(),
         };
+        let (own, files) = (context.clone(), context.files().await?);
+        let plain = on_disk(move || Ok(PlainDirectories::of(&own, &files))).await?;
+        let plain = Some((context.clone(), Arc::new(plain)));
         if top.is_empty() && !directory.is_there() {
-            return Ok((Self::none(), Vec::new()));
+            let watch = None;
+            return Ok((Self { watch, plain }, Vec::new()));
         }
         let (notes, lock, warnings) = begin(&context, &top, &directory).await?;
         let watch = Watch {
@@ -103,22 +116,33 @@ impl Submodules {
             notes,
             lock,
         };
-        Ok((Self(Some(watch)), warnings))
+        let watch = Some(watch);
+        Ok((Self { watch, plain }, warnings))
     }
 
     /// Restores what Codex has changed, so that git runs nothing of it, and returns what
     /// the user has to know. Codex's commands must not be running.
     pub(crate) async fn restore(&self) -> Vec<String> {
-        match &self.0 {
+        let mut warnings = match &self.watch {
             Some(watch) => restore(&watch.context, &watch.top, &watch.notes).await,
             None => Vec::new(),
+        };
+        if let Some((context, plain)) = &self.plain {
+            let (context, plain) = (context.clone(), Arc::clone(plain));
+            let restored = off_runtime::run(move || plain.restore(&context)).await;
+            warnings.extend(restored.unwrap_or_else(|error| {
+                vec![format!(
+                    "whether repositories were made in the working tree is not known: {error}"
+                )]
+            }));
         }
+        warnings
     }
 
     /// Restores for the last time, after Codex has ended, and removes the notes.
     pub(crate) async fn finish(self) -> Vec<String> {
         let mut warnings = self.restore().await;
-        let Some(Watch { context, lock, .. }) = self.0 else {
+        let Some(Watch { context, lock, .. }) = self.watch else {
             return warnings;
         };
         let unwritten = context

@@ -312,7 +312,7 @@ async fn unwritten_file_is_written_by_the_next_run() {
     let mut submodules = repository.noted().await;
     fs::remove_file(&config).unwrap();
     assert_eq!(submodules.restore().await, [] as [&str; 0]);
-    let watch = submodules.0.take().unwrap();
+    let watch = submodules.watch.take().unwrap();
     watch.lock.release(vec![Bytes::of(&config)]).unwrap();
     assert!(!config.exists());
     let (next, _) = Submodules::note(&repository.git).await.unwrap();

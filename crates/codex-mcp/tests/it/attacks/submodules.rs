@@ -20,7 +20,10 @@ macro_rules! on_both_releases {
     };
 }
 
-on_both_releases!(planted_submodules_are_put_back);
+on_both_releases!(
+    planted_submodules_are_put_back,
+    repository_planted_among_tracked_files_is_moved_aside,
+);
 
 /// `sub`, `after`, `before` and `sub/inner` have their git directories in `.git/modules`,
 /// `own` its own, `far` another one in the working tree, by way of a link, and `empty`
@@ -226,6 +229,61 @@ async fn planted_submodules_are_put_back(release: &str) {
         expected,
         "the control shows the attack working"
     );
+}
+
+/// `src` has files of the repository, `vendor` is new. The control is Codex itself, and for
+/// `vendor` the user who adds it in spite of the warning.
+async fn repository_planted_among_tracked_files_is_moved_aside(release: &str) {
+    let plant = "unset $(git rev-parse --local-env-vars); for name in src vendor; do \
+                 mkdir -p $name; git init --quiet $name; \
+                 git -C $name -c user.name=x -c user.email=x \
+                 commit --quiet --allow-empty --message x; \
+                 git -C $name config core.fsmonitor \"echo $name >> $HOME/caught; true\"; done";
+    let stage = Stage::new(release, script(plant)).await;
+    let work = stage.home.work();
+    fs::create_dir(work.join("src")).unwrap();
+    fs::write(work.join("src/a"), "a").unwrap();
+    stage.home.git(&["add", "src"]);
+    stage.home.git(&["commit", "--quiet", "--message", "src"]);
+    let src = work.join("src");
+    let status_in_src = || stage.home.git(&["-C", src.to_str().unwrap(), "status"]);
+
+    let (code, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    status_in_src();
+    for usual in [
+        &["status"][..],
+        &["status", "--porcelain", "--untracked-files=all"],
+        &["diff", "HEAD"],
+        &["submodule", "status"],
+        &["add", "--all"],
+        &["commit", "--quiet", "--message", "mine"],
+    ] {
+        stage.home.git(usual);
+        assert!(!stage.was_attacked(), "{usual:?}: {result:#}");
+    }
+    let warnings = warnings(&result);
+    for words in ["in \"src\" during the run", "vendor/ is a git repository"] {
+        let told = warnings.iter().filter(|text| text.contains(words));
+        assert_eq!(told.count(), 1, "{words}: {warnings:#?}");
+    }
+    assert!(!work.join("src/.git").exists());
+    stage.home.git(&["status"]);
+    assert!(stage.was_attacked(), "the control shows the attack working");
+    fs::remove_file(stage.caught()).unwrap();
+
+    let server = AppServer::real(release, &stage.home).await;
+    let thread = server
+        .start_thread(json!({
+            "cwd": work,
+            "sandbox": "workspace-write",
+            "approvalPolicy": "never",
+        }))
+        .await;
+    let mut news = server.notifications(&thread);
+    server.turn(&thread, &mut news, "control").await;
+    status_in_src();
+    assert!(stage.was_attacked(), "the control shows the attack working");
 }
 
 fn warnings(result: &Value) -> Vec<String> {

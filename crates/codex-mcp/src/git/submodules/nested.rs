@@ -1,0 +1,110 @@
+//! Repositories that Codex makes in directories with files of the repository.
+//!
+//! At the top, git takes such files for the repository's and never looks into the new
+//! `.git`, nor names it. Whoever runs git in that directory gets the new repository, with
+//! the settings that Codex has written; the prompts of many shells run `git status` in each
+//! directory that is entered. So a `.git` that was not there before is moved aside.
+//!
+//! A new directory with a repository in it is left alone: git at the top names it, and
+//! reads nothing of it before the user adds it.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use super::context::RepoContext;
+use super::directory::{MovedAside, NoEntry};
+use super::{DOT_GIT, shown};
+
+/// How many directories are watched.
+const LIMIT: usize = 100_000;
+
+/// How many are named.
+const NAMED: usize = 10;
+
+/// Directories with files of the repository that were no repositories before Codex began:
+/// paths from the top.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PlainDirectories(Vec<PathBuf>);
+
+impl PlainDirectories {
+    /// Those that the index has files in, by the list of these.
+    pub(super) fn of(context: &RepoContext, files: &[u8]) -> Self {
+        let is_plain = |path: &PathBuf| !has_git(context, path);
+        let listed = directories_in(files).into_iter().take(LIMIT);
+        Self(listed.filter(is_plain).collect())
+    }
+
+    /// Moves aside each `.git` that is in one of them now, and returns what the user has to
+    /// know.
+    pub(super) fn restore(&self, context: &RepoContext) -> Vec<String> {
+        let planted = self.0.iter().filter(|path| has_git(context, path));
+        let mut warnings: Vec<String> = planted.filter_map(|path| moved(context, path)).collect();
+        if warnings.len() > NAMED {
+            let more = warnings.len() - NAMED;
+            warnings.truncate(NAMED);
+            warnings.push(format!("{more} more directories like this"));
+        }
+        warnings
+    }
+}
+
+fn has_git(context: &RepoContext, path: &Path) -> bool {
+    let git = context.top().join(path).join(DOT_GIT);
+    git.symlink_metadata().is_ok()
+}
+
+fn moved(context: &RepoContext, path: &Path) -> Option<String> {
+    let aside = match context.reach(path) {
+        Ok(directory) => directory.move_aside(OsStr::new(DOT_GIT), &directory),
+        // What a link leads to is no directory of the repository.
+        Err(NoEntry::Gone | NoEntry::Link(_)) => return None,
+        Err(NoEntry::Refused(error)) => Err(error),
+    };
+    let name = shown(path);
+    Some(match aside {
+        Ok(MovedAside { path, failure, .. }) => {
+            let failure = failure.map_or_else(String::new, |error| {
+                format!(" (it may still be a repository to git: {error})")
+            });
+            format!(
+                "a git repository was made in \"{name}\" during the run, and your git would have \
+                 used its settings there: its .git is now {}{failure}. Do not run git with it \
+                 before you have looked through it. If you want it, rename it back",
+                shown(&path)
+            )
+        }
+        Err(error) => format!(
+            "a git repository was made in \"{name}\" during the run, and cannot be moved aside \
+             ({error}): do not run git in that directory before you have looked at its .git"
+        ),
+    })
+}
+
+/// The directories above paths that each end with a NUL, but for the top.
+fn directories_in(told: &[u8]) -> BTreeSet<PathBuf> {
+    let mut directories = BTreeSet::new();
+    for path in told.split(|byte| *byte == 0) {
+        let path = PathBuf::from(OsString::from_vec(path.to_owned()));
+        let above = path.ancestors().skip(1);
+        for directory in above.filter(|above| !above.as_os_str().is_empty()) {
+            if !directories.insert(directory.to_owned()) {
+                break;
+            }
+        }
+    }
+    directories
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_those_above_the_files_of_an_index() {
+        let told = b"a\0b/c/d\0b/e\0f/g\0";
+        let listed: Vec<PathBuf> = directories_in(told).into_iter().collect();
+        assert_eq!(listed, ["b", "b/c", "f"].map(PathBuf::from));
+    }
+}
