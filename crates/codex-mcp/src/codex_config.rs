@@ -245,6 +245,7 @@ mod tests {
                 directory: top.join("sub"),
                 top,
                 told: Vec::new(),
+                changes: None,
             };
             let user = UserConfig::read(&self.0.path().join("home"));
             user.layers(profile.as_ref(), Some(&trust))

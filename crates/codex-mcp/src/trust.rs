@@ -8,10 +8,15 @@
 //! A directory inherits the trust of the directories above it up to the top of its git
 //! repository, and of the main working tree if that repository is a linked one. The
 //! nearest of them that either list names decides.
+//!
+//! Our own list also has what the directory's files were when the user trusted them
+//! ([`record`]). Where they differ, the directory counts as untrusted, also for Codex and
+//! also where Codex's own list has it. Codex's list has paths alone.
 
 pub mod brought;
+mod record;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -25,6 +30,8 @@ use serde::{Deserialize, Serialize};
 use crate::codex_config::UserConfig;
 use crate::team::{FileError, Repository, ceilings, files};
 use crate::untrusted_file::{self, Links, ReadError};
+
+pub use record::{Changes, Record};
 
 /// The longest list that is read, in bytes.
 const LONGEST_LIST: u64 = 1024 * 1024;
@@ -69,6 +76,9 @@ pub enum TrustError {
         /// What is wrong.
         why: String,
     },
+    /// A file of the directory cannot be recorded.
+    #[error("not trusted, since not all of its files can be checked later: {0}")]
+    Unrecordable(ReadError),
     /// Somebody else may have written the list.
     #[error(
         "others can write the list of trusted directories, {}; look at it, then run `chmod 600` \
@@ -84,21 +94,42 @@ pub enum TrustError {
     Write(#[from] FileError),
 }
 
-/// The user's own list of trusted directories.
+/// The user's own list of trusted directories, with the record of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedDirectories(BTreeSet<PathBuf>);
+pub struct TrustedDirectories(BTreeMap<PathBuf, Record>);
+
+/// What an addition to the list has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// The directory is new in the list.
+    New,
+    /// It was listed, and its files differed from the record.
+    Accepted,
+    /// Nothing.
+    Nothing,
+}
 
 /// The list as a file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    directories: BTreeSet<PathBuf>,
+    directories: Listed,
+}
+
+/// The directories in the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    Recorded(BTreeMap<PathBuf, Record>),
+    /// As they were listed before there were records: none of their files is accepted yet.
+    Paths(BTreeSet<PathBuf>),
 }
 
 /// The first lines of the file.
 const HEADING: &str = "\
 # Directories whose .atm.toml, .codex/config.toml, MCP servers, hooks and prompt files
-# may be used. `codex-mcp trust DIR` adds one, `codex-mcp trust --revoke DIR` removes it.
+# may be used, with a hash of each of these files. `codex-mcp trust DIR` adds one or accepts
+# its files as they are, `codex-mcp trust --revoke DIR` removes it.
 ";
 
 impl TrustedDirectories {
@@ -131,29 +162,47 @@ impl TrustedDirectories {
         };
         let document: Document =
             toml::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        let relative = document.directories.iter().find(|path| path.is_relative());
+        let directories = match document.directories {
+            Listed::Recorded(directories) => directories,
+            Listed::Paths(paths) => paths
+                .into_iter()
+                .map(|path| (path, Record::default()))
+                .collect(),
+        };
+        let relative = directories.keys().find(|path| path.is_relative());
         match relative {
             Some(relative) => Err(damaged(format!(
                 "{} is not an absolute path",
                 relative.display()
             ))),
-            None => Ok(Self(document.directories)),
+            None => Ok(Self(directories)),
         }
     }
 
-    /// Adds a directory, an absolute path without links, to the list in this file.
-    /// Returns whether the list has changed.
+    /// Adds the repository with this top to the list in this file, with a record of the
+    /// files for work in `directory`. Both are absolute paths without links.
     ///
     /// # Errors
     ///
     /// [`TrustError`].
-    pub fn add(path: &Path, directory: &Path) -> Result<bool, TrustError> {
-        if directory.to_str().is_none() {
+    pub fn add(path: &Path, directory: &Path, top: &Path) -> Result<Added, TrustError> {
+        if top.to_str().is_none() {
             return Err(TrustError::NotUtf8 {
-                path: directory.to_owned(),
+                path: top.to_owned(),
             });
         }
-        change(path, |list| list.insert(directory.to_owned()))
+        let mut was_listed = false;
+        let has_changed = change(path, |list| {
+            was_listed = list.contains_key(top);
+            let record = list.entry(top.to_owned()).or_default();
+            let recorded = record.update(directory, top);
+            recorded.map_err(TrustError::Unrecordable)
+        })?;
+        Ok(match (was_listed, has_changed) {
+            (false, _) => Added::New,
+            (true, true) => Added::Accepted,
+            (true, false) => Added::Nothing,
+        })
     }
 
     /// Removes a directory from the list in this file. Returns whether it was there.
@@ -162,18 +211,15 @@ impl TrustedDirectories {
     ///
     /// [`TrustError`].
     pub fn revoke(path: &Path, directory: &Path) -> Result<bool, TrustError> {
-        change(path, |list| list.remove(directory))
+        change(path, |list| {
+            list.remove(directory);
+            Ok(())
+        })
     }
 
     /// The directories, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(PathBuf::as_path)
-    }
-
-    /// Whether this very directory is listed.
-    #[must_use]
-    pub fn lists(&self, directory: &Path) -> bool {
-        self.0.contains(directory)
+        self.0.keys().map(PathBuf::as_path)
     }
 }
 
@@ -196,20 +242,23 @@ fn is_the_users(path: &Path) -> bool {
     })
 }
 
+/// Changes a list. Returns whether it differs then.
 fn change(
     path: &Path,
-    edit: impl FnOnce(&mut BTreeSet<PathBuf>) -> bool,
+    edit: impl FnOnce(&mut BTreeMap<PathBuf, Record>) -> Result<(), TrustError>,
 ) -> Result<bool, TrustError> {
     if let Some(directory) = path.parent() {
         files::make_folder(directory)?;
     }
     let _lock = files::lock(&files::with_suffix(path, ".lock"))?;
-    let mut list = TrustedDirectories::read(path)?;
-    if !edit(&mut list.0) {
+    let before = TrustedDirectories::read(path)?;
+    let mut list = before.clone();
+    edit(&mut list.0)?;
+    if list == before {
         return Ok(false);
     }
     let document = Document {
-        directories: list.0,
+        directories: Listed::Recorded(list.0),
     };
     let body = toml::to_string_pretty(&document).map_err(|error| TrustError::Damaged {
         path: path.to_owned(),
@@ -233,6 +282,8 @@ pub struct DirectoryTrust {
     /// these are the directory, each one above it up to the top, and the main working
     /// tree; with it, the directory of the user's own list, as Codex knows its own.
     pub told: Vec<PathBuf>,
+    /// Why there is no trust, although the user's own list has the directory.
+    pub changes: Option<Changes>,
 }
 
 /// Whether the user trusts a directory, by the list that the environment names and
@@ -281,10 +332,12 @@ pub fn trusting_entry(
 ) -> Result<Option<Entry>, TrustError> {
     let resolved = resolve(directory)?;
     let (top, main) = around(&resolved);
-    let decided = decided(&resolved, &top, main.as_deref(), list, codex);
-    Ok(decided
-        .filter(|(trust, _)| *trust == Trust::Trusted)
-        .map(|(_, entry)| entry))
+    Ok(
+        match decided(&resolved, &top, main.as_deref(), list, codex) {
+            Decided::Trusted(entry) => Some(entry),
+            Decided::Untrusted(_) => None,
+        },
+    )
 }
 
 fn around(resolved: &Path) -> (PathBuf, Option<PathBuf>) {
@@ -294,17 +347,43 @@ fn around(resolved: &Path) -> (PathBuf, Option<PathBuf>) {
     }
 }
 
+enum Decided {
+    Trusted(Entry),
+    /// With what has changed, where the user's list has the directory.
+    Untrusted(Option<Changes>),
+}
+
 fn decided(
     resolved: &Path,
     top: &Path,
     main: Option<&Path>,
     list: &TrustedDirectories,
     codex: &UserConfig,
-) -> Option<(Trust, Entry)> {
-    candidates(resolved, top, main).find_map(|path| match list.lists(path) {
-        true => Some((Trust::Trusted, Entry::Listed(path.to_owned()))),
-        false => Some((codex.trust_in(path)?, Entry::OfCodex(path.to_owned()))),
-    })
+) -> Decided {
+    let mut changes = None;
+    for path in candidates(resolved, top, main) {
+        match (list.0.get(path), codex.trust_in(path)) {
+            (Some(record), _) => {
+                let files = record.changes(resolved, top);
+                if files.is_empty() {
+                    return Decided::Trusted(Entry::Listed(path.to_owned()));
+                }
+                changes.get_or_insert(Changes {
+                    top: top.to_owned(),
+                    directory: resolved.to_owned(),
+                    files,
+                });
+            }
+            (None, Some(trust)) if changes.is_none() => {
+                return match trust {
+                    Trust::Trusted => Decided::Trusted(Entry::OfCodex(path.to_owned())),
+                    Trust::Untrusted => Decided::Untrusted(None),
+                };
+            }
+            _ => {}
+        }
+    }
+    Decided::Untrusted(changes)
 }
 
 /// Whether Codex itself trusts a directory, by its own `config.toml` alone.
@@ -324,20 +403,20 @@ fn trust_by(
 ) -> Result<DirectoryTrust, TrustError> {
     let resolved = resolve(directory)?;
     let (top, main) = around(&resolved);
-    let decided = decided(&resolved, &top, main.as_deref(), list, codex);
-    let trust = decided
-        .as_ref()
-        .map_or(Trust::Untrusted, |(trust, _)| *trust);
-    let told = match (trust, decided) {
-        (Trust::Trusted, Some((_, Entry::Listed(path)))) => vec![path],
-        (Trust::Trusted, _) => Vec::new(),
-        (Trust::Untrusted, _) => untrusted_paths(directory, &resolved, &top, main),
+    let (trust, told, changes) = match decided(&resolved, &top, main.as_deref(), list, codex) {
+        Decided::Trusted(Entry::Listed(path)) => (Trust::Trusted, vec![path], None),
+        Decided::Trusted(Entry::OfCodex(_)) => (Trust::Trusted, Vec::new(), None),
+        Decided::Untrusted(changes) => {
+            let told = untrusted_paths(directory, &resolved, &top, main);
+            (Trust::Untrusted, told, changes)
+        }
     };
     Ok(DirectoryTrust {
         trust,
         top,
         directory: resolved,
         told,
+        changes,
     })
 }
 

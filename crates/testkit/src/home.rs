@@ -153,19 +153,6 @@ impl Home {
             .collect()
     }
 
-    /// Has the user trust a directory: the only one in the list of `codex-mcp trust`.
-    ///
-    /// # Panics
-    /// If the list cannot be written.
-    pub fn trust(&self, directory: &Path) {
-        let lists = self.config_home().join("codex-mcp");
-        fs::create_dir_all(&lists).unwrap();
-        let list = lists.join("trust.toml");
-        let directory = directory.canonicalize().unwrap();
-        fs::write(&list, format!("directories = [{directory:?}]\n")).unwrap();
-        fs::set_permissions(&list, Permissions::from_mode(0o600)).unwrap();
-    }
-
     /// Every live process that was started with this home's environment.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {

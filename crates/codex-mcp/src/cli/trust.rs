@@ -13,7 +13,10 @@ use crate::codex_config::UserConfig;
 use crate::config;
 use crate::output;
 use crate::trust::brought::brought;
-use crate::trust::{Entry, Trust, TrustError, TrustedDirectories, resolved_top, trusting_entry};
+use crate::trust::{
+    Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
+    trusting_entry,
+};
 
 /// What trust is, for somebody who meets the question for the first time.
 const MEANING: &str = "\
@@ -28,6 +31,10 @@ whoever wrote them can run programs as you, outside of Codex's sandbox. Trusted 
 Read these files before you trust a repository; `codex-mcp trust --show` and `codex-mcp doctor`
 list them with the keys that they set, and `codex-mcp trust` lists them once more. Without trust, Codex works there all the
 same, and .atm.toml can only narrow what you allow.
+
+Trust covers these files as they are now. When one of them has changed, is new or is gone, the
+repository counts as untrusted, for Codex too, until you run `codex-mcp trust` again; a warning
+names the files. Files in a directory below the top are accepted by `codex-mcp trust` there.
 
 A directory is trusted with all below it, but for other repositories in it; so are the linked
 worktrees of a repository. Directories that you have trusted in Codex itself
@@ -121,7 +128,7 @@ fn act(args: &Args) -> Result<(), Failure> {
     let codex = UserConfig::read(&config::codex_home());
     match &args.revoke {
         _ if args.list => print(&path, &codex, args.json),
-        _ if args.show => show(&args.directory),
+        _ if args.show => show(&codex, &args.directory),
         Some(directory) => revoke(&path, &codex, directory),
         None => add(&path, &args.directory),
     }
@@ -134,19 +141,24 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     if top.parent().is_none() || home.is_some_and(|home| home.starts_with(&top)) {
         return Err(Failure::TooWide(top));
     }
-    let what = match TrustedDirectories::add(list, &top)? {
-        true => "is trusted now, and all below it but other repositories",
-        false => "is trusted already",
+    // That it can be resolved is known by now.
+    let directory = directory.canonicalize().unwrap_or_else(|_| top.clone());
+    let what = match TrustedDirectories::add(list, &directory, &top)? {
+        Added::New => "is trusted now, and all below it but other repositories",
+        Added::Accepted => "is trusted with what has changed",
+        Added::Nothing => "is trusted already",
     };
     say(&format!("{} {what}", top.display()))?;
-    say_what_it_brings(&top, &top)
+    say_what_it_brings(&directory, &top)
 }
 
-fn show(directory: &Path) -> Result<(), Failure> {
-    let top = resolved_top(directory)?;
-    // That it can be resolved is known by now.
-    let resolved = directory.canonicalize();
-    say_what_it_brings(&resolved.unwrap_or_else(|_| top.clone()), &top)
+fn show(codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
+    let found = directory_trust(directory, codex)?;
+    say_what_it_brings(&found.directory, &found.top)?;
+    match found.changes {
+        Some(changes) => say(&changes.message()),
+        None => Ok(()),
+    }
 }
 
 fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {

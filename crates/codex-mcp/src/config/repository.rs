@@ -18,7 +18,7 @@ use super::presets::Presets;
 use super::{ConfigError, Places, Setting, Source, ThreadDefaults, Warning, in_section};
 use crate::codex_config::UserConfig;
 use crate::trust::brought::shown;
-use crate::trust::{Trust, directory_trust_with, top_of};
+use crate::trust::{Changes, Trust, directory_trust_with, top_of};
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The name of the file.
@@ -56,6 +56,8 @@ pub(super) struct Narrowing {
     sandbox: Option<SandboxMode>,
     approval_policy: Option<ApprovalPolicy>,
     left_out: Vec<&'static str>,
+    /// Why the user's trust does not count, if there was some.
+    changes: Option<Changes>,
 }
 
 impl Places<'_> {
@@ -77,10 +79,13 @@ impl Places<'_> {
             match read(&path) {
                 Ok(None) => {}
                 Ok(Some(text)) => {
-                    return match asked()?.trust {
+                    let asked = asked()?;
+                    return match asked.trust {
                         Trust::Trusted => File::parse(&path, &text, Scope::Repository, warnings)
                             .map(|file| Some(RepositoryFile::Trusted(file))),
-                        Trust::Untrusted => Ok(narrowed(&path, &text, user, warnings)),
+                        Trust::Untrusted => {
+                            Ok(narrowed(&path, &text, user, asked.changes, warnings))
+                        }
                     };
                 }
                 Err(warning) => warnings.push(warning),
@@ -134,6 +139,7 @@ fn narrowed(
     path: &Path,
     text: &str,
     user: Option<&File>,
+    changes: Option<Changes>,
     warnings: &mut Vec<Warning>,
 ) -> Option<RepositoryFile> {
     // A stranger's mistakes are not worth a warning each.
@@ -164,6 +170,7 @@ fn narrowed(
         sandbox,
         approval_policy,
         left_out,
+        changes,
     };
     Some(RepositoryFile::Narrowed(file, narrowing))
 }
@@ -292,6 +299,12 @@ impl Narrowing {
     }
 
     fn warning(&self, user_file: &Path) -> Option<Warning> {
+        if let Some(changes) = &self.changes {
+            return Some(Warning {
+                message: changes.message(),
+                hint: changes.hint(),
+            });
+        }
         let directory = self.path.parent().unwrap_or(Path::new("."));
         let (never, on_trust): (Vec<_>, Vec<_>) =
             self.left_out.iter().partition(|key| NEVER.contains(key));

@@ -8,13 +8,19 @@ use crate::trust::TrustedDirectories;
 struct World {
     folder: tempfile::TempDir,
     variables: HashMap<&'static str, OsString>,
+    /// Whether the user trusts the repository as it is when the settings are loaded.
+    is_trusted: bool,
 }
 
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let variables = HashMap::from([("HOME", folder.path().join("home").into())]);
-        let world = Self { folder, variables };
+        let world = Self {
+            folder,
+            variables,
+            is_trusted: false,
+        };
         std::fs::create_dir_all(world.here()).unwrap();
         std::fs::create_dir_all(world.path("home/.config/atm")).unwrap();
         std::fs::create_dir_all(world.path("repo/.git")).unwrap();
@@ -32,9 +38,8 @@ impl World {
     }
 
     /// A repository that the user trusts.
-    fn repository(self, text: &str) -> Self {
-        let list = self.path("home/.config/codex-mcp/trust.toml");
-        TrustedDirectories::add(&list, &self.path("repo")).unwrap();
+    fn repository(mut self, text: &str) -> Self {
+        self.is_trusted = true;
         self.untrusted(text)
     }
 
@@ -61,6 +66,10 @@ impl World {
     }
 
     fn load(&self, flags: Flags) -> Result<Config, ConfigError> {
+        if self.is_trusted {
+            let list = self.path("home/.config/codex-mcp/trust.toml");
+            TrustedDirectories::add(&list, &self.here(), &self.path("repo")).unwrap();
+        }
         let places = Places {
             here: &self.here(),
             variables: &|name| self.variables.get(name).cloned(),

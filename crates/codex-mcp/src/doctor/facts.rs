@@ -8,8 +8,8 @@ use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
 use crate::engine::run::Finished;
 use crate::git::private::Leftover;
-use crate::trust::Trust;
 use crate::trust::brought::Brought;
+use crate::trust::{Changes, Trust};
 
 /// All that was found.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct RepositoryFiles {
     pub top: PathBuf,
     /// Whether the user trusts it.
     pub trust: Trust,
+    /// Why the user's trust does not count, if there was some.
+    pub changes: Option<Changes>,
     /// At least one.
     pub files: Vec<Brought>,
 }

@@ -24,6 +24,7 @@ use super::mcp_servers;
 use crate::codex_config::{CodexConfig, get};
 use crate::jobs::exec::ToolLimit;
 use crate::jobs::settings::LimitOrigin;
+use crate::trust::brought::FOR_CODEX;
 use crate::trust::{DirectoryTrust, Trust};
 
 /// Keeps Codex's own git away from repositories, as a variable of its process.
@@ -40,9 +41,6 @@ const EXCLUDED: &str = "exclude";
 
 /// Where Codex's configuration has what is trusted.
 const PROJECTS: &str = "projects";
-
-/// What a repository brings for Codex, in any of its directories.
-const BROUGHT: [&str; 3] = [".codex/config.toml", ".codex/hooks.json", ".codex/rules"];
 
 /// Whether a conversation is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +149,11 @@ impl Workplace<'_> {
         // What a caller says of trust does not count: only the user's own word does.
         config.retain(|key, _| key.split('.').next() != Some(PROJECTS));
         match (self.trust, self.conversation) {
-            (Some(trust), Conversation::New) if trust.trust == Trust::Untrusted => {
+            // Codex's own list may have a directory that has changed, also for a resumed thread.
+            (Some(trust), conversation)
+                if trust.trust == Trust::Untrusted
+                    && (conversation == Conversation::New || trust.changes.is_some()) =>
+            {
                 let said = |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
                 if ConfiguredSandbox::of(config, self.config).is_none() {
                     sandbox.get_or_insert(SandboxMode::ReadOnly);
@@ -211,12 +213,15 @@ pub(crate) fn left_out(trust: &DirectoryTrust) -> Option<String> {
     if trust.trust == Trust::Trusted {
         return None;
     }
+    if let Some(changes) = &trust.changes {
+        return Some(changes.to_string());
+    }
     let within = trust
         .directory
         .ancestors()
         .take_while(|above| above.starts_with(&trust.top));
     let files: Vec<PathBuf> = within
-        .flat_map(|above| BROUGHT.map(|name| above.join(name)))
+        .flat_map(|above| FOR_CODEX.map(|name| above.join(name)))
         .filter(|path| path.symlink_metadata().is_ok())
         .collect();
     let first = files.first()?;
@@ -278,6 +283,7 @@ mod tests {
             top: "/repo".into(),
             directory: "/repo/sub".into(),
             told: vec!["/repo".into(), "/repo/sub".into()],
+            changes: None,
         }
     }
 

@@ -41,6 +41,12 @@ pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, R
             warnings: Vec::new(),
         });
     }
+    if trust.changes.is_some() {
+        return Ok(ChosenTemplates {
+            templates: ours(top)?,
+            warnings: left_out(&trust).into_iter().collect(),
+        });
+    }
     let exists = |kind: &PromptKind| fs::symlink_metadata(path_of(top, *kind)).is_ok();
     let has_own = PromptKind::ALL.iter().any(exists);
     let own = has_own.then(|| {

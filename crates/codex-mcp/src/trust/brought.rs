@@ -20,8 +20,19 @@ const SHOWN: usize = 80;
 /// How many keys of a file are shown.
 const KEYS: usize = 40;
 
-/// Files for Codex of which the names say enough.
-const NAMED: [&str; 2] = [".codex/hooks.json", ".codex/rules"];
+/// The file with settings of ours.
+pub(super) const SETTINGS: &str = ".atm.toml";
+
+/// The directory of prompts, at the top of a repository.
+pub(super) const PROMPTS: &str = ".codex-mcp/prompts";
+
+/// What counts for Codex, in any directory: files, and directories with files.
+pub(crate) const FOR_CODEX: [&str; 4] = [
+    OF_REPOSITORY,
+    ".codex/hooks.json",
+    ".codex/rules",
+    ".codex/agents",
+];
 
 /// A file that a repository brings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,13 +62,13 @@ pub fn brought(directory: &Path, top: &Path) -> Vec<Brought> {
         .ancestors()
         .take_while(|above| above.starts_with(top));
     let mut files: Vec<Brought> = within.flat_map(in_directory).collect();
-    let prompts = PromptKind::ALL.map(|kind| top.join(format!(".codex-mcp/prompts/{kind}.md")));
+    let prompts = PromptKind::ALL.map(|kind| top.join(format!("{PROMPTS}/{kind}.md")));
     files.extend(prompts.into_iter().filter_map(named));
     files
 }
 
 fn in_directory(directory: &Path) -> Vec<Brought> {
-    let settings = read(directory.join(".atm.toml"), |table| {
+    let settings = read(directory.join(SETTINGS), |table| {
         let own = |path: &[&str]| {
             let mut table = table;
             for name in path {
@@ -72,7 +83,9 @@ fn in_directory(directory: &Path) -> Vec<Brought> {
     let codex = read(directory.join(OF_REPOSITORY), |table| {
         table.iter().map(|(key, value)| shown(key, value)).collect()
     });
-    let others = NAMED.map(|name| named(directory.join(name)));
+    // The names of the others say enough.
+    let others = FOR_CODEX.iter().filter(|name| **name != OF_REPOSITORY);
+    let others = others.map(|name| named(directory.join(name)));
     [settings, codex]
         .into_iter()
         .chain(others)

@@ -40,7 +40,9 @@ impl World {
     }
 
     fn asked(&self, directory: &str, listed: &[&str], codex: &[(&str, &str)]) -> DirectoryTrust {
-        let listed = listed.iter().map(|name| self.root.join(name));
+        let listed = listed
+            .iter()
+            .map(|name| (self.root.join(name), Record::default()));
         let list = TrustedDirectories(listed.collect());
         let levels = codex.iter().map(|(name, level)| {
             let path = self.root.join(name);
@@ -144,9 +146,10 @@ fn list_is_written_for_the_user_alone() {
             .eq([""; 0].map(Path::new))
     );
     let (one, other) = (Path::new("/a b"), Path::new("/c\"d"));
-    assert!(TrustedDirectories::add(&path, one).unwrap());
-    assert!(TrustedDirectories::add(&path, other).unwrap());
-    assert!(!TrustedDirectories::add(&path, one).unwrap());
+    let add = |directory| TrustedDirectories::add(&path, directory, directory).unwrap();
+    assert_eq!(add(one), Added::New);
+    assert_eq!(add(other), Added::New);
+    assert_eq!(add(one), Added::Nothing);
     assert!(
         TrustedDirectories::read(&path)
             .unwrap()
@@ -170,7 +173,7 @@ fn damaged_list_is_an_error_and_stays_as_it_is() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let read = TrustedDirectories::read(&path).unwrap_err();
         assert!(matches!(read, TrustError::Damaged { .. }), "{text}: {read}");
-        TrustedDirectories::add(&path, Path::new("/a")).unwrap_err();
+        TrustedDirectories::add(&path, Path::new("/a"), Path::new("/a")).unwrap_err();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     };
     refused("directories = [\"/a\"\n");
@@ -183,7 +186,7 @@ fn damaged_list_is_an_error_and_stays_as_it_is() {
 fn list_that_others_can_write_is_an_error() {
     let world = World::new();
     let path = world.list();
-    TrustedDirectories::add(&path, Path::new("/a")).unwrap();
+    TrustedDirectories::add(&path, Path::new("/a"), Path::new("/a")).unwrap();
     let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     for mode in [0o620, 0o602] {
         set(mode);
@@ -230,4 +233,134 @@ fn unreadable_configuration_of_codex_trusts_nothing() {
     }
     let nowhere = UserConfig::read(&world.root.join("plain"));
     assert_eq!(trust(&nowhere), Trust::Untrusted);
+}
+
+/// The list of one repository, which counts as long as nothing of it changes.
+#[test]
+fn trust_ends_with_any_change_of_a_recorded_file() {
+    let world = World::new();
+    let top = world.root.join("repo");
+    let write = |name: &str, text: &str| {
+        let path = top.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let accept = |directory: &str| {
+        let directory = world.root.join(directory);
+        TrustedDirectories::add(&world.list(), &directory, &top)
+    };
+    let codex = UserConfig::read(&world.root);
+    let changes = |directory: &str| {
+        let list = TrustedDirectories::read(&world.list()).unwrap();
+        let found = trust_by(&world.root.join(directory), &list, &codex).unwrap();
+        assert_eq!(found.trust == Trust::Trusted, found.changes.is_none());
+        found.changes.map_or_else(Vec::new, |changes| changes.files)
+    };
+    write("README.md", "x");
+    assert_eq!(accept("repo").unwrap(), Added::New);
+    assert_eq!(changes("repo"), [""; 0]);
+
+    let roles = "[plugins.codex-mcp.roles.r]\nextra_instructions_file = \"r.md\"\n";
+    for (name, text, other) in [
+        (".atm.toml", roles, "[core]\n"),
+        ("r.md", "one", "two"),
+        (".codex/config.toml", "x = 1\n", "x = 2\n"),
+        (".codex/hooks.json", "{}", "[]"),
+        (".codex/rules/a.rules", "", "x"),
+        (".codex/agents/deep/a.toml", "", "x"),
+        (".codex-mcp/prompts/nudge.md", "one", "two"),
+    ] {
+        write(name, text);
+        assert_eq!(changes("repo"), [format!("{name} (new)")]);
+        assert_eq!(changes("repo/sub"), [format!("{name} (new)")]);
+        assert_eq!(accept("repo").unwrap(), Added::Accepted);
+        assert_eq!(changes("repo/sub"), [""; 0]);
+        write(name, other);
+        assert_eq!(changes("repo")[0], format!("{name} (changed)"));
+        fs::remove_file(top.join(name)).unwrap();
+        assert_eq!(changes("repo")[0], format!("{name} (removed)"));
+        write(name, text);
+        assert_eq!(changes("repo"), [""; 0]);
+    }
+    assert_eq!(accept("repo").unwrap(), Added::Nothing);
+
+    write("sub/.codex/config.toml", "");
+    assert_eq!(changes("repo"), [""; 0]);
+    assert_eq!(changes("repo/sub"), ["sub/.codex/config.toml (new)"]);
+    accept("repo").unwrap();
+    assert_eq!(changes("repo/sub"), ["sub/.codex/config.toml (new)"]);
+    accept("repo/sub").unwrap();
+    assert_eq!(changes("repo/sub"), [""; 0]);
+    // The linked working tree has none of the files.
+    assert_eq!(changes("tree").len(), 7);
+    TrustedDirectories::add(
+        &world.list(),
+        &world.root.join("tree"),
+        &world.root.join("tree"),
+    )
+    .unwrap();
+    assert_eq!(changes("tree"), [""; 0]);
+}
+
+#[test]
+fn file_that_cannot_be_recorded_ends_trust_and_cannot_be_trusted() {
+    let world = World::new();
+    let top = world.root.join("repo");
+    let add = || TrustedDirectories::add(&world.list(), &top, &top);
+    let trust = || {
+        let list = TrustedDirectories::read(&world.list()).unwrap();
+        trust_by(&top, &list, &UserConfig::read(&world.root)).unwrap()
+    };
+    add().unwrap();
+    let path = top.join(".codex/rules/a.rules");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let cases: [&dyn Fn(); 3] = [
+        &|| nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+        &|| fs::write(&path, vec![b'x'; 1024 * 1024 + 1]).unwrap(),
+        &|| {
+            fs::create_dir(&path).unwrap();
+            for number in 0..300 {
+                fs::write(path.join(number.to_string()), "").unwrap();
+            }
+        },
+    ];
+    for make in cases {
+        make();
+        let refused = add().unwrap_err();
+        assert!(matches!(refused, TrustError::Unrecordable(_)), "{refused}");
+        assert!(refused.to_string().contains("a.rules"), "{refused}");
+        assert_eq!(trust().trust, Trust::Untrusted);
+        assert!(trust().changes.unwrap().to_string().contains("a.rules"));
+        let _ = fs::remove_file(&path);
+    }
+    fs::remove_dir_all(&path).unwrap();
+    assert_eq!(trust().trust, Trust::Trusted);
+    // A link is hashed by what it leads to.
+    fs::write(top.join("elsewhere"), "one").unwrap();
+    symlink(top.join("elsewhere"), &path).unwrap();
+    add().unwrap();
+    assert_eq!(trust().trust, Trust::Trusted);
+    fs::write(top.join("elsewhere"), "two").unwrap();
+    assert_eq!(trust().trust, Trust::Untrusted);
+}
+
+/// A list from before there were records: nothing in its directories is accepted.
+#[test]
+fn entry_without_a_record_needs_to_be_confirmed() {
+    let world = World::new();
+    let top = world.root.join("repo");
+    let list = world.list();
+    fs::create_dir_all(list.parent().unwrap()).unwrap();
+    fs::write(&list, format!("directories = [{top:?}]\n")).unwrap();
+    fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();
+    let codex = UserConfig::read(&world.root);
+    let trust = || {
+        let list = TrustedDirectories::read(&list).unwrap();
+        trust_by(&top, &list, &codex).unwrap().trust
+    };
+    assert_eq!(trust(), Trust::Trusted);
+    fs::write(top.join(".atm.toml"), "").unwrap();
+    assert_eq!(trust(), Trust::Untrusted);
+    TrustedDirectories::add(&list, &top, &top).unwrap();
+    assert_eq!(trust(), Trust::Trusted);
 }

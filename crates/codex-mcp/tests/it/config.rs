@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use testkit::Home;
 
+use crate::trust;
+
 const FILE: &str = "[core]\nidentity = \"arch\"\ndefault_team = \"builders\"\n\
     [plugins.codex-mcp]\nmodel = \"m\"\nsandbx = \"read-only\"\n\
     [plugins.codex-mcp.roles.reviewer]\nmodel = \"r\"\nsandbox = \"read-only\"\n";
@@ -36,8 +38,8 @@ fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
 
 fn home_with(file: &str) -> Home {
     let home = Home::new("");
-    home.trust(&home.work());
     fs::write(home.work().join(".atm.toml"), file).unwrap();
+    trust(&home, &home.work());
     home
 }
 

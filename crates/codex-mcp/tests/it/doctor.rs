@@ -12,6 +12,8 @@ use testkit::fake::{Action, FakeCodex, Plan, fake_codex_path};
 use testkit::process::wait_until_gone;
 use testkit::{Home, codex};
 
+use crate::trust;
+
 /// A provider that wants neither a login nor a key. Nothing listens there.
 const LOCAL: &str = "model = \"mock-model\"\nmodel_provider = \"mock\"\n\
                      [model_providers.mock]\nname = \"mock\"\n\
@@ -342,8 +344,8 @@ fn fake(home: &Home, plan: &Plan) -> Report {
 async fn settings_that_cannot_be_used_are_told() {
     let home = Home::new(LOCAL);
     let settings = "[plugins.codex-mcp]\ncodex_bin = 7\n";
-    home.trust(&home.work());
     fs::write(home.work().join(".atm.toml"), settings).unwrap();
+    trust(&home, &home.work());
     let report = Doctor::real(&home, codex::newest()).report(&[]);
     assert_eq!(report.with("problem"), ["settings"]);
     report.assert_says("settings", "problem", "line 2, column 13");

@@ -25,6 +25,18 @@ mod runs;
 mod stored;
 mod terminal;
 
+/// Has the user trust a directory with the files that it has now.
+fn trust(home: &testkit::Home, directory: &std::path::Path) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .arg("trust")
+        .arg(directory)
+        .env_clear()
+        .envs(home.env())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// Makes a test of each release out of `async fn name(release: &str)`.
 macro_rules! on_each_release {
     ($($name:ident),* $(,)?) => {

@@ -240,9 +240,10 @@ async fn work(
         templates,
         warnings: of_repository,
     } = templates?;
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     let more = identity.warnings.iter().cloned().chain(of_repository);
+    let more = more.filter(|text| !warnings.contains(text));
     let mut more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
-    let warnings = config.warnings.iter().map(ToString::to_string);
     let defaults = defaults?.for_member(identity.member.clone());
     let mut order = order.clone();
     order.settings.thread.cwd = Some(looker.top().to_owned());
@@ -261,7 +262,7 @@ async fn work(
         stop: &ending.closing,
         templates: &templates,
         evidence: Some(evidence),
-        warnings: warnings.chain(more).collect(),
+        warnings: [warnings, more].concat(),
         submodules: &submodules,
         name: Uuid::new_v4().simple().to_string(),
     };

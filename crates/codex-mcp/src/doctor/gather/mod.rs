@@ -62,9 +62,11 @@ fn repository(codex_home: &Path) -> Option<RepositoryFiles> {
     let here = env::current_dir().ok()?;
     let found = directory_trust(&here, &UserConfig::read(codex_home)).ok()?;
     let files = brought(&found.directory, &found.top);
-    (!files.is_empty()).then_some(RepositoryFiles {
+    let is_worth_it = !files.is_empty() || found.changes.is_some();
+    is_worth_it.then_some(RepositoryFiles {
         top: found.top,
         trust: found.trust,
+        changes: found.changes,
         files,
     })
 }

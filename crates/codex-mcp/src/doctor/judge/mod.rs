@@ -88,6 +88,9 @@ fn of_place(place: &Place) -> Vec<Finding> {
 }
 
 fn repository(repository: &RepositoryFiles) -> Finding {
+    if let Some(changes) = &repository.changes {
+        return Finding::warning(Check::Repository, changes.message(), changes.hint());
+    }
     let top = repository.top.display();
     let files = repository.files.iter().map(Brought::to_string);
     let files = files.collect::<Vec<_>>().join("; ");

@@ -203,6 +203,7 @@ mod tests {
             top: request.cwd.clone(),
             directory: request.cwd.clone(),
             told: vec![request.cwd.clone()],
+            changes: None,
         };
         let config = UserConfig::read(&request.codex_home).layers(None, Some(&trust));
         arguments(request, &files, &trust, &config)

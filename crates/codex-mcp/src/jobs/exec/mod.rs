@@ -39,6 +39,7 @@ use self::ways::{ProfileKind, UnknownSession, Ways};
 use crate::codex_config::UserConfig;
 use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
+use crate::engine::confinement::left_out;
 use crate::engine::mcp_servers::Server;
 use crate::engine::profile::ProfileName;
 use crate::engine::spawn::{Program, Streams, spawn};
@@ -180,15 +181,17 @@ pub async fn run(
     let own = request.clone();
     let prepared = off_runtime::run(move || prepare(&own)).await;
     let prepared = prepared.unwrap_or_else(|error| Err(Ending::NotStarted(error.to_string())));
-    let (ran, sandbox) = match prepared {
+    let (ran, sandbox, left_out) = match prepared {
         Ok(prepared) if !cancel.is_cancelled() => (
             run_program(request, &prepared.program, &mut hearing, &cancel).await,
             Some(prepared.sandbox),
+            prepared.left_out,
         ),
-        Ok(_) => (Ran::nothing(Ending::Cancelled), None),
-        Err(ending) => (Ran::nothing(ending), None),
+        Ok(_) => (Ran::nothing(Ending::Cancelled), None, None),
+        Err(ending) => (Ran::nothing(ending), None, None),
     };
     let mut heard = hearing.heard();
+    heard.digest.warnings.splice(..0, left_out);
     for failure in refused_calls(request, &heard.digest, since).await {
         heard.digest.add_failure(failure);
     }
@@ -227,6 +230,8 @@ impl Ran {
 struct Prepared {
     program: Program,
     sandbox: String,
+    /// A warning of what the repository brings and is not used.
+    left_out: Option<String>,
     /// Those that the command line names, which live as long as this.
     _files: Files,
 }
@@ -269,6 +274,7 @@ fn prepare(request: &Request) -> Result<Prepared, Ending> {
     Ok(Prepared {
         program,
         sandbox,
+        left_out: left_out(&trust),
         _files: files,
     })
 }

@@ -135,8 +135,13 @@ async fn pipe_as_template_ends_a_run_with_its_name() {
     let stage = Stage::new();
     let nudge = ".codex-mcp/prompts/nudge.md";
     let pipe = Pipe::at(&stage.home.work().join(nudge));
-    // Nothing of another repository's prompts is opened.
-    stage.home.trust(&stage.home.work());
+    // Nothing of another repository's prompts is opened. A record of this one is refused.
+    let work = stage.home.work().canonicalize().unwrap();
+    let trusted = format!("[projects.{work:?}]\ntrust_level = \"trusted\"\n");
+    fs::write(stage.home.codex_home().join("config.toml"), trusted).unwrap();
+    let refused = stage.command(&["trust"]).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("nudge.md is not a regular file"), "{told}");
     let args = ["run", "--until", "files=x", "--json", "work"];
     let output = stage.command(&args).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);

@@ -12,3 +12,4 @@ mod settings;
 mod shared_store;
 mod submodules;
 mod terminal;
+mod trusted_content;

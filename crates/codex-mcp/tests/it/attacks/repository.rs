@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::{AppServer, Home, Launch, McpClient};
 use tokio::process::Command;
 
-use crate::on_each_release;
+use crate::{on_each_release, trust};
 
 const VERSION: &str = "2025-06-18";
 
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
     pub(super) home: Home,
-    _model: ScriptedModel,
+    model: ScriptedModel,
     release: String,
 }
 
@@ -30,7 +30,7 @@ impl Stage {
         let config = "features.plugins = false";
         Self {
             home: Home::new(&format!("{}\n{config}\n", model.codex_config())),
-            _model: model,
+            model,
             release: release.to_owned(),
         }
     }
@@ -39,6 +39,16 @@ impl Stage {
     /// neither below the work directory nor in a temporary one.
     pub(super) fn caught(&self) -> PathBuf {
         self.home.home().join("caught")
+    }
+
+    /// Whether the model has been told this, but for the first requests.
+    pub(super) fn saw(&self, words: &str, since: usize) -> bool {
+        let mut requests = self.model.requests().into_iter().skip(since);
+        requests.any(|request| request.body().to_string().contains(words))
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.model.requests().len()
     }
 
     pub(super) fn was_attacked(&self) -> bool {
@@ -60,7 +70,7 @@ impl Stage {
         self.home.work().join(".git")
     }
 
-    async fn client(&self, args: &[&str]) -> McpClient {
+    pub(super) async fn client(&self, args: &[&str]) -> McpClient {
         let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
             .args(args.iter().copied())
@@ -101,7 +111,7 @@ impl Stage {
     }
 
     /// A repository that brings an MCP server, which catches whoever starts it.
-    fn bring_server(&self) {
+    pub(super) fn bring_server(&self) {
         let config = self.home.work().join(".codex/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
         let caught = self.caught();
@@ -285,7 +295,7 @@ async fn servers_of_an_untrusted_repository_are_not_started(release: &str) {
         "nothing is recorded"
     );
 
-    stage.home.trust(&stage.home.work());
+    trust(&stage.home, &stage.home.work());
     let mut client = stage.client(&[]).await;
     let call = client.call_tool("codex", calls[1].clone()).await;
     assert_eq!(
@@ -323,7 +333,7 @@ async fn jobs_start_no_server_of_an_untrusted_repository(release: &str) {
     assert!(!stage.was_attacked(), "{output:?}");
     assert_eq!(fs::read_to_string(&config).unwrap(), before);
 
-    stage.home.trust(&stage.home.work());
+    trust(&stage.home, &stage.home.work());
     let output = stage.codex_mcp(&submit).await;
     assert!(output.status.success(), "{output:?}");
     stage.until_attacked().await;

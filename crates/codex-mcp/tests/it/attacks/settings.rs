@@ -9,6 +9,8 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
+use crate::trust;
+
 const VERSION: &str = "2025-06-18";
 
 /// The user `nobody` on Debian.
@@ -47,7 +49,7 @@ impl Stage {
         write(&home.work().join(".atm.toml"), HOSTILE);
         write(&home.work().join("evil.md"), "EVIL-WORDS");
         if trusted == Trusted::Yes {
-            home.trust(&home.work());
+            trust(&home, &home.work());
         }
         Self {
             home,
@@ -238,14 +240,14 @@ fn trust_of_codex_is_listed_and_outlives_a_revocation() {
     let file = home.codex_home().join("config.toml");
     let table = format!("[projects.{work:?}]");
     fs::write(&file, format!("{table}\ntrust_level = \"trusted\"\n")).unwrap();
-    let trust = |args: &[&str]| codex_mcp(&home, &work, &[&["trust"], args].concat());
-    let (_, listed, _) = trust(&["--list"]);
+    let verb = |args: &[&str]| codex_mcp(&home, &work, &[&["trust"], args].concat());
+    let (_, listed, _) = verb(&["--list"]);
     assert_eq!(listed, format!("{}\t{}\n", work.display(), file.display()));
     for listed_too in [false, true] {
         if listed_too {
-            home.trust(&work);
+            trust(&home, &work);
         }
-        let (code, stdout, stderr) = trust(&["--revoke", "."]);
+        let (code, stdout, stderr) = verb(&["--revoke", "."]);
         assert_eq!(code, 1, "{stdout}\n{stderr}");
         assert!(!stdout.contains("not trusted any more"), "{stdout}");
         assert!(stderr.contains(&table), "{stderr}");
@@ -286,7 +288,7 @@ fn what_a_repository_would_bring_is_shown_before_it_is_trusted() {
 #[test]
 fn damaged_list_is_an_error() {
     let home = Home::new("");
-    home.trust(&home.work());
+    trust(&home, &home.work());
     write(
         &home.work().join(".atm.toml"),
         "[plugins.codex-mcp]\nmodel = \"theirs\"\n",
@@ -309,7 +311,7 @@ fn file_of_somebody_else_is_not_read() {
     fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
     let file = shared.join(".atm.toml");
     write(&file, "[plugins.codex-mcp]\nmodel = \"theirs\"\n");
-    home.trust(&shared);
+    trust(&home, &shared);
     let model = || {
         let (code, stdout, stderr) = codex_mcp(&home, &project, &["config", "--json"]);
         assert_eq!(code, 0, "{stderr}");
@@ -400,7 +402,7 @@ async fn repository_does_not_take_an_identity() {
     // Trusted, and the lead is at work: another identity.
     let home = Home::new("");
     let inbox = team(&home, true);
-    home.trust(&home.work());
+    trust(&home, &home.work());
     let (identity, mail, warnings) = as_told(&home).await;
     assert_eq!(identity, "codex");
     assert!(!mail.unwrap().to_string().contains("SECRET"));
@@ -410,7 +412,7 @@ async fn repository_does_not_take_an_identity() {
     // The control: trusted, and nobody is lead.
     let home = Home::new("");
     team(&home, false);
-    home.trust(&home.work());
+    trust(&home, &home.work());
     let (identity, mail, _) = as_told(&home).await;
     assert_eq!(identity, "lead");
     assert!(mail.unwrap().to_string().contains("SECRET"));
@@ -434,6 +436,6 @@ fn role_of_a_repository_does_not_replace_the_users() {
         config["sandbox"]["value"].clone()
     };
     assert_eq!(sandbox(), "read-only");
-    home.trust(&home.work());
+    trust(&home, &home.work());
     assert_eq!(sandbox(), "danger-full-access");
 }

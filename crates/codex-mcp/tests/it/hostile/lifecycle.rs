@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::{Action, Plan};
 
+use crate::trust;
+
 use super::serve::{HANDSHAKE, Serve, code, stuck, turns};
 
 /// How far a server has come.
@@ -162,8 +164,8 @@ async fn a_wrong_command_line_and_a_wrong_configuration_say_so() {
     ] {
         let home = testkit::Home::new("");
         if !file.is_empty() {
-            home.trust(&home.work());
             std::fs::write(home.work().join(".atm.toml"), file).unwrap();
+            trust(&home, &home.work());
         }
         let launch = testkit::Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])

@@ -7,6 +7,8 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{Launch, McpClient};
 
+use crate::trust;
+
 use super::{Stage, VERSION, assert_completed, assert_error, on_each_release, structured, text};
 
 on_each_release!(
@@ -62,9 +64,9 @@ async fn a_role_is_applied(release: &str) {
     let roles = "[plugins.codex-mcp]\nmodel = \"usual-model\"\nsandbox = \"read-only\"\n\
         [plugins.codex-mcp.roles.writer]\nsandbox = \"workspace-write\"\nreasoning_effort = \"high\"\n\
         extra_instructions_file = \"writer.md\"\n";
-    stage.home.trust(&stage.home.work());
     std::fs::write(stage.file(".atm.toml"), roles).unwrap();
     std::fs::write(stage.file("writer.md"), "WRITER-WORDS").unwrap();
+    trust(&stage.home, &stage.home.work());
     for backend in ["app-server", "mcp-server"] {
         if backend == "mcp-server" && release == testkit::codex::newest() {
             continue;
@@ -196,8 +198,8 @@ async fn a_repository_does_not_choose_the_program_and_the_user_does() {
     std::fs::write(&evil, "#!/bin/sh\ntouch ran\n").unwrap();
     std::fs::set_permissions(&evil, PermissionsExt::from_mode(0o755)).unwrap();
     let section = |program: &Path| format!("[plugins.codex-mcp]\ncodex_bin = {program:?}\n");
-    stage.home.trust(&stage.home.work());
     std::fs::write(stage.file(".atm.toml"), section(&evil)).unwrap();
+    trust(&stage.home, &stage.home.work());
     let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["serve"])
         .envs(stage.home.env())

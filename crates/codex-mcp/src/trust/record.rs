@@ -1,0 +1,287 @@
+//! The content that the user's trust in a directory covers.
+//!
+//! Trust would otherwise last through whatever is written into the directory later: by the
+//! model in a run, or by a merge. So `codex-mcp trust` records a hash of each file that
+//! counts because of the trust, and a file that is new, changed or gone takes the effect of
+//! the trust away until the user looks and gives it again.
+//!
+//! The record covers the files themselves, not the programs and further files that they
+//! name for Codex.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::run::prompts::PromptKind;
+use codex_mcp_core::text::one_line;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use toml::Table;
+
+use super::brought::{FOR_CODEX, PROMPTS, SETTINGS};
+use crate::untrusted_file::{self, Links, ReadError};
+
+/// The longest file that is hashed, in bytes.
+const LIMIT: u64 = 1024 * 1024;
+
+/// How much is hashed of one directory, in bytes.
+const TOTAL: u64 = 16 * LIMIT;
+
+/// How many files are hashed of one directory.
+const FILES: usize = 256;
+
+/// How deep directories of files for Codex are searched.
+const DEPTH: usize = 8;
+
+/// How many changes are named, and how much of each, in bytes.
+const NAMED: usize = 5;
+const SHOWN: usize = 200;
+
+/// Keys of `.atm.toml` that name prompt files.
+const PROMPT_FILES: [&str; 2] = ["base_prompt_file", "extra_instructions_file"];
+
+/// The SHA-256 of each file, in hexadecimal digits, by its path in its directory.
+type Hashes = BTreeMap<String, String>;
+
+/// What is found of the files of a directory.
+type Found = BTreeMap<String, Result<String, ReadError>>;
+
+/// The hashes by directory, each a path below the top of the repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Record(BTreeMap<String, Hashes>);
+
+/// Why the trust in a directory does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// The top of the repository.
+    pub(super) top: PathBuf,
+    /// The directory for which it was asked.
+    pub(super) directory: PathBuf,
+    /// The files, each with what happened to it. At least one.
+    pub(super) files: Vec<String>,
+}
+
+impl Changes {
+    /// What happened.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let mut named: Vec<String> = self.files.iter().take(NAMED).cloned().collect();
+        if self.files.len() > NAMED {
+            named.push(format!("{} more", self.files.len() - NAMED));
+        }
+        format!(
+            "{} is not used as trusted, since it differs from what you have trusted: {}",
+            self.top.display(),
+            named.join(", ")
+        )
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let directory = self.directory.display();
+        format!(
+            "Look at these files (`codex-mcp trust --show {directory}` lists what they set), then \
+             run `codex-mcp trust {directory}` to accept them."
+        )
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.message(), self.hint())
+    }
+}
+
+impl Record {
+    /// Records the files for work in a directory of the repository with this top.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] for a file that cannot be recorded, and so cannot be trusted.
+    pub(super) fn update(&mut self, directory: &Path, top: &Path) -> Result<(), ReadError> {
+        for above in up_to(directory, top) {
+            let found = found_in(above, top).into_iter();
+            let hashes = found.map(|(name, hash)| Ok((name, hash?)));
+            let hashes = hashes.collect::<Result<Hashes, ReadError>>()?;
+            let name = name_below(above, top).ok_or_else(|| not_utf8(above))?;
+            match hashes.is_empty() {
+                true => self.0.remove(name),
+                false => self.0.insert(name.to_owned(), hashes),
+            };
+        }
+        Ok(())
+    }
+
+    /// The files for work in a directory that are not as they were recorded.
+    pub(super) fn changes(&self, directory: &Path, top: &Path) -> Vec<String> {
+        let none = Hashes::new();
+        let mut changes = Vec::new();
+        for above in up_to(directory, top) {
+            let name = name_below(above, top);
+            let recorded = name.and_then(|name| self.0.get(name)).unwrap_or(&none);
+            let found = found_in(above, top);
+            for (file, hash) in &found {
+                let shown = shown(above, top, file);
+                changes.extend(match (hash, recorded.get(file)) {
+                    (Ok(now), Some(then)) if now == then => None,
+                    (Ok(_), Some(_)) => Some(format!("{shown} (changed)")),
+                    (Ok(_), None) => Some(format!("{shown} (new)")),
+                    (Err(error), _) => Some(one_line(&error.to_string(), SHOWN)),
+                });
+            }
+            let gone = recorded.keys().filter(|file| !found.contains_key(*file));
+            changes.extend(gone.map(|file| format!("{} (removed)", shown(above, top, file))));
+        }
+        changes
+    }
+}
+
+/// The directories whose files count for work in this one, the nearest first.
+fn up_to<'a>(directory: &'a Path, top: &'a Path) -> impl Iterator<Item = &'a Path> {
+    let within = move |above: &&Path| above.starts_with(top);
+    directory.ancestors().take_while(within)
+}
+
+fn name_below<'a>(directory: &'a Path, top: &Path) -> Option<&'a str> {
+    let name = directory.strip_prefix(top).ok()?.to_str()?;
+    Some(if name.is_empty() { "." } else { name })
+}
+
+fn shown(directory: &Path, top: &Path, file: &str) -> String {
+    let path = directory.join(file);
+    let below = path.strip_prefix(top).unwrap_or(&path);
+    one_line(&below.to_string_lossy(), SHOWN)
+}
+
+fn found_in(directory: &Path, top: &Path) -> Found {
+    let mut hashing = Hashing {
+        directory,
+        left: TOTAL,
+        found: Found::new(),
+    };
+    if let Some(settings) = hashing.add(SETTINGS) {
+        for named in prompt_files(&settings) {
+            hashing.add(&named);
+        }
+    }
+    for name in FOR_CODEX {
+        hashing.add_tree(name, 0);
+    }
+    if directory == top {
+        for kind in PromptKind::ALL {
+            hashing.add(&format!("{PROMPTS}/{kind}.md"));
+        }
+    }
+    hashing.found
+}
+
+/// The prompt files that an `.atm.toml` names, for all roles.
+fn prompt_files(settings: &[u8]) -> Vec<String> {
+    let text = std::str::from_utf8(settings).unwrap_or_default();
+    let whole: Table = toml::from_str(text).unwrap_or_default();
+    let section = whole
+        .get("plugins")
+        .and_then(|plugins| plugins.get("codex-mcp"));
+    let section = section.and_then(toml::Value::as_table);
+    let roles = section.and_then(|section| section.get("roles")?.as_table());
+    let roles = roles.into_iter().flat_map(Table::values);
+    let presets = section
+        .into_iter()
+        .chain(roles.filter_map(toml::Value::as_table));
+    let named = presets.flat_map(|preset| PROMPT_FILES.map(|key| preset.get(key)?.as_str()));
+    named.flatten().map(str::to_owned).collect()
+}
+
+/// Files of a directory, as they are hashed. Links are followed, as Codex does.
+struct Hashing<'a> {
+    directory: &'a Path,
+    /// How much may still be read, in bytes.
+    left: u64,
+    found: Found,
+}
+
+impl Hashing<'_> {
+    /// A file, if it is there, and its content.
+    fn add(&mut self, name: &str) -> Option<Vec<u8>> {
+        let path = self.directory.join(name);
+        match untrusted_file::read(&path, LIMIT.min(self.left), Links::Followed) {
+            Ok(_) if self.found.len() >= FILES => {
+                self.refuse(name, too_many(&path));
+                None
+            }
+            Ok(bytes) => {
+                self.left = self.left.saturating_sub(bytes.len() as u64);
+                let digits = Sha256::digest(&bytes);
+                let digits = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.found.insert(name.to_owned(), Ok(digits));
+                Some(bytes)
+            }
+            Err(error) if is_absent(&error) => None,
+            Err(error) => {
+                self.refuse(name, error);
+                None
+            }
+        }
+    }
+
+    /// A file, or all files below a directory.
+    fn add_tree(&mut self, name: &str, depth: usize) {
+        let path = self.directory.join(name);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                self.add(name);
+                return;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return self.refuse(name, ReadError::Io { path, error }),
+        };
+        for entry in entries {
+            if depth >= DEPTH || self.found.len() >= FILES {
+                return self.refuse(name, too_many(&path));
+            }
+            match entry.map(|entry| entry.file_name().into_string()) {
+                Ok(Ok(file)) => self.add_tree(&format!("{name}/{file}"), depth + 1),
+                Ok(Err(file)) => self.refuse(name, not_utf8(&path.join(file))),
+                Err(error) => self.refuse(
+                    name,
+                    ReadError::Io {
+                        path: path.clone(),
+                        error,
+                    },
+                ),
+            }
+        }
+    }
+
+    fn refuse(&mut self, name: &str, error: ReadError) {
+        self.found.insert(name.to_owned(), Err(error));
+    }
+}
+
+fn is_absent(error: &ReadError) -> bool {
+    let kind = match error {
+        ReadError::Io { error, .. } => error.kind(),
+        _ => return false,
+    };
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn not_utf8(path: &Path) -> ReadError {
+    ReadError::Io {
+        path: path.to_owned(),
+        error: io::Error::other("its name is not UTF-8"),
+    }
+}
+
+fn too_many(path: &Path) -> ReadError {
+    let why = format!("there are more than {FILES} files, or directories deeper than {DEPTH}");
+    ReadError::Io {
+        path: path.to_owned(),
+        error: io::Error::other(why),
+    }
+}
