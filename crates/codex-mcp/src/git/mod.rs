@@ -28,6 +28,7 @@
 mod flags;
 mod invocation;
 mod layout;
+mod lock;
 mod own;
 mod owner;
 mod path;
@@ -37,6 +38,7 @@ mod path;
 )]
 pub(crate) mod private;
 mod setting;
+mod state;
 #[expect(
     clippy::disallowed_methods,
     reason = "it follows no links in the working tree, and keeps files of our own state"
@@ -328,7 +330,7 @@ fn reject_fifos(layout: &Layout) -> Result<(), LayoutError> {
 
 fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io::Result<View> {
     let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
-    let state = view::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
+    let state = state::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
     View::new(layout, settings, &state)
 }
 

@@ -16,27 +16,29 @@
 //!
 //! Source: gitrepository-layout(5), git-config(1).
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
 use super::Layout;
+use super::lock::DirectoryLock;
 use super::setting::{Scope, Setting};
+use super::state::make_directory;
 use crate::untrusted_file::{Links, read};
 
 /// Where views are, below the state directory.
 const VIEWS: &str = "git-views";
 
-/// How old a view is at least that a killed process has left behind (two days: a run
-/// takes a day at most).
-const STALE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+/// How the directory of a view is called.
+const PREFIX: &str = "view-";
+
+/// How often a directory is made that another process removes before it is locked.
+const ATTEMPTS: usize = 5;
 
 /// The most that is copied of a file in `info`, in bytes.
 const INFO_LIMIT: u64 = 1024 * 1024;
@@ -81,10 +83,13 @@ const REMOTES: [(&str, &str); 9] = [
     ("url.", ".pushinsteadof"),
 ];
 
-/// The view's directory. It is removed when this is dropped.
+/// The view's directory. It is removed when this is dropped, or by the next view when the
+/// process was killed.
 #[derive(Debug)]
 pub(super) struct View {
     directory: TempDir,
+    /// Released after the directory is removed.
+    _lock: DirectoryLock,
     /// Whether the reflogs are those of a private git directory.
     has_private_logs: AtomicBool,
 }
@@ -96,9 +101,10 @@ impl View {
         let all = state.join(VIEWS);
         make_directory(&all)?;
         remove_stale(&all);
-        let directory = tempfile::Builder::new().prefix("view-").tempdir_in(&all)?;
+        let (directory, lock) = locked(&all)?;
         let view = Self {
             directory,
+            _lock: lock,
             has_private_logs: AtomicBool::new(false),
         };
         for name in SHARED {
@@ -169,35 +175,29 @@ impl View {
     }
 }
 
-/// The state directory by these variables, as in the configuration.
-pub(super) fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let below_home = || path("HOME").map(|home| home.join(".local/state"));
-    let state = path("XDG_STATE_HOME").or_else(below_home)?;
-    Some(state.join("codex-mcp"))
+/// Makes a view's directory, and locks it.
+fn locked(all: &Path) -> io::Result<(TempDir, DirectoryLock)> {
+    for _ in 0..ATTEMPTS {
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(all)?;
+        match DirectoryLock::try_take(directory.path()) {
+            Ok(Some(lock)) => return Ok((directory, lock)),
+            // Another process has taken it for one that was left.
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("other processes keep removing it"))
 }
 
-/// Makes a directory, and those above it, for the user alone.
-pub(super) fn make_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// What is left by processes that were killed. A failure is of no consequence.
+/// Removes what killed processes have left. A failure is of no consequence.
 fn remove_stale(all: &Path) {
     let Ok(entries) = fs::read_dir(all) else {
         return;
     };
-    let limit = SystemTime::now() - STALE;
     for entry in entries.flatten() {
-        let is_stale = entry
-            .metadata()
-            .and_then(|about| about.modified())
-            .is_ok_and(|modified| modified < limit);
-        if is_stale {
+        let is_view = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
+        if is_view && let Ok(Some(_lock)) = DirectoryLock::try_take(&entry.path()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -259,6 +259,8 @@ fn quoted(text: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
     fn setting(key: &str, value: Option<&str>) -> Setting {
@@ -267,6 +269,20 @@ mod tests {
             key: key.into(),
             value: value.map(OsString::from),
         }
+    }
+
+    #[test]
+    fn view_of_a_killed_process_is_removed_by_the_next() {
+        let all = tempfile::tempdir().unwrap();
+        let (live, _lock) = locked(all.path()).unwrap();
+        let (left, lock) = locked(all.path()).unwrap();
+        let left = left.keep();
+        drop(lock);
+        fs::create_dir(all.path().join("other")).unwrap();
+        remove_stale(all.path());
+        assert!(live.path().exists());
+        assert!(!left.exists());
+        assert!(all.path().join("other").exists());
     }
 
     #[test]

@@ -14,11 +14,11 @@ use std::time::Duration;
 use codex_mcp_core::text::visible_line;
 use tokio_util::sync::CancellationToken;
 
-use super::lock::{DirectoryLock, LOCK};
 use super::takeover::{AFTER_STOP, Source, Takeover};
 use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, Synced};
 use crate::git::invocation::Invocation;
-use crate::git::view::state_directory;
+use crate::git::lock::{DirectoryLock, LOCK};
+use crate::git::state::state_directory;
 use crate::git::{Bounds, Git, GitError, until_stopped};
 
 /// How many directories are looked at.

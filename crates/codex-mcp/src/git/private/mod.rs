@@ -20,7 +20,6 @@
 //! - `plan`: which refs are moved, and which are kept aside.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
 //! - `place`: tells a directory from another one at its path.
-//! - `lock`: which directories belong to runs that live.
 //! - `leftovers`: what interrupted runs have left.
 //!
 //! Every step of a takeover can be done twice, and `synced.json` is written last. So a
@@ -32,7 +31,6 @@
 mod index;
 mod journal;
 mod leftovers;
-mod lock;
 mod objects;
 mod place;
 mod plan;
@@ -48,12 +46,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::lock::DirectoryLock;
 use super::setting::{self, Scope, Setting};
-use super::view::{in_file, make_directory, state_directory};
+use super::state::{make_directory, state_directory};
+use super::view::in_file;
 use super::{Git, GitError};
 use crate::untrusted_file::{Links, read};
 pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
-use lock::DirectoryLock;
 use objects::Transfer;
 use place::Place;
 use refs::Refs;

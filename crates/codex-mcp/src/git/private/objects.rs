@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use super::refs::Refs;
 use super::{LOG_LIMIT, remove_all, unfit};
 use crate::git::setting::Setting;
-use crate::git::view::{in_file, make_directory};
+use crate::git::state::make_directory;
+use crate::git::view::in_file;
 use crate::git::{Git, GitError, Layout};
 use crate::untrusted_file::{Links, read};
 

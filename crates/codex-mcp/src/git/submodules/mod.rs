@@ -45,7 +45,7 @@ use self::nested::PlainDirectories;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
 use self::restore::VisitResult;
 use self::state::{Bytes, SubmoduleState};
-use super::view::state_directory;
+use super::state::state_directory;
 use super::{Git, GitError, written};
 use crate::off_runtime;
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::state::{Bytes, SubmoduleState};
-use crate::git::view::make_directory;
+use crate::git::state::make_directory;
 use crate::team::files::open_to_lock;
 
 /// Where they are, below the state directory.

@@ -1,7 +1,7 @@
-//! The lock on the directory of a run, which the run holds while it lives.
+//! The lock on a directory of a run or a view, which its process holds while it lives.
 //!
 //! The system releases the lock when the process ends, however it ends. So a directory
-//! whose lock is free belongs to a run that is over.
+//! whose lock is free belongs to a process that is over.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::git::view::make_directory;
 use crate::team::files::open_to_lock;
 use crate::untrusted_file::{Links, open};
+
+use super::state::make_directory;
 
 /// The file that is locked, below the directory of the run.
 pub(super) const LOCK: &str = "lock";
