@@ -124,6 +124,9 @@ pub async fn drive<W: Watcher>(
     }
     let start = looker.start().await?;
     let private = private_git(&rig.name, order, &looker).await?;
+    if private.is_some() {
+        rig.warn(uncommitted(&start));
+    }
     let grants = grants(order, private.as_ref());
     let mut settings = order.settings.clone();
     settings.thread.cwd = Some(looker.top().to_owned());
@@ -194,6 +197,26 @@ async fn private_git(
     let opened = PrivateGit::open(git, run).await;
     let opened = opened.map_err(|error| RunError::PrivateGit(error.to_string()))?;
     Ok(Some(opened))
+}
+
+/// How many files of the user's are named that Codex may commit.
+const FILES_NAMED: usize = 3;
+
+/// What the user is told where Codex may commit changes that are not its own.
+fn uncommitted(start: &Snapshot) -> Option<String> {
+    let dirty = &start.tree.found()?.state.dirty;
+    let mut names: Vec<&str> = dirty.keys().map(String::as_str).take(FILES_NAMED).collect();
+    if dirty.len() > FILES_NAMED {
+        names.push("…");
+    }
+    (!dirty.is_empty()).then(|| {
+        format!(
+            "uncommitted changes of yours ({}: {}) can get into Codex's commits, as by `git add \
+             --all`: with --worktree (worktree over MCP) Codex works on a copy without them",
+            dirty.len(),
+            names.join(", ")
+        )
+    })
 }
 
 /// What the user is told where Codex may write nothing, and no criterion needs it to.
@@ -531,7 +554,15 @@ impl<W: Watcher> Driver<'_, W> {
                 (warnings, Some(why))
             }
             Err(error) => {
-                let why = format!("Codex's commits cannot be taken over: {error}");
+                let pushed = private.pushed();
+                let pushed = match pushed.is_empty() {
+                    true => String::new(),
+                    false => format!(
+                        ". What Codex has pushed is at the remote all the same: {}",
+                        pushed.join(", ")
+                    ),
+                };
+                let why = format!("Codex's commits cannot be taken over: {error}{pushed}");
                 (vec![why.clone()], Some(why))
             }
         };

@@ -75,7 +75,7 @@ pub(super) struct Difference {
     /// The objects of the new entries.
     pub(super) objects: BTreeSet<String>,
     /// The paths that have become submodules.
-    pub(super) submodules: Vec<String>,
+    pub(super) submodules: Vec<PathBuf>,
     /// How many paths somebody else has staged meanwhile in another way: theirs stay.
     conflicts: usize,
 }
@@ -164,8 +164,7 @@ impl Difference {
                 continue;
             }
             if is_submodule(new) && !is_submodule(old) {
-                let path = String::from_utf8_lossy(path).into_owned();
-                difference.submodules.push(path);
+                difference.submodules.push(OsStr::from_bytes(path).into());
             }
             match here == old {
                 true => difference.replace(path, new, id),

@@ -49,6 +49,7 @@ use serde::{Deserialize, Serialize};
 use super::lock::DirectoryLock;
 use super::setting::{self, Scope, Setting};
 use super::state::{make_directory, state_directory};
+use super::submodules::shown;
 use super::view::in_file;
 use super::{Git, GitError};
 use crate::untrusted_file::{Links, read};
@@ -110,6 +111,8 @@ pub(crate) struct PrivateGit {
     first: Refs,
     /// Whether a takeover was begun and has not come to its end.
     takeover_incomplete: bool,
+    /// The directories that Codex's commits make submodules, which were refused.
+    refused: Vec<PathBuf>,
     /// Released when all else is done.
     _lock: DirectoryLock,
 }
@@ -174,6 +177,7 @@ impl PrivateGit {
             synced,
             first: Refs::default(),
             takeover_incomplete: false,
+            refused: Vec::new(),
             _lock: lock,
         })
     }
@@ -204,12 +208,45 @@ impl PrivateGit {
         );
         let what_to_do = match self.copy_for_user() {
             Ok(copy) => format!(
-                "To get a ref, run `git fetch {} REF`. Then delete {all}.",
-                copy.display()
+                "To get a ref, run `git fetch {} REF`. {}Then delete {all}.",
+                copy.display(),
+                self.advice_on_refused()
             ),
             Err(error) => format!("Cannot make a copy of it that is safe to fetch from: {error}."),
         };
         Some(warning + &what_to_do)
+    }
+
+    /// What the user has to do before commits that were refused are merged.
+    fn advice_on_refused(&self) -> String {
+        let names: Vec<String> = self.refused.iter().map(|path| shown(path)).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!(
+                "Its commits make submodules of {}: before you merge or check them out, make sure \
+                 that there is no .git in them, as your git would run programs that its settings \
+                 name. ",
+                names.join(", ")
+            ),
+        }
+    }
+
+    /// The remote branches to which Codex has pushed what was not taken over: those that
+    /// have become what one of its own branches is.
+    pub(crate) fn pushed(&self) -> Vec<String> {
+        let Ok(theirs) = self.refs() else {
+            return Vec::new();
+        };
+        let is_own = |id: &String| {
+            let mut all = theirs.all.iter();
+            all.any(|(name, tip)| name.starts_with("refs/heads/") && tip == id)
+        };
+        let remote = theirs.all.iter().filter_map(|(name, id)| {
+            let branch = name.strip_prefix("refs/remotes/")?;
+            let is_new = self.synced.refs.all.get(name) != Some(id);
+            (is_new && is_own(id)).then(|| branch.to_owned())
+        });
+        remote.collect()
     }
 
     fn copy_for_user(&self) -> io::Result<PathBuf> {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +24,9 @@ use super::plan::{ABANDONED, NO_WORKTREE, Plan};
 use super::refs::{Head, Refs};
 use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
 use crate::engine::Exit;
+use crate::git::submodules::move_aside;
 use crate::git::{Git, GitError, until_stopped};
+use crate::off_runtime;
 use crate::untrusted_file::{Links, read};
 
 /// What the reflogs of the repository say.
@@ -54,6 +57,9 @@ const CHANGES: &[&str] = &[
 
 /// A copy of the private index, below the directory of the run.
 const INDEX_COPY: &str = "index.private";
+
+/// How many submodules that were refused are named and moved aside.
+const REFUSED_LIMIT: usize = 20;
 
 /// How often a takeover is begun anew because the repository's index has changed.
 const ROUNDS: u32 = 5;
@@ -159,7 +165,8 @@ impl PrivateGit {
         self.git.refresh()?;
         let now = Refs::of_repository(&self.git).await?;
         let (staged, difference) = self.bring_objects(&theirs, &now, index.as_deref()).await?;
-        self.check_submodules(&theirs, &now, &difference).await?;
+        self.check_submodules(source, &theirs, &now, &difference)
+            .await?;
         let side = Side {
             refs: &theirs,
             index: index.as_deref(),
@@ -316,7 +323,8 @@ impl PrivateGit {
     /// Refuses submodules that were not there: git reads the settings of a directory that
     /// is one, and Codex can have written them.
     async fn check_submodules(
-        &self,
+        &mut self,
+        source: Source,
         theirs: &Refs,
         now: &Refs,
         difference: &Difference,
@@ -329,22 +337,41 @@ impl PrivateGit {
         if let Some(Head::Commit(id)) = theirs.head() {
             tips.insert(id);
         }
-        let mut added = difference.submodules.first().cloned();
+        let mut added: BTreeSet<PathBuf> = difference.submodules.iter().cloned().collect();
         if !tips.is_empty() {
             let tips = tips.iter().map(|tip| format!("{tip}\n"));
             let known = now.all.values().map(|tip| format!("^{tip}\n"));
             let input: String = tips.chain(known).collect();
             let told = self.git.told(CHANGES, input.as_bytes()).await?;
-            added = added.or_else(|| added_submodule(&told));
+            added.extend(added_submodules(&told));
         }
-        match added {
-            None => Ok(()),
-            Some(path) => Err(io::Error::other(format!(
-                "it adds the submodule {path:?}, whose settings your git would read; commit the \
-                 files of that directory instead"
-            ))
-            .into()),
-        }
+        let Some(first) = added.first().cloned() else {
+            self.refused.clear();
+            return Ok(());
+        };
+        self.refused = added.into_iter().take(REFUSED_LIMIT).collect();
+        // What an interrupted run has left may be the user's by now.
+        let moved = match source {
+            Source::LiveRun => self.move_refused().await?,
+            Source::InterruptedRun | Source::RemovedWorktree => String::new(),
+        };
+        Err(io::Error::other(format!(
+            "it adds the submodule {first:?}, whose settings your git would read; commit the \
+             files of that directory instead{moved}"
+        ))
+        .into())
+    }
+
+    /// Moves aside the repositories in the directories that were refused as submodules: git
+    /// would read their settings once the commits are merged.
+    async fn move_refused(&self) -> Result<String, GitError> {
+        let (top, refused) = (self.git.root().to_owned(), self.refused.clone());
+        let move_all = move || -> String {
+            let moved = refused.iter().filter_map(|path| move_aside(&top, path));
+            moved.map(|warning| format!("; {warning}")).collect()
+        };
+        let moved = off_runtime::run(move_all).await;
+        Ok(moved.map_err(io::Error::other)?)
     }
 
     /// Git for changes of the repository that are not given up halfway.
@@ -489,24 +516,27 @@ fn wanted<'a>(before: &Refs, theirs: &'a Refs, difference: &'a Difference) -> BT
     wanted
 }
 
-/// The path of the first entry that has become a submodule. A record is
+/// The paths of the entries that have become submodules. A record is
 /// `:OLD-MODE NEW-MODE OLD-ID NEW-ID STATUS NUL PATH NUL`.
-fn added_submodule(told: &[u8]) -> Option<String> {
+fn added_submodules(told: &[u8]) -> BTreeSet<PathBuf> {
+    let mut added = BTreeSet::new();
     let mut records = told.split(|byte| *byte == 0);
     while let Some(record) = records.next() {
         let record = String::from_utf8_lossy(record);
         let Some((_, record)) = record.split_once(':') else {
             continue;
         };
-        let path = records.next()?;
+        let Some(path) = records.next() else {
+            break;
+        };
         let mut modes = record.split(' ');
         if let (Some(old), Some("160000")) = (modes.next(), modes.next())
             && old != "160000"
         {
-            return Some(String::from_utf8_lossy(path).into_owned());
+            added.insert(OsStr::from_bytes(path).into());
         }
     }
-    None
+    added
 }
 
 fn names(aside: &[(String, String)]) -> String {
@@ -567,9 +597,11 @@ mod tests {
     #[test]
     fn submodule_that_was_none_is_found() {
         let changed = b":100644 100644 a b M\0x\0:160000 160000 a b M\0old\0";
-        assert_eq!(added_submodule(changed), None);
-        let added = b":100644 100644 a b M\0:x\0\n:000000 160000 0 b A\0sub\0";
-        assert_eq!(added_submodule(added).as_deref(), Some("sub"));
-        assert_eq!(added_submodule(b""), None);
+        assert_eq!(added_submodules(changed), BTreeSet::new());
+        let added =
+            b":100644 100644 a b M\0:x\0\n:000000 160000 0 b A\0sub\0:000000 160000 0 b A\0b\0";
+        let expected = BTreeSet::from(["b", "sub"].map(PathBuf::from));
+        assert_eq!(added_submodules(added), expected);
+        assert_eq!(added_submodules(b""), BTreeSet::new());
     }
 }

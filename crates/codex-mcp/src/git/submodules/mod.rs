@@ -42,6 +42,7 @@ use tokio::time::{Instant, sleep};
 
 use self::context::RepoContext;
 use self::nested::PlainDirectories;
+pub(super) use self::nested::move_aside;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
 use self::restore::VisitResult;
 use self::state::{Bytes, SubmoduleState};
@@ -327,7 +328,7 @@ impl Queue {
 }
 
 /// A path as a part of a line for people.
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     visible_line(&written(path.as_os_str().as_bytes())).into_owned()
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::context::RepoContext;
-use super::directory::{MovedAside, NoEntry};
+use super::directory::{Directory, MovedAside, NoEntry};
 use super::{DOT_GIT, shown};
 
 /// How many directories are watched.
@@ -40,7 +40,8 @@ impl PlainDirectories {
     /// know.
     pub(super) fn restore(&self, context: &RepoContext) -> Vec<String> {
         let planted = self.0.iter().filter(|path| has_git(context, path));
-        let mut warnings: Vec<String> = planted.filter_map(|path| moved(context, path)).collect();
+        let moved = planted.filter_map(|path| move_aside(context.top(), path));
+        let mut warnings: Vec<String> = moved.collect();
         if warnings.len() > NAMED {
             let more = warnings.len() - NAMED;
             warnings.truncate(NAMED);
@@ -55,8 +56,12 @@ fn has_git(context: &RepoContext, path: &Path) -> bool {
     git.symlink_metadata().is_ok()
 }
 
-fn moved(context: &RepoContext, path: &Path) -> Option<String> {
-    let aside = match context.reach(path) {
+/// Moves aside the `.git` in a directory below the top, if there is one, and returns what
+/// the user has to know.
+pub(in crate::git) fn move_aside(top: &Path, path: &Path) -> Option<String> {
+    top.join(path).join(DOT_GIT).symlink_metadata().ok()?;
+    let directory = Directory::open(top).and_then(|top| top.below(path));
+    let aside = match directory {
         Ok(directory) => directory.move_aside(OsStr::new(DOT_GIT), &directory),
         // What a link leads to is no directory of the repository.
         Err(NoEntry::Gone | NoEntry::Link(_)) => return None,

@@ -598,8 +598,9 @@ async fn merge_under_way_is_to_be_finished_first() {
     assert!(told.contains("finish or abort it"), "{told}");
 }
 
-/// Git reads the settings of a directory that is a submodule. The control is the user's
-/// own git, once the entry is there.
+/// Git reads the settings of a directory that is a submodule. The user gets the commits all
+/// the same, by the command that the warning names. The control is the same with the
+/// repository put back in its place.
 #[tokio::test]
 async fn submodule_with_settings_of_codex_is_not_taken_over() {
     let script = Script::new().otherwise([
@@ -614,7 +615,8 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
          git -c user.name=x -c user.email=x commit --quiet --allow-empty --message x\n\
          git config core.fsmonitor 'touch {}; true'\ncd ..\n\
          export GIT_DIR=$(ls -d {}/*/private) GIT_WORK_TREE=$PWD\n\
-         git add sub && git commit --quiet --message sub\n",
+         git add sub && git commit --quiet --message sub\n\
+         git push --quiet origin HEAD:refs/heads/side\n",
         caught.display(),
         stage
             .home
@@ -623,6 +625,11 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
             .display(),
     );
     fs::write(stage.home.home().join("plant"), plant).unwrap();
+    let remote = stage.home.tmp().join("remote.git");
+    let remote = remote.to_str().unwrap();
+    stage.home.git(&["init", "--quiet", "--bare", remote]);
+    stage.home.git(&["remote", "add", "origin", remote]);
+    fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
     let args = [
         "x",
         "--sandbox",
@@ -635,11 +642,33 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
     let (code, result, told) = stage.run(&args).await;
     assert_eq!(code, Some(2), "{result:#}\n{told}");
     assert!(told.contains("adds the submodule \"sub\""), "{told}");
+    let before_turns = "uncommitted changes of yours (1: mine.txt)";
+    assert!(told.contains(before_turns), "{told}");
+    let pushed = "is at the remote all the same: origin/side";
+    assert!(told.contains(pushed), "{told}");
     assert_eq!(stage.home.git(&["ls-files", "sub"]), "");
+    let advice = "Its commits make submodules of sub: before you merge or check them out";
+    assert!(told.contains(advice), "{told}");
+    let fetch = told.split("run `git fetch ").nth(1).unwrap();
+    let copy = fetch.split(" REF").next().unwrap();
+    stage.home.git(&["fetch", "--quiet", copy, "main"]);
+    // Git does not write over a file that it does not have.
+    fs::remove_file(stage.home.work().join("a.txt")).unwrap();
+    stage.home.git(&["merge", "--quiet", "FETCH_HEAD"]);
+    let entry = stage.home.git(&["ls-files", "--stage", "sub"]);
+    assert!(entry.starts_with("160000"), "{entry}");
     stage.home.git(&["status"]);
-    assert!(!stage.was_attacked());
+    assert!(!stage.was_attacked(), "{told}");
 
-    stage.home.git(&["add", "sub"]);
+    let sub = stage.home.work().join("sub");
+    let rename_back = |directory: &Path, begin: &str, name: &str| {
+        let entries = fs::read_dir(directory).unwrap().flatten();
+        let is_moved = |name: &str| name.starts_with(&format!("{begin}-moved-aside-"));
+        let mut moved = entries.filter(|entry| is_moved(entry.file_name().to_str().unwrap()));
+        fs::rename(moved.next().unwrap().path(), directory.join(name)).unwrap();
+    };
+    rename_back(&sub, "git", ".git");
+    rename_back(&sub.join(".git"), "HEAD", "HEAD");
     stage.home.git(&["status"]);
     stage.until_attacked().await;
 }
