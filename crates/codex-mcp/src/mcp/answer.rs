@@ -9,7 +9,7 @@ use codex_mcp_protocol::codex::ThreadId;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use super::error::ToolError;
+use super::error::{Names, ToolError};
 use crate::engine::command::SessionId;
 
 /// What came of a call that did not fail.
@@ -62,15 +62,19 @@ impl ToolError {
     /// For tools that don't prompt Codex: there is no message of Codex's and no thread.
     pub(super) fn into_plain_result(self) -> CallToolResult {
         let mut details = Map::new();
-        if let Some(error) = self.details().get_mut("error") {
-            details.insert("error".to_owned(), error.take());
-        }
-        let object = Value::Object(details.clone()).to_string();
-        result(vec![self.text(), object], details, Some(true))
+        details.insert("error".to_owned(), self.object(Names::Own));
+        failed(vec![self.text()], details, Repeated::Yes)
     }
 
+    /// For tools of the npm package codex-mcp, whose errors are one text.
+    pub(super) fn into_sessions_result(self) -> CallToolResult {
+        let mut details = Map::new();
+        details.insert("error".to_owned(), self.object(Names::Sessions));
+        failed(vec![self.text_in(Names::Sessions)], details, Repeated::No)
+    }
+
+    /// For tools that wait for a turn.
     pub(super) fn into_result(self) -> CallToolResult {
-        let details = self.details();
         let mut text = vec![self.text()];
         if !self.partial().is_empty() {
             text.push(format!(
@@ -78,13 +82,33 @@ impl ToolError {
                 self.partial()
             ));
         }
-        text.push(details.to_string());
-        let Value::Object(mut structured) = details else {
-            return CallToolResult::error(text.into_iter().map(ContentBlock::text).collect());
-        };
-        structured.insert("content".to_owned(), self.partial().into());
-        result(text, structured, Some(true))
+        let mut result = failed(text, self.details(), Repeated::Yes);
+        if let Some(Value::Object(structured)) = &mut result.structured_content {
+            structured.insert("content".to_owned(), self.partial().into());
+        }
+        result
     }
+}
+
+/// Whether the last text repeats the object of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeated {
+    Yes,
+    No,
+}
+
+/// The result of a call that failed, in all tools: `{error: {code, message, hint,
+/// retryable}, isError: true}`, and what else `details` has.
+fn failed(
+    mut text: Vec<String>,
+    mut details: Map<String, Value>,
+    repeated: Repeated,
+) -> CallToolResult {
+    details.insert("isError".to_owned(), true.into());
+    if repeated == Repeated::Yes {
+        text.push(Value::Object(details.clone()).to_string());
+    }
+    result(text, details, Some(true))
 }
 
 fn result(

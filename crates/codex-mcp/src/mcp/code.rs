@@ -139,8 +139,9 @@ impl Code {
             Self::SessionBusy | Self::SessionWaiting | Self::ThreadLive | Self::TooManySessions => {
                 "SESSION_BUSY"
             }
-            Self::CodexRefused | Self::OutOfBounds => "INVALID_ARGUMENT",
+            Self::CodexRefused => "INVALID_ARGUMENT",
             Self::InvalidArgument
+            | Self::OutOfBounds
             | Self::SessionNotFound
             | Self::SessionNotRunning
             | Self::RequestNotFound

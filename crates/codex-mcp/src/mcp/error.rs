@@ -2,9 +2,9 @@
 
 use codex_mcp_core::session::{DecisionRefused, PromptRefused};
 use codex_mcp_protocol::codex::{ErrorKind, ThreadId, TurnError};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::code::{Code, Retry, Row};
+use super::code::{Code, Retry};
 use crate::bounds::OutOfBounds;
 use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
@@ -18,6 +18,24 @@ pub(super) struct ToolError {
     thread: Option<ThreadId>,
     /// What Codex had said until then.
     partial: String,
+}
+
+/// Whose names and hints an error has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// Ours.
+    Own,
+    /// Those of the npm package codex-mcp, which has fewer.
+    Sessions,
+}
+
+impl Names {
+    fn of(self, code: Code) -> (&'static str, &'static str) {
+        match self {
+            Self::Own => (code.row().name, code.row().hint),
+            Self::Sessions => (code.name_for_sessions(), code.hint_for_sessions()),
+        }
+    }
 }
 
 impl From<OutOfBounds> for ToolError {
@@ -67,31 +85,33 @@ impl ToolError {
 
     /// `Error [CODE]: what happened. What to do.`
     pub(super) fn text(&self) -> String {
-        let Row { name, hint, .. } = self.code.row();
+        self.text_in(Names::Own)
+    }
+
+    /// The same with these names.
+    pub(super) fn text_in(&self, names: Names) -> String {
+        let (name, hint) = names.of(self.code);
         let message = self.message.trim_end_matches('.');
         format!("Error [{name}]: {message}. {hint}")
     }
 
-    /// The same with the names of the npm package codex-mcp.
-    pub(super) fn text_for_sessions(&self) -> String {
-        let (name, hint) = (self.code.name_for_sessions(), self.code.hint_for_sessions());
-        let message = self.message.trim_end_matches('.');
-        format!("Error [{name}]: {message}. {hint}")
+    /// The error for programs: the one shape that it has in all tools.
+    pub(super) fn object(&self, names: Names) -> Value {
+        let (name, hint) = names.of(self.code);
+        json!({
+            "code": name,
+            "message": self.message,
+            "hint": hint,
+            "retryable": self.code.row().retry == Retry::Worthwhile,
+        })
     }
 
-    /// The error for programs, without the partial text.
-    pub(super) fn details(&self) -> Value {
-        let Row { name, retry, hint } = self.code.row();
-        let mut details = json!({
-            "error": {
-                "code": name,
-                "message": self.message,
-                "hint": hint,
-                "retryable": retry == Retry::Worthwhile,
-            },
-            "status": self.status(),
-        });
-        if let (Some(thread), Some(details)) = (&self.thread, details.as_object_mut()) {
+    /// The error with the status of its turn, and the thread where it is known.
+    pub(super) fn details(&self) -> Map<String, Value> {
+        let mut details = Map::new();
+        details.insert("error".to_owned(), self.object(Names::Own));
+        details.insert("status".to_owned(), self.status().into());
+        if let Some(thread) = &self.thread {
             details.insert("threadId".to_owned(), json!(thread));
         }
         details
@@ -201,6 +221,6 @@ mod tests {
             "Error [SESSION_BUSY]: a turn is still running. \
              Wait until the turn has ended, then call again."
         );
-        assert_eq!(error.details()["error"]["retryable"], true);
+        assert_eq!(error.object(Names::Own)["retryable"], true);
     }
 }

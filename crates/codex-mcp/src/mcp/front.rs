@@ -640,11 +640,8 @@ impl ServerHandler for Front {
             other => other,
         });
         answered.or_else(|error| {
-            tracing::debug!("{}: {}", call.name, tool.refusal_text(&error));
-            match tool.protocol_error(&error) {
-                Some(error) => Err(error),
-                None => Ok(tool.refusal(error).into()),
-            }
+            tracing::debug!("{}: {}", call.name, error.text());
+            Ok(tool.refusal(error).into())
         })
     }
 }

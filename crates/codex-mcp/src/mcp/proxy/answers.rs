@@ -5,7 +5,6 @@ use std::time::Duration;
 use codex_mcp_core::proxy::{Answer, Call, Failure, Limits};
 use codex_mcp_protocol::codex::ThreadId;
 use codex_mcp_protocol::rpc::{RequestId, code};
-use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -24,7 +23,7 @@ pub(super) fn message(id: &RequestId, answer: Answer, limits: &Limits) -> Vec<u8
         Answer::Declined { call, question } => response(id, &declined(call, question)),
         Answer::Error { method, why } => {
             let error = explained(&method, &why, limits.request);
-            let data = error.details();
+            let data = Value::Object(error.details());
             refusal(Some(id), code::INTERNAL_ERROR, &error.text(), Some(data))
         }
         Answer::UnknownMethod { method } => {
@@ -44,16 +43,6 @@ pub(super) fn message(id: &RequestId, answer: Answer, limits: &Limits) -> Vec<u8
 /// What a tool of ours answers.
 pub(super) fn tool_result(id: &RequestId, result: &CallToolResult) -> Vec<u8> {
     response(id, &as_value(result))
-}
-
-/// What a tool of ours answers whose call could not be made.
-pub(super) fn protocol_error(id: &RequestId, error: ErrorData) -> Vec<u8> {
-    let ErrorData {
-        code,
-        message,
-        data,
-    } = error;
-    refusal(Some(id), code.0.into(), &message, data)
 }
 
 /// Without the member that only results of MCP 2026-07-28 have.

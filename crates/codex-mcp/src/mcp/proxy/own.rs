@@ -12,7 +12,7 @@ use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::tools::annotated;
 use crate::mcp::tools::codex_status::{self, Calls, Messages, Status};
-use crate::mcp::tools::jobs::{self, Called, JobTool};
+use crate::mcp::tools::jobs::{Called, JobTool};
 use crate::mcp::tools::team::{TeamTool, Told};
 use crate::team::Office;
 
@@ -37,13 +37,9 @@ impl Proxy {
             Some(tool) => self.call_job_tool(tool, arguments).await,
             None => self.call_own(name, arguments).await,
         };
-        let protocol_error = |error| job_tool.and_then(|_| jobs::protocol_error(error));
         let (answer, then) = match told {
             Ok(Told { result, then }) => (answers::tool_result(id, &result), then),
-            Err(error) => match protocol_error(&error) {
-                Some(error) => (answers::protocol_error(id, error), None),
-                None => (answers::tool_result(id, &error.into_plain_result()), None),
-            },
+            Err(error) => (answers::tool_result(id, &error.into_plain_result()), None),
         };
         if lock(&self.state).router.own_answered(id) {
             self.send_to_client_and(answer, then);

@@ -174,27 +174,11 @@ impl Name {
         )
     }
 
-    /// An error in words, as its clients read it.
-    pub(super) fn refusal_text(self, error: &ToolError) -> String {
-        match self.is_of_sessions() {
-            true => error.text_for_sessions(),
-            false => error.text(),
-        }
-    }
-
-    /// An error that is one of the protocol.
-    pub(super) fn protocol_error(self, error: &ToolError) -> Option<ErrorData> {
-        match self {
-            Self::Job(_) => jobs::protocol_error(error),
-            _ => None,
-        }
-    }
-
     /// An error in the form that the tool's clients know.
     pub(super) fn refusal(self, error: ToolError) -> CallToolResult {
         match self {
             Self::Status | Self::Job(_) | Self::Team(_) => error.into_plain_result(),
-            _ if self.is_of_sessions() => sessions::refusal(&error),
+            _ if self.is_of_sessions() => error.into_sessions_result(),
             _ => error.into_result(),
         }
     }

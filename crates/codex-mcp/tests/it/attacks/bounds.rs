@@ -204,6 +204,20 @@ async fn call_out_of_bounds_is_refused_with_the_name_of_the_setting() {
     }
 }
 
+#[tokio::test]
+async fn sessions_api_keeps_the_code_of_bounds() {
+    let stage = Stage::new(testkit::codex::newest(), "").await;
+    let args = ["--api", "sessions", "--max-sandbox", "read-only"];
+    let mut client = stage.client(&args).await;
+    let arguments = json!({ "prompt": "x", "approvalPolicy": "never",
+        "sandbox": "danger-full-access" });
+    let refused = client.call_tool("codex", arguments).await;
+    assert_eq!(refused["isError"], true, "{refused:#}");
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(error["code"], "OUT_OF_BOUNDS", "{refused:#}");
+    assert!(client.finish().await.success());
+}
+
 /// The control: without bounds, the same calls do what they are made for.
 #[tokio::test]
 async fn same_calls_work_where_nothing_bounds_them() {

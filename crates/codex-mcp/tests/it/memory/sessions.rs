@@ -51,8 +51,7 @@ impl Sessions {
         let id = self.request(tool, arguments).await;
         let result = self.result(id).await;
         assert_eq!(result["isError"], true, "{result:#}");
-        let error = &result["structuredContent"]["error"];
-        error.as_str().unwrap().to_owned()
+        result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// Starts a session whose thread is of this number; its turn has started and

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::postgres::{Durability, Postgres};
 use testkit::{McpClient, Signal};
 
-use super::{Stage, VERSION, on_each_release, structured, text};
+use super::{Stage, VERSION, assert_error, on_each_release, structured, text};
 use crate::jobs::Worker;
 
 on_each_release!(
@@ -154,8 +154,9 @@ async fn jobs_are_there_on_the_proxy_too() {
     assert_eq!(done["task_name"], "a name");
     let events = done["metadata"]["stream_events"].as_array().unwrap();
     assert_eq!(events[0]["type"], "thread.started");
-    let id = client.request_tool("call_status", json!({ "job_id": "nonsense" }));
-    assert_eq!(client.error(&id).await["code"], -32602);
+    let nonsense = json!({ "job_id": "nonsense" });
+    let refused = client.call_tool("call_status", nonsense).await;
+    assert_error(&refused, "INVALID_ARGUMENT");
     assert!(client.finish().await.success());
     until_all_is_gone(&stage).await;
 }
@@ -335,12 +336,10 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
             "Job not found: 00000000",
         ),
     ] {
-        let id = client.request_tool(tool, arguments.clone());
-        let error = client.error(&id).await;
-        assert_eq!(error["code"], -32602, "{arguments}");
-        let message = error["message"].as_str().unwrap();
+        let refused = client.call_tool(tool, arguments.clone()).await;
+        assert_error(&refused, "INVALID_ARGUMENT");
+        let message = text(&refused, 0);
         assert!(message.contains(why), "{message}");
-        assert_eq!(error["data"]["details"], error["message"]);
     }
     // An error of the job, and not of the call.
     let mut arguments = here(&stage, "go on");

@@ -7,7 +7,7 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{McpClient, Signal};
 
-use super::{Stage, on_each_release, structured, text};
+use super::{Stage, assert_error, on_each_release, structured, text};
 use crate::jobs::Worker;
 
 on_each_release!(
@@ -183,8 +183,8 @@ async fn runs_are_there_on_the_proxy_too() {
         ended(&mut client, &done["job_id"]).await["task_name"],
         "a name"
     );
-    let id = client.request_tool("codex_run", json!({ "task": "" }));
-    assert_eq!(client.error(&id).await["code"], -32602);
+    let refused = client.call_tool("codex_run", json!({ "task": "" })).await;
+    assert_error(&refused, "INVALID_ARGUMENT");
     finish(&stage, client).await;
 }
 
@@ -393,10 +393,9 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
         ),
         (json!({ "task": "x", "wait_ms": -1 }), "wait_ms"),
     ] {
-        let id = client.request_tool("codex_run", arguments.clone());
-        let error = client.error(&id).await;
-        assert_eq!(error["code"], -32602, "{arguments}");
-        let message = error["message"].as_str().unwrap();
+        let refused = client.call_tool("codex_run", arguments.clone()).await;
+        assert_error(&refused, "INVALID_ARGUMENT");
+        let message = text(&refused, 0);
         assert!(message.contains(why), "{message}");
     }
     assert_eq!(told(&mut client, "call_jobs", json!({})).await["total"], 0);

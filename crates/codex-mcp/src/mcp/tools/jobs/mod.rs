@@ -9,10 +9,8 @@ mod call_status;
 mod codex_run;
 
 use codex_mcp_core::job::{BadId, JobId};
-use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
-use serde_json::json;
 
 pub(in crate::mcp) use codex_run::{Begun, Waited};
 
@@ -100,16 +98,6 @@ pub(in crate::mcp) enum Called {
     Answered(CallToolResult),
     /// A run, whose end may be waited for.
     Begun(Begun),
-}
-
-/// An error of one of these tools, if it is one of the protocol: here what is wrong
-/// with the parameters is, as it was in the program that they come from.
-pub(in crate::mcp) fn protocol_error(error: &ToolError) -> Option<ErrorData> {
-    error.is_about_the_arguments().then(|| {
-        let message = error.message().to_owned();
-        let details = json!({ "details": message });
-        ErrorData::invalid_params(message, Some(details))
-    })
 }
 
 /// The name of a job.

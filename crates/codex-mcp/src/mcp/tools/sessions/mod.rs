@@ -30,14 +30,6 @@ fn answer(object: Value) -> CallToolResult {
     result
 }
 
-/// A refusal: `Error [CODE]: …`, in the one form that these tools have.
-pub(in crate::mcp) fn refusal(error: &ToolError) -> CallToolResult {
-    let text = error.text_for_sessions();
-    let mut result = CallToolResult::error(vec![ContentBlock::text(text.clone())]);
-    result.structured_content = Some(json!({ "error": text, "isError": true }));
-    result
-}
-
 /// What is told of a session that has got something to do, or has just begun.
 fn opened(engine: &Engine, opened: &Opened, warnings: Vec<String>) -> Result<Value, ToolError> {
     let info = engine.get(&opened.session)?;

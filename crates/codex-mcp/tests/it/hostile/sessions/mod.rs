@@ -199,14 +199,18 @@ fn refusal(result: &Value) -> Refusal {
     let told = result["structuredContent"].as_object().unwrap();
     assert_eq!(told["isError"], true, "{result:#}");
     assert_eq!(told.len(), 2, "{result:#}");
-    let error = told["error"].as_str().unwrap();
     let content = result["content"].as_array().unwrap();
     assert_eq!(content.len(), 1, "{result:#}");
-    assert_eq!(content[0]["text"], error);
-    let (code, message) = error
+    let text = content[0]["text"].as_str().unwrap();
+    let (code, message) = text
         .strip_prefix("Error [")
         .and_then(|rest| rest.split_once("]: "))
         .unwrap();
+    let error = &told["error"];
+    assert_eq!(error["code"], code, "{result:#}");
+    assert!(message.starts_with(error["message"].as_str().unwrap().trim_end_matches('.')));
+    assert!(message.ends_with(error["hint"].as_str().unwrap()));
+    assert!(error["retryable"].is_boolean(), "{result:#}");
     Refusal {
         code: code.to_owned(),
         message: message.to_owned(),

@@ -37,15 +37,11 @@ impl Poller {
     pub(in crate::real) async fn refused(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.client.call_tool(tool, arguments).await;
         assert_eq!(result["isError"], true, "{result:#}");
-        let error = structured(&result)["error"].as_str().unwrap().to_owned();
         assert_eq!(structured(&result)["isError"], true);
-        assert_eq!(result["content"][0]["text"], *error);
-        let code = error
-            .strip_prefix("Error [")
-            .unwrap()
-            .split_once("]: ")
-            .unwrap();
-        code.0.to_owned()
+        let code = structured(&result)["error"]["code"].as_str().unwrap();
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with(&format!("Error [{code}]: ")), "{text}");
+        code.to_owned()
     }
 
     pub(in crate::real) async fn start(&mut self, prompt: &str, more: Value) -> String {
