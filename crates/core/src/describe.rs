@@ -1,6 +1,6 @@
 //! What Codex does, in a line for people.
 
-use codex_mcp_protocol::codex::{Ask, FileChange, Item, TokenUsage};
+use codex_mcp_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
 
 use crate::text::BoundedText;
 
@@ -23,7 +23,7 @@ pub(crate) fn line(text: &str) -> String {
 pub(crate) fn item(item: &Item) -> Option<String> {
     let words = match item {
         Item::AgentMessage { .. } => "Codex is writing".to_owned(),
-        Item::CommandExecution { command, .. } => format!("running {command}"),
+        Item::CommandExecution { command, .. } => format!("running {}", without_shell(command)),
         Item::FileChange { changes, .. } => format!("changing {}", paths(changes)),
         Item::McpToolCall { server, tool, .. } => format!("calling {server}.{tool}"),
         Item::WebSearch { query, .. } => format!("searching the web for {query}"),
@@ -32,6 +32,67 @@ pub(crate) fn item(item: &Item) -> Option<String> {
         Item::UserMessage | Item::Other => return None,
     };
     Some(line(&words))
+}
+
+/// A step that has ended; `None` if it is of no interest.
+pub(crate) fn ended(item: &Item) -> Option<String> {
+    let words = match item {
+        Item::AgentMessage { .. } => "Codex wrote a message".to_owned(),
+        Item::CommandExecution {
+            command,
+            status,
+            exit_code,
+            ..
+        } => {
+            let command = without_shell(command);
+            let verbs = ["ran", "failed to run", "not allowed to run"];
+            match exit_code {
+                // Behind the cut: it is what matters of a long command.
+                Some(code) => {
+                    return Some(format!("{} (exit {code})", line(&format!("ran {command}"))));
+                }
+                None => after(*status, verbs, &command),
+            }
+        }
+        Item::FileChange {
+            changes, status, ..
+        } => {
+            let verbs = ["changed", "failed to change", "not allowed to change"];
+            after(*status, verbs, &paths(changes))
+        }
+        Item::McpToolCall {
+            server,
+            tool,
+            status,
+            ..
+        } => {
+            let verbs = ["called", "failed to call", "not allowed to call"];
+            after(*status, verbs, &format!("{server}.{tool}"))
+        }
+        Item::WebSearch { query, .. } => format!("searched the web for {query}"),
+        Item::CollabAgentToolCall { .. } => "worked with other agents".to_owned(),
+        Item::Reasoning => "thought".to_owned(),
+        Item::UserMessage | Item::Other => return None,
+    };
+    Some(line(&words))
+}
+
+/// A command without the shell that Codex runs it in.
+fn without_shell(command: &str) -> String {
+    match shlex::split(command).as_deref() {
+        Some([_, flag, script]) if flag == "-lc" || flag == "-c" => script.clone(),
+        _ => command.to_owned(),
+    }
+}
+
+/// What became of a step: it was done, went wrong, or was not allowed.
+fn after(status: StepStatus, [done, failed, declined]: [&str; 3], what: &str) -> String {
+    let verb = match status {
+        StepStatus::Completed | StepStatus::InProgress => done,
+        StepStatus::Failed => failed,
+        StepStatus::Declined => declined,
+    };
+    format!("{verb} {what}")
 }
 
 /// How many tokens were used.
@@ -75,6 +136,40 @@ fn paths(changes: &[FileChange]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn title_of_an_ended_step_says_what_became_of_it() {
+        let long = "x".repeat(1000);
+        for (step, title) in [
+            (
+                serde_json::json!({ "type": "commandExecution", "exitCode": 1,
+                    "command": "/bin/bash -lc 'cargo test'", "status": "failed" }),
+                "ran cargo test (exit 1)".to_owned(),
+            ),
+            (
+                serde_json::json!({ "type": "commandExecution", "command": "ls", "status": "declined" }),
+                "not allowed to run ls".to_owned(),
+            ),
+            (
+                serde_json::json!({ "type": "commandExecution", "command": long, "exitCode": 0,
+                    "status": "completed" }),
+                format!("ran {} … (exit 0)", &long[..LIMIT - 4]),
+            ),
+            (
+                serde_json::json!({ "type": "fileChange", "status": "completed",
+                    "changes": [{ "path": "a.rs", "diff": "" }] }),
+                "changed a.rs".to_owned(),
+            ),
+            (
+                serde_json::json!({ "type": "mcpToolCall", "server": "s", "tool": "t",
+                    "status": "failed" }),
+                "failed to call s.t".to_owned(),
+            ),
+        ] {
+            let told = ended(&serde_json::from_value(step.clone()).unwrap());
+            assert_eq!(told, Some(title), "{step}");
+        }
+    }
 
     #[test]
     fn a_long_command_becomes_one_short_line() {

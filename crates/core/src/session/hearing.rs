@@ -48,7 +48,7 @@ impl Session {
                 }
             }
             Notification::ItemCompleted(item) => {
-                let words = describe::item(&item);
+                let words = describe::ended(&item);
                 self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
                 self.item_completed(item);
             }

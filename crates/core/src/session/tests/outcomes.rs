@@ -147,6 +147,31 @@ fn events_of_agent_messages_are_output() {
 }
 
 #[test]
+fn title_of_an_event_is_true_once_its_step_has_ended() {
+    let mut world = World::running();
+    let step = |status: &str, code: Option<i32>| {
+        json!({"type": "commandExecution", "id": "c", "command": "bash -lc 'cargo test'",
+            "status": status, "exitCode": code})
+    };
+    world.hear_item("item/started", &step("inProgress", None));
+    world.hear_item("item/completed", &step("failed", Some(1)));
+    let log = world.session.log();
+    let events = log.page(0, usize::MAX).events;
+    let shown = events
+        .iter()
+        .map(|event| event.shown(ResponseMode::Minimal));
+    let titles: Vec<Value> = shown
+        .filter(|event| event["data"]["itemType"] == "commandExecution")
+        .map(|event| event["data"]["title"].clone())
+        .collect();
+    assert_eq!(titles[1], "ran cargo test (exit 1)");
+    assert!(
+        titles[0].as_str().unwrap().starts_with("running "),
+        "{titles:?}"
+    );
+}
+
+#[test]
 fn token_usage_is_an_event_with_its_numbers() {
     let mut world = World::running();
     let usage = json!({"last": {"totalTokens": 12}, "total": {"totalTokens": 30}});
