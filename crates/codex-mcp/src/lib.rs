@@ -38,6 +38,7 @@ pub mod eyes;
 mod git;
 pub mod jobs;
 pub mod mcp;
+mod nearest;
 pub mod off_runtime;
 pub mod output;
 pub mod picture;

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use super::jobs::Place;
 use super::{ConfigError, Warning};
 use crate::jobs::store::OthersJobs;
+use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links};
 
 /// Our table.
@@ -115,11 +116,8 @@ const PRESET_KEYS: [&str; 6] = [
     "extra_instructions_file",
 ];
 
-/// How near a mistyped key has to be to a right one for that to be what was meant,
-/// from 0 to 1.
-const ALIKE: f64 = 0.7;
-
-/// The same for tables, of which other programs have their own.
+/// How near the name of a mistyped table has to be to ours, from 0 to 1. Other programs
+/// have tables of their own.
 const TABLES_ALIKE: f64 = 0.8;
 
 /// A file as a whole, with our section read as `T`.
@@ -243,15 +241,6 @@ fn warn_of_mistyped_tables(path: &Path, whole: &toml::Table, warnings: &mut Vec<
             });
         }
     }
-}
-
-fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    known
-        .iter()
-        .map(|known| (strsim::jaro_winkler(key, known), *known))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

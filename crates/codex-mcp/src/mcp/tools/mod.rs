@@ -5,6 +5,7 @@ mod classic;
 pub(super) mod codex_status;
 pub(super) mod jobs;
 mod output_schema;
+mod parameter_names;
 mod parameters;
 mod sessions;
 pub(super) mod team;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use super::error::ToolError;
 use super::front::Front;
+use crate::nearest::folded;
 use crate::team::Desk;
 pub(super) use annotations::annotated;
 use jobs::JobTool;
@@ -187,7 +189,8 @@ impl Name {
 /// How long a call that comes again, with the answers to its questions, is to
 /// wait.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
-    let wait = arguments.get(classic::WAIT)?;
+    let wanted = folded(classic::WAIT);
+    let (_, wait) = arguments.iter().find(|(name, _)| folded(name) == wanted)?;
     let parameters::Wait(wait) = serde_json::from_value(wait.clone()).ok()?;
     Some(wait)
 }

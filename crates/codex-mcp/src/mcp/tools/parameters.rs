@@ -8,26 +8,52 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::parameter_names::{resolved, unknown};
 use crate::engine::command::LONGEST_WAIT;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
+use crate::nearest::folded;
 
-/// Reads the arguments of a tool; says which one is wrong and how.
-pub(super) fn arguments<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
-    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+/// Reads the arguments of a tool, under any of their names; says which one is wrong and
+/// how.
+pub(super) fn arguments<T: DeserializeOwned>(given: JsonObject) -> Result<T, ToolError> {
+    let given = Value::Object(resolved::<T>(given)?);
+    serde_path_to_error::deserialize(given).map_err(|error| {
         let place = error.path().to_string();
-        let inner = in_words_of_json(&error.inner().to_string());
-        let message = match place.as_str() {
-            "." => inner,
-            place => format!("{place}: {inner}"),
+        let inner = error.inner().to_string();
+        let message = match (unknown_field(&place, &inner), place.as_str()) {
+            (Some(unknown), _) => unknown,
+            (None, ".") => in_words_of_json(&inner),
+            (None, place) => format!("{place}: {}", in_words_of_json(&inner)),
         };
         ToolError::new(Code::InvalidArgument, message)
     })
 }
 
-/// What serde says, in the words of those who write JSON; and where a parameter
-/// belongs that stands in the wrong place.
+/// What serde says of a parameter that isn't there, in words that help: where it belongs,
+/// or which one was meant.
+fn unknown_field(place: &str, error: &str) -> Option<String> {
+    let (name, expected) = error.strip_prefix("unknown field `")?.split_once("`, ")?;
+    let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let same = |parameter: &&&str| folded(parameter) == folded(name);
+    let misplaced = MISPLACED
+        .iter()
+        .filter(|(home, _)| known.contains(home))
+        .find_map(|(home, parameters)| Some((home, parameters.iter().find(same)?)));
+    if let Some((home, parameter)) = misplaced {
+        return Some(format!("`{parameter}` belongs into `{home}`"));
+    }
+    let within = place.strip_suffix(name).unwrap_or(place);
+    let within = within.trim_end_matches('.');
+    Some(unknown(
+        name,
+        Some(within).filter(|within| !within.is_empty()),
+        &known,
+    ))
+}
+
+/// What serde says, in the words of those who write JSON.
 fn in_words_of_json(error: &str) -> String {
     let mut text = error.to_owned();
     for (rust, json) in [
@@ -38,16 +64,6 @@ fn in_words_of_json(error: &str) -> String {
         ("invalid type: sequence", "invalid type: list"),
     ] {
         text = text.replace(rust, json);
-    }
-    for (home, parameters) in MISPLACED {
-        let misplaced = parameters
-            .iter()
-            .find(|name| text.starts_with(&format!("unknown field `{name}`")));
-        if let Some(name) = misplaced
-            && text.contains(&format!("`{home}`"))
-        {
-            return format!("`{name}` belongs into `{home}`");
-        }
     }
     text
 }

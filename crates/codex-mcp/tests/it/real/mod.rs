@@ -13,6 +13,7 @@ mod jobs;
 mod jobs_cli;
 mod library;
 mod login;
+mod parameter_names;
 mod pictures;
 mod processes;
 mod proxy;

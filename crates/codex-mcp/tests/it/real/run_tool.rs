@@ -378,7 +378,7 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
         ),
         (
             json!({ "task": "x", "exit_criteria": { "tests": true } }),
-            "unknown field `tests`",
+            "unknown parameter `tests` in `exit_criteria`",
         ),
         (json!({ "task": "x", "approve": "ask" }), "`never`"),
         (json!({ "task": "x", "notify": ["pigeon:x"] }), "notify[0]"),

@@ -172,8 +172,8 @@ mod tests {
                 "profile: a profile's name",
             ),
             (
-                json!({"prompt": "x", "approvalPolicy": "never"}),
-                "unknown field `approvalPolicy`",
+                json!({"prompt": "x", "promt": "y"}),
+                "unknown parameter `promt`; did you mean `prompt`?",
             ),
         ] {
             let error = read(given).unwrap_err();

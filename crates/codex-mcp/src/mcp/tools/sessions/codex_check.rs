@@ -45,9 +45,7 @@ struct Arguments {
     wait_ms: Option<Wait>,
     request_id: Option<String>,
     decision: Option<DecisionName>,
-    #[serde(alias = "execpolicy_amendment")]
     execpolicy_amendment: Option<Vec<String>>,
-    #[serde(alias = "network_policy_amendment")]
     network_policy_amendment: Option<NetworkRule>,
     deny_message: Option<String>,
     answers: Option<Map<String, Value>>,

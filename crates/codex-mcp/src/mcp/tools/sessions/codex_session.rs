@@ -13,6 +13,7 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::super::parameter_names::resolved;
 use super::super::parameters::{Policy, Wait, Words, arguments};
 use super::settings::{Advanced, Beginning, Wanted};
 use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
@@ -104,6 +105,7 @@ pub(in crate::mcp::tools) async fn call(
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
+    let given = resolved::<Arguments>(given)?;
     let named: Vec<String> = named(&given);
     let given: Arguments = arguments(given)?;
     given.action.takes(&named)?;

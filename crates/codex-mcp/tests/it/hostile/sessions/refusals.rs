@@ -322,7 +322,11 @@ async fn codex_check_names_the_argument_that_is_wrong() {
             poll(json!({"pollOptions": {"includeEvents": 1}})),
             "includeEvents",
         ),
-        invalid(tool, poll(json!({"max_events": 5})), "max_events"),
+        invalid(
+            tool,
+            poll(json!({"events": 5})),
+            "unknown parameter `events`",
+        ),
         invalid(tool, poll(json!({"decision": "accept"})), "decision"),
         invalid(tool, poll(json!({"answers": {}})), "answers"),
         invalid(tool, poll(json!({"requestId": "r"})), "requestId"),
