@@ -40,6 +40,7 @@ mod launch;
 pub mod ngircd;
 pub mod postgres;
 pub mod process;
+pub mod schema;
 mod tmux;
 mod transcript;
 pub mod typescript;

@@ -93,18 +93,21 @@ impl Eyes {
         });
         let description = match self.answer {
             Answer::Picture => {
-                "Looks at a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
+                "Use to look at a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
 answer is the picture."
             }
             Answer::Later(_) => {
-                "Asks for a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
+                "Use to ask for a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
 answer says only that it was requested, and what to print; the picture comes after that."
             }
         };
         // Nothing is changed but our own queue, and Codex asks nobody before such a tool.
-        tool(TOOL, description, input)
-            .with_title("Look at a Picture")
-            .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
+        let hints = ToolAnnotations::new()
+            .read_only(true)
+            .destructive(false)
+            .idempotent(true)
+            .open_world(false);
+        tool(TOOL, "Look at a Picture", description, input).with_annotations(hints)
     }
 
     /// What is asked for; else why not, in words for Codex.

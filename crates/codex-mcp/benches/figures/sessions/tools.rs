@@ -10,7 +10,7 @@ use crate::table::{Row, Target, Unit};
 const GROUP: [&str; 4] = ["codex", "codex_reply", "codex_session", "codex_check"];
 
 /// In bytes. The npm package's take 14.7 KB.
-const TARGET: f64 = 5000.0;
+const TARGET: f64 = 6144.0;
 
 pub(crate) async fn measure() -> Vec<Row> {
     let stage = Stage::new();

@@ -27,7 +27,7 @@ pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
         false => codex_reply(&["threadId", "conversationId"]),
     };
     let described = |name, title, description, input: Value| {
-        let tool = tool(name, description, input).with_title(title);
+        let tool = tool(name, title, description, input);
         match before(TELLS_THREADS) {
             true => tool,
             false => tool.with_raw_output_schema(object(output())),

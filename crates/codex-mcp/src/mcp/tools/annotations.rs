@@ -12,7 +12,7 @@ enum Effect {
     /// It exchanges messages with others. Codex asks before such a tool, unless it is
     /// approved beforehand.
     Exchanges,
-    /// It ends work.
+    /// It ends work. What has ended stays as it is.
     Ends,
     /// It has Codex work, which may change and delete files and use the network.
     Works,
@@ -40,15 +40,16 @@ fn effect_of(name: &str) -> Effect {
 
 impl Effect {
     fn annotations(self) -> ToolAnnotations {
-        let (reads, destroys, open) = match self {
-            Self::Looks => (true, false, false),
-            Self::Exchanges => (false, false, true),
-            Self::Ends => (false, true, false),
-            Self::Works => (false, true, true),
+        let (reads, destroys, repeats, open) = match self {
+            Self::Looks => (true, false, true, false),
+            Self::Exchanges => (false, false, false, true),
+            Self::Ends => (false, true, true, false),
+            Self::Works => (false, true, false, true),
         };
         ToolAnnotations::new()
             .read_only(reads)
             .destructive(destroys)
+            .idempotent(repeats)
             .open_world(open)
     }
 }

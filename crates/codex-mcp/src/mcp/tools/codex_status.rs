@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::parameters::arguments;
+use super::schema::{input, output};
 use super::tool;
 use crate::mcp::error::ToolError;
 use crate::team::Member;
@@ -14,10 +15,11 @@ use crate::team::Member;
 pub(in crate::mcp) const NAME: &str = "codex_status";
 
 pub(in crate::mcp) fn describe() -> Tool {
-    let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-    let description = "Tells whether Codex is up, its version, how it ended if it has, and how \
-many calls, threads and open questions there are. Answers at once, also while Codex is at work.";
-    tool(NAME, description, input).with_title("Codex Status")
+    let description = "Use to see whether Codex is up, its version or how it ended, and how many \
+calls, threads and open questions there are.";
+    let answer = output(json!({ "codex": "object", "openQuestions": "integer" }));
+    let input = input(json!({}), []);
+    tool(NAME, "Codex Status", description, input).with_raw_output_schema(answer)
 }
 
 /// What it answers.

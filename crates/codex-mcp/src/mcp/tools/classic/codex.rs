@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::parameters::{Policy, Wait, Words, arguments};
+use super::super::schema::{approval_policy, input, sandbox};
 use super::tool;
 use crate::engine::command::{Settings, Start};
 use crate::engine::profile::ProfileName;
@@ -40,30 +41,25 @@ struct Arguments {
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "prompt": { "type": "string", "description": "What Codex is to do, with all the context that it needs." },
-            "cwd": { "type": "string", "description": "Folder to work in; a relative one is relative to the server's. Default: the repository's top folder." },
-            "sandbox": { "type": "string", "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "What commands may touch. Default: Codex's config." },
-            "approval-policy": { "type": "string", "enum": ["untrusted", "on-request", "never", "on-failure"], "description": "When Codex asks before it runs something. Default: Codex's config." },
-            "model": { "type": "string", "description": "Default: Codex's config." },
-            "profile": { "type": "string", "description": "A profile of Codex's config." },
-            "config": { "type": "object", "additionalProperties": true, "description": "Overrides of config.toml, by its keys." },
-            "base-instructions": { "type": "string", "description": "Replaces Codex's own instructions." },
-            "developer-instructions": { "type": "string", "description": "Added as a developer message." },
-            "wait-ms": { "type": "integer", "minimum": 0, "description": "Wait no longer than this for the turn, then come back with a sessionId to look in with codex_check; the work goes on." },
-            "tag": { "type": "string", "description": "A name for the thread in codex_threads." },
-            "compact-prompt": { "type": "string", "description": "Used when the conversation is compacted." },
-        },
-        "required": ["prompt"],
-        "additionalProperties": false,
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "cwd": { "type": "string", "description": "Default: the server's repository." },
+        "sandbox": sandbox(),
+        "approval-policy": approval_policy(),
+        "model": { "type": "string" },
+        "profile": { "type": "string" },
+        "config": { "type": "object", "description": "Overrides of config.toml." },
+        "base-instructions": { "type": "string" },
+        "developer-instructions": { "type": "string" },
+        "compact-prompt": { "type": "string" },
+        "wait-ms": { "type": "integer", "description": "Return after this time; the work goes on." },
+        "tag": { "type": "string", "description": "Name in codex_threads." },
     });
-    let description = "Begins a thread with Codex, a coding agent that reads, writes and runs code \
-in a folder, and waits for its final message. Answers the message and a threadId; go on with \
-codex-reply. With status waiting_approval Codex wants to do what `actions` lists: decide with \
-codex_check. With status running it is still at work: look in with codex_check.";
-    tool(NAME, "Codex", description, input)
+    let description = "Use to delegate a task to Codex, a coding agent that reads, writes and runs \
+code in cwd, and wait for its final message. Returns it and a threadId for codex-reply. Status \
+waiting_approval: Codex asks for what `actions` lists; decide with codex_check. Status running: \
+follow with codex_check. Defaults: Codex's config.";
+    tool(NAME, "Codex", description, input(properties, ["prompt"]))
 }
 
 pub(in crate::mcp::tools) async fn call(

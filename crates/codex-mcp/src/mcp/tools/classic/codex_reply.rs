@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::parameters::{Wait, Words, arguments};
+use super::super::schema::input;
 use super::tool;
 use crate::engine::command::{Resume, Start};
 use crate::mcp::code::Code;
@@ -30,21 +31,20 @@ struct Arguments {
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "prompt": { "type": "string", "description": "What to say next." },
-            "threadId": { "type": "string", "description": "The thread, as codex answered it." },
-            "wait-ms": { "type": "integer", "minimum": 0, "description": "As in codex." },
-            "conversationId": { "type": "string", "description": "Older name of threadId." },
-        },
-        "required": ["prompt"],
-        "additionalProperties": false,
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "threadId": { "type": "string" },
+        "wait-ms": { "type": "integer" },
+        "conversationId": { "type": "string", "deprecated": true },
     });
-    let description = "Goes on with a thread of Codex's, also one from before a restart, \
-and waits for the final message. Codex remembers all that was said and done in the thread. \
-Answers like codex.";
-    tool(NAME, "Codex Reply", description, input)
+    let description = "Use to continue a thread of codex, also one from before a restart: Codex \
+remembers it. Waits and returns as codex.";
+    tool(
+        NAME,
+        "Codex Reply",
+        description,
+        input(properties, ["prompt"]),
+    )
 }
 
 pub(in crate::mcp::tools) async fn call(

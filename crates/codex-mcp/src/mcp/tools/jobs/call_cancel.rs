@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::parameters::arguments;
+use super::schema::{input, output};
 use super::{Id, answer, tool};
 use crate::jobs::service::Jobs;
 use crate::mcp::code::Code;
@@ -20,15 +21,16 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": { "job_id": { "type": "string" } },
-        "required": ["job_id"],
-        "additionalProperties": false,
-    });
-    let description = "Calls a job off. Codex and all that it has started is gone when this \
-answers, or the message says when it will be.";
-    tool(NAME, description, input).with_title("Cancel Job")
+    let properties = json!({ "job_id": { "type": "string" } });
+    let description = "Use to end a job. Codex and all it started is gone on return, or message \
+says when.";
+    let answer = output(json!({
+        "job_id": "string",
+        "new_status": "string",
+        "message": "string",
+    }));
+    let input = input(properties, ["job_id"]);
+    tool(NAME, "Cancel Job", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::parameters::{Count, Limit, arguments};
+use super::schema::{about, input, off, output, sandbox, texts};
 use super::{answer, tool};
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past};
@@ -45,37 +46,33 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "prompt": { "type": "string" },
-            "cwd": { "type": "string", "description": "Folder to work in." },
-            "task_name": { "type": "string", "description": "Label for lists." },
-            "model": { "type": "string" },
-            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "Default: configured, else workspace-write." },
-            "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
-            "profile": { "type": "string" },
-            "config": { "type": "object" },
-            "add_dirs": { "type": "array", "items": { "type": "string" }, "description": "Also writable." },
-            "network": { "type": "boolean" },
-            "resume_session_id": { "type": "string", "description": "Go on with this session." },
-            "continue_latest": { "type": "boolean", "description": "Go on with the latest job of cwd." },
-            "timeout_ms": { "type": "integer", "description": "Default: 60000." },
-            "tool_timeout_ms": { "type": "integer", "description": "Default: 300000." },
-            "images": { "type": "array", "items": { "type": "string" }, "description": "Paths or data URLs." },
-            "output_schema": { "type": "object", "description": "JSON Schema of the final message." },
-            "expose_stream": { "type": "boolean", "description": "Keep Codex's events in the result." },
-            "fire_and_forget": { "type": "boolean" },
-            "notify": { "type": "array", "items": { "type": "string" }, "description": "As for codex_run." },
-            "retry": { "type": "integer", "description": "Runs again if its worker died. Default: 0." },
-        },
-        "required": ["prompt", "cwd"],
-        "additionalProperties": false,
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "cwd": { "type": "string" },
+        "task_name": { "type": "string" },
+        "model": { "type": "string" },
+        "sandbox": about(sandbox(), "Default: configured, else workspace-write."),
+        "effort": { "type": "string" },
+        "profile": { "type": "string" },
+        "config": { "type": "object" },
+        "add_dirs": about(texts(), "Writable too."),
+        "network": { "type": "boolean" },
+        "resume_session_id": { "type": "string" },
+        "continue_latest": about(off(), "Latest job of cwd."),
+        "timeout_ms": { "type": "integer", "default": 60_000 },
+        "tool_timeout_ms": { "type": "integer" },
+        "images": texts(),
+        "output_schema": { "type": "object" },
+        "expose_stream": off(),
+        "fire_and_forget": off(),
+        "notify": about(texts(), "As in codex_run."),
+        "retry": { "type": "integer", "default": 0, "description": "If its worker died." },
     });
-    let description = "Hands Codex a task that goes on without you, also when this client ends. \
-Answers {job_id} at once; look with call_status. Nobody is asked for approvals: what the sandbox \
-forbids is refused.";
-    tool(NAME, description, input).with_title("Call Codex")
+    let description = "Use to hand Codex a task that goes on when this client ends. Returns \
+{job_id} at once; follow with call_status. Nobody is asked for approvals: the sandbox decides.";
+    let answer = output(json!({ "status": "string", "job_id": "string", "message": "string" }));
+    let input = input(properties, ["prompt", "cwd"]);
+    tool(NAME, "Call Codex", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(

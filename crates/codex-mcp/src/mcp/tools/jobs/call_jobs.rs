@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parameters::{Count, arguments};
+use super::schema::{input, one_of, output};
 use super::{answer, tool};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
@@ -30,18 +31,17 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "Default: 20." },
-            "status_filter": { "enum": JobState::ALL },
-            "tool_name": { "type": "string", "description": "The tool that submitted them." },
-        },
-        "additionalProperties": false,
+    let states: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
+    let properties = json!({
+        "limit": { "type": "integer", "default": LIMIT },
+        "status_filter": one_of(&states),
+        "tool_name": { "type": "string" },
     });
-    let description = "Lists jobs, the newest first, of all clients of this store; total counts \
+    let description = "Use to find jobs of all clients of this store, newest first; total counts \
 all that match.";
-    tool(NAME, description, input).with_title("List Jobs")
+    let answer = output(json!({ "jobs": "array", "total": "integer" }));
+    let input = input(properties, []);
+    tool(NAME, "List Jobs", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {

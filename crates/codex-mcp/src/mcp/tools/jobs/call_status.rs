@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parameters::{Count, Wait, arguments};
+use super::schema::{input, output};
 use super::{Id, answer, tool};
 use crate::jobs::service::{Jobs, Looked};
 use crate::jobs::shown;
@@ -31,21 +32,22 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "job_id": { "type": "string" },
-            "wait_ms": { "type": "integer", "description": "Wait so long for its end. Default: 0." },
-            "tail": { "type": "integer", "description": "Also its last events, up to 100." },
-        },
-        "required": ["job_id"],
-        "additionalProperties": false,
+    let properties = json!({
+        "job_id": { "type": "string" },
+        "wait_ms": { "type": "integer", "default": 0, "description": "Wait so long for its end." },
+        "tail": { "type": "integer", "default": 0, "description": "How many last events too." },
     });
-    let description = "Tells how a job of call_codex or codex_run stands: status (queued, running, completed, \
-failed, cancelled), response (the final message), error, problems (beside \
-the answer), session_id, and in metadata changed files, commands and usage; of a run that has \
-ended, its result.";
-    tool(NAME, description, input).with_title("Job Status")
+    let description = "Use to follow a job of call_codex or codex_run: status, response (final \
+message), error, problems, session_id, metadata (changed files, commands, usage), result of an \
+ended run.";
+    let answer = output(json!({
+        "job_id": "string",
+        "status": "string",
+        "response": ["string", "null"],
+        "session_id": ["string", "null"],
+    }));
+    let input = input(properties, ["job_id"]);
+    tool(NAME, "Job Status", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::parameters::{Count, Wait, arguments};
+use super::schema::{about, input, off, one_of, or, output, sandbox, texts};
 use super::{answer, tool};
 use crate::engine::profile::ProfileName;
 use crate::jobs::run::order::RunOrder;
@@ -80,58 +81,59 @@ enum Approval {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "task": { "type": "string" },
-            "repo": { "type": "string", "description": "Folder to work in. Default: this server's." },
-            "exit_criteria": exit_criteria(),
-            "max_turns": { "type": "integer", "description": "Default: 10." },
-            "turn_timeout_ms": { "type": "integer", "description": "Default: 120000." },
-            "total_timeout_ms": { "type": "integer", "description": "Default: 600000." },
-            "stall_after": { "type": "integer", "description": "Idle turns in a row until it gives up. Default: 3." },
-            "max_tokens": { "type": "integer", "description": "Default: no limit." },
-            "allow_preexisting": { "type": "boolean", "description": "What was there before counts too." },
-            "thread_id": { "type": "string", "description": "Go on in this thread." },
-            "worktree": { "type": "boolean", "description": "In a git worktree of its own." },
-            "model": { "type": "string" },
-            "sandbox": { "enum": ["read-only", "workspace-write", "danger-full-access"] },
-            "effort": { "enum": ["none", "minimal", "low", "medium", "high", "xhigh"] },
-            "profile": { "type": "string" },
-            "approve": { "enum": ["never", "always"], "description": "Answer to Codex's approvals. Default: never." },
-            "notify": { "type": "array", "items": { "type": "string" }, "description": "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM." },
-            "task_name": { "type": "string" },
-            "retry": { "type": "integer" },
-            "wait_ms": { "type": "integer", "description": "Default: 50000." },
-        },
-        "required": ["task"],
-        "additionalProperties": false,
+    let properties = json!({
+        "task": { "type": "string" },
+        "repo": { "type": "string", "description": "Default: the server's directory." },
+        "exit_criteria": exit_criteria(),
+        "max_turns": { "type": "integer", "default": 10 },
+        "turn_timeout_ms": { "type": "integer", "default": 120_000 },
+        "total_timeout_ms": { "type": "integer", "default": 600_000 },
+        "stall_after": { "type": "integer", "default": 3 },
+        "max_tokens": { "type": "integer" },
+        "allow_preexisting": off(),
+        "thread_id": { "type": "string" },
+        "worktree": off(),
+        "model": { "type": "string" },
+        "sandbox": sandbox(),
+        "effort": { "type": "string" },
+        "profile": { "type": "string" },
+        "approve": or(one_of(&["never", "always"]), "never"),
+        "notify": about(texts(), "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM"),
+        "task_name": { "type": "string" },
+        "retry": { "type": "integer", "default": 0 },
+        "wait_ms": { "type": "integer", "default": 50_000 },
     });
-    let description = "Has Codex work, turn after turn, until exit_criteria hold in repo: it looks \
-at the repository, not at what Codex says. Answers {ok, artifacts, evidence, turns, reason, \
-partial, missing, usage, thread_id, job_id}; after wait_ms {status, job_id} for call_status. The run \
-goes on without you; call_cancel calls it off.";
-    tool(NAME, description, input).with_title("Run Until Done")
+    let description = "Use when something has to exist in the end: Codex works turn after turn until \
+exit_criteria hold in repo, whatever it says. Returns {ok, artifacts, evidence, turns, reason, \
+partial, missing, usage, thread_id, job_id}; after wait_ms {status, job_id} for call_status. Goes \
+on without you; call_cancel ends it.";
+    let answer = output(json!({
+        "ok": "boolean",
+        "status": "string",
+        "job_id": "string",
+        "thread_id": ["string", "null"],
+    }));
+    let input = input(properties, ["task"]);
+    tool(NAME, "Run Until Done", description, input).with_raw_output_schema(answer)
 }
 
 /// Most can be one value or several; what is described is the form that serves best.
 fn exit_criteria() -> Value {
-    let texts = |description: &str| json!({ "type": "array", "items": { "type": "string" }, "description": description });
+    let switch = json!({ "type": "boolean" });
     json!({
         "type": "object",
-        "description": "All must hold. Without any: Codex executed something and said it is done.",
+        "description": "All must hold. If none: Codex executed something and says it is done.",
         "properties": {
-            "files": texts("Globs: a fitting file is new or changed."),
-            "commits": { "type": ["integer", "string"], "description": "N new ones, or \"N@BRANCH\"." },
+            "files": about(texts(), "Globs of new or changed files."),
+            "commits": { "type": ["integer", "string"], "description": "N new, or \"N@BRANCH\"." },
             "branch": { "type": "string" },
-            "pushed": { "type": "boolean" },
-            "pr": { "type": "boolean" },
+            "pushed": switch,
+            "pr": switch,
             "issue_comment": { "type": "string", "description": "OWNER/REPO#N" },
-            "clean": { "type": "boolean" },
-            "command": { "type": "string", "description": "Exits with 0; runs unsandboxed." },
-            "diff_within": texts("Only these changed."),
+            "clean": switch,
+            "command": { "type": "string", "description": "Exits with 0; unsandboxed." },
+            "diff_within": about(texts(), "Only these changed."),
         },
-        "additionalProperties": false,
     })
 }
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 pub(in crate::mcp) use codex_run::{Begun, Waited};
 
-use super::{answer, parameters, tool};
+use super::{answer, parameters, schema, tool};
 use crate::jobs::order::BadOrder;
 use crate::jobs::service::{Jobs, JobsError};
 use crate::jobs::store::StoreError;

@@ -8,19 +8,18 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::parameters::{Policy, Words, arguments};
+use super::super::schema::{about, approval_policy, effort, input, off, or, sandbox, texts};
 use super::settings::{Advanced, Beginning, Wanted};
-use super::{answer, elicit, opened, tool};
+use super::{answer, begun, elicit, opened, tool};
 use crate::engine::command::Prompt;
 use crate::engine::profile::ProfileName;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
 
 pub(in crate::mcp::tools) const NAME: &str = "codex";
-
-const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
 
 /// How hard the model thinks unless it is told (the npm package's default).
 const EFFORT: Effort = Effort::Low;
@@ -40,51 +39,37 @@ struct Arguments {
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
-    let input = json!({
+    let advanced = json!({
         "type": "object",
         "properties": {
-            "prompt": { "type": "string", "description": "The task, with all the context it needs." },
-            "approvalPolicy": approval_policy(),
-            "sandbox": sandbox(),
-            "effort": { "enum": EFFORTS, "description": "Default: low." },
-            "cwd": { "type": "string", "description": "Folder to work in. Default: the server's." },
-            "model": { "type": "string" },
-            "profile": { "type": "string", "description": "Profile of Codex's config." },
-            "tag": { "type": "string" },
-            "advanced": {
-                "type": "object",
-                "properties": {
-                    "baseInstructions": { "type": "string" },
-                    "developerInstructions": { "type": "string" },
-                    "personality": { "enum": ["none", "friendly", "pragmatic"] },
-                    "summary": { "enum": ["auto", "concise", "detailed", "none"] },
-                    "config": { "type": "object", "description": "Overrides of config.toml." },
-                    "ephemeral": { "type": "boolean" },
-                    "outputSchema": { "type": "object" },
-                    "images": { "type": "array", "items": { "type": "string" }, "description": "Paths or data URLs." },
-                    "approvalTimeoutMs": { "type": "integer" },
-                    "stallTimeoutMs": { "type": "integer" },
-                },
-            },
+            "baseInstructions": { "type": "string" },
+            "developerInstructions": { "type": "string" },
+            "personality": { "type": "string" },
+            "summary": { "type": "string" },
+            "config": { "type": "object", "description": "Overrides of config.toml." },
+            "ephemeral": off(),
+            "outputSchema": { "type": "object" },
+            "images": about(texts(), "Paths or data URLs."),
+            "approvalTimeoutMs": { "type": "integer" },
+            "stallTimeoutMs": { "type": "integer" },
         },
-        "required": ["prompt", "approvalPolicy", "sandbox"],
     });
-    let description = "Starts a Codex agent, which reads, writes and runs code in a folder, and \
-returns at once: {sessionId, threadId, status, pollInterval}. Look in with codex_check until \
-status is idle; its result has the final message.";
-    tool(NAME, description, input)
-}
-
-pub(super) fn approval_policy() -> Value {
-    json!({ "enum": ["untrusted", "on-failure", "on-request", "never"] })
-}
-
-pub(super) fn sandbox() -> Value {
-    json!({ "enum": ["read-only", "workspace-write", "danger-full-access"] })
-}
-
-pub(super) fn effort() -> Value {
-    json!({ "enum": EFFORTS })
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "approvalPolicy": approval_policy(),
+        "sandbox": sandbox(),
+        "effort": or(effort(), "low"),
+        "cwd": { "type": "string", "description": "Default: the server's repository." },
+        "model": { "type": "string" },
+        "profile": { "type": "string" },
+        "tag": { "type": "string" },
+        "advanced": advanced,
+    });
+    let description = "Use to start Codex, a coding agent that reads, writes and runs code in cwd, \
+and go on meanwhile. Returns {sessionId, threadId, status, pollInterval} at once. Follow with \
+codex_check until status is idle; its result has the final message.";
+    let required = ["prompt", "approvalPolicy", "sandbox"];
+    tool(NAME, "Codex", description, input(properties, required)).with_raw_output_schema(begun())
 }
 
 pub(in crate::mcp::tools) async fn call(

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::parameters::{Count, Wait, arguments};
+use super::super::schema::{input, one_of, or, output, texts};
 use super::elicit::asks_the_user;
 use super::{answer, insert_poll_interval, missing, session, tool};
 use crate::engine::command::{Deciding, Polled, SessionId};
@@ -87,39 +88,46 @@ enum NetworkAction {
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "action": { "enum": ["poll", "respond_permission", "respond_user_input"] },
-            "sessionId": { "type": "string" },
-            "cursor": { "type": "integer", "description": "Default: go on after what was read." },
-            "maxEvents": { "type": "integer", "description": "Default 1, with waitMs 50, respond_*: 0." },
-            "responseMode": { "enum": ["minimal", "delta_compact", "full"] },
-            "waitMs": { "type": "integer", "description": "poll: wait this long for something new." },
-            "pollOptions": {
-                "type": "object",
-                "properties": {
-                    "includeEvents": { "type": "boolean" },
-                    "includeActions": { "type": "boolean" },
-                    "includeResult": { "type": "boolean" },
-                    "maxBytes": { "type": "integer" },
-                },
-            },
-            "requestId": { "type": "string", "description": "From actions[]." },
-            "decision": { "enum": ["accept", "acceptForSession", "acceptWithExecpolicyAmendment", "applyNetworkPolicyAmendment", "decline", "cancel"] },
-            "execpolicyAmendment": { "type": "array", "items": { "type": "string" } },
-            "networkPolicyAmendment": { "type": "object", "properties": { "action": { "enum": ["allow", "deny"] }, "host": { "type": "string" } } },
-            "denyMessage": { "type": "string" },
-            "answers": { "type": "object", "description": "respond_user_input: {questionId: {answers: [text]}}" },
+    let decisions = [
+        "accept",
+        "acceptForSession",
+        "acceptWithExecpolicyAmendment",
+        "applyNetworkPolicyAmendment",
+        "decline",
+        "cancel",
+    ];
+    let properties = json!({
+        "action": one_of(&["poll", "respond_permission", "respond_user_input"]),
+        "sessionId": { "type": "string" },
+        "cursor": { "type": "integer", "description": "Default: after what was read." },
+        "maxEvents": { "type": "integer", "description": "Default 1, with waitMs 50." },
+        "responseMode": or(one_of(&["minimal", "delta_compact", "full"]), "minimal"),
+        "waitMs": { "type": "integer", "default": 0, "description": "poll: for news." },
+        "pollOptions": {
+            "type": "object",
+            "description": "includeEvents, includeActions, includeResult: true; maxBytes",
         },
-        "required": ["action", "sessionId"],
+        "requestId": { "type": "string" },
+        "decision": one_of(&decisions),
+        "execpolicyAmendment": texts(),
+        "networkPolicyAmendment": { "type": "object", "description": "{action: allow|deny, host}" },
+        "denyMessage": { "type": "string" },
+        "answers": { "type": "object", "description": "{questionId: {answers: [text]}}" },
     });
-    let description = "Looks into a session: {status, events, nextCursor, actions, result}. With \
-status waiting_approval decide each of actions[] with respond_permission, or answer its questions \
-with respond_user_input, before it times out and is declined. decline, cancel (also ends the \
-turn) and acceptForSession of commands always fit, others where availableDecisions has them. \
-result.output is the whole final message. To wait for a question or the end use codex_session wait_any.";
-    tool(NAME, description, input)
+    let description = "Use to follow a session and decide what it asks. poll: {status, events, \
+nextCursor, actions, result}; result.output is the final message. At waiting_approval decide each \
+of actions[] by respond_permission, or answer its questions by respond_user_input, before it times \
+out and is declined. decline, cancel (ends the turn too) and acceptForSession of commands always \
+fit, others if in availableDecisions. To wait, use codex_session wait_any.";
+    let answer = output(json!({
+        "status": "string",
+        "events": "array",
+        "nextCursor": "integer",
+        "actions": "array",
+        "result": "object",
+    }));
+    let input = input(properties, ["action", "sessionId"]);
+    tool(NAME, "Codex Check", description, input).with_raw_output_schema(answer)
 }
 
 pub(in crate::mcp::tools) async fn call(

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::super::output_schema::OutputSchema;
 use super::super::parameters::{Policy, Words, arguments};
-use super::codex::{approval_policy, effort, sandbox};
-use super::{answer, elicit, opened, tool};
+use super::super::schema::input;
+use super::{answer, begun, elicit, opened, tool};
 use crate::engine::command::{Opened, Overrides, Prompt, SessionId};
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
@@ -36,25 +36,22 @@ struct Arguments {
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "sessionId": { "type": "string" },
-            "prompt": { "type": "string" },
-            "model": { "type": "string" },
-            "approvalPolicy": approval_policy(),
-            "sandbox": sandbox(),
-            "effort": effort(),
-            "summary": { "enum": ["auto", "concise", "detailed", "none"] },
-            "personality": { "enum": ["none", "friendly", "pragmatic"] },
-            "cwd": { "type": "string" },
-            "outputSchema": { "type": "object", "description": "For this turn's answer." },
-        },
-        "required": ["sessionId", "prompt"],
+    let properties = json!({
+        "sessionId": { "type": "string" },
+        "prompt": { "type": "string" },
+        "model": { "type": "string" },
+        "approvalPolicy": { "type": "string" },
+        "sandbox": { "type": "string" },
+        "effort": { "type": "string" },
+        "summary": { "type": "string" },
+        "personality": { "type": "string" },
+        "cwd": { "type": "string" },
+        "outputSchema": { "type": "object" },
     });
-    let description = "Gives a session that is idle or in error its next prompt, and returns at \
-once like codex. What is set here holds from now on.";
-    tool(NAME, description, input)
+    let description = "Use to prompt a session that is idle or in error. Returns at once, as codex, \
+whose settings it takes; they hold from now on.";
+    let input = input(properties, ["sessionId", "prompt"]);
+    tool(NAME, "Codex Reply", description, input).with_raw_output_schema(begun())
 }
 
 pub(in crate::mcp::tools) async fn call(

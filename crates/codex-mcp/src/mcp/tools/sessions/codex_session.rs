@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::parameter_names::resolved;
 use super::super::parameters::{Policy, Wait, Words, arguments};
+use super::super::schema::{about, input, off, one_of, output, texts};
 use super::settings::{Advanced, Beginning, Wanted};
 use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
 use crate::engine::Engine;
@@ -72,32 +73,42 @@ struct Arguments {
 }
 
 pub(in crate::mcp::tools) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "action": { "enum": ["list", "get", "cancel", "interrupt", "fork", "steer", "resume", "wait_any", "terminals", "end_terminals"] },
-            "sessionId": { "type": "string", "description": "Not for list, resume, wait_any." },
-            "includeSensitive": { "type": "boolean", "description": "get: cwd, profile, config, threadId too." },
-            "prompt": { "type": "string", "description": "For steer; for resume if wanted." },
-            "sessionIds": { "type": "array", "items": { "type": "string" } },
-            "waitMs": { "type": "integer", "description": "wait_any: default 50000." },
-            "processId": { "type": "string" },
-            "threadId": { "type": "string", "description": "resume: also of plain Codex; takes codex's parameters." },
-            "approvalPolicy": { "type": "string" },
-            "sandbox": { "type": "string" },
-            "effort": { "type": "string" },
-            "cwd": { "type": "string" },
-            "model": { "type": "string" },
-            "profile": { "type": "string" },
-            "advanced": { "type": "object" },
-        },
-        "required": ["action"],
+    let actions = [
+        "list",
+        "get",
+        "cancel",
+        "interrupt",
+        "fork",
+        "steer",
+        "resume",
+        "wait_any",
+        "terminals",
+        "end_terminals",
+    ];
+    let properties = json!({
+        "action": one_of(&actions),
+        "sessionId": { "type": "string" },
+        "includeSensitive": about(off(), "cwd, config, threadId too."),
+        "prompt": { "type": "string", "description": "steer, resume" },
+        "sessionIds": texts(),
+        "waitMs": { "type": "integer", "default": 50_000 },
+        "processId": { "type": "string" },
+        "threadId": { "type": "string", "description": "resume" },
+        "approvalPolicy": { "type": "string" },
+        "sandbox": { "type": "string" },
+        "effort": { "type": "string" },
+        "cwd": { "type": "string" },
+        "model": { "type": "string" },
+        "profile": { "type": "string" },
+        "advanced": { "type": "object" },
     });
-    let description = "list; get (usage, plan, diff, changedFiles, …); interrupt the turn; cancel \
-the session; fork: go on in a new session; steer: add to the running turn; resume a thread from \
-before; wait_any: for the first of sessionIds that is idle, ended or waiting for a decision (leave out those you have dealt with); \
-terminals, end_terminals: commands that run on after their turn.";
-    tool(NAME, description, input)
+    let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
+interrupt the turn; cancel the session; fork it; steer: add to the turn; resume a thread, also of \
+plain Codex; wait_any: for the first of sessionIds that is idle, ended or waits for a decision \
+(leave out those dealt with); terminals, end_terminals: commands that outlive their turn.";
+    let answer = output(json!({ "status": "string", "sessions": "array" }));
+    let input = input(properties, ["action"]);
+    tool(NAME, "Codex Session", description, input).with_raw_output_schema(answer)
 }
 
 pub(in crate::mcp::tools) async fn call(

@@ -8,14 +8,16 @@ pub(super) mod codex_session;
 mod elicit;
 mod settings;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::session::{IDLE_POLL_INTERVAL, State};
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Map, Value, json};
 
 use elicit::elicit;
 
+use super::schema::output;
 use super::tool;
 use crate::engine::Engine;
 use crate::engine::command::{Opened, SessionId};
@@ -28,6 +30,15 @@ fn answer(object: Value) -> CallToolResult {
     let mut result = CallToolResult::success(text);
     result.structured_content = Some(object);
     result
+}
+
+/// The schema of [`opened`].
+fn begun() -> Arc<JsonObject> {
+    output(json!({
+        "sessionId": "string",
+        "threadId": "string",
+        "status": "string",
+    }))
 }
 
 /// What is told of a session that has got something to do, or has just begun.

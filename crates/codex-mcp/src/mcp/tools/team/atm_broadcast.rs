@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parameters::{Words, arguments};
+use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::error::ToolError;
 use crate::team::Desk;
@@ -20,18 +21,15 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "message": { "type": "string" },
-            "summary": { "type": "string", "description": "One line for the list of messages." },
-        },
-        "required": ["message"],
-        "additionalProperties": false,
+    let properties = json!({
+        "message": { "type": "string" },
+        "summary": { "type": "string" },
     });
-    let description = "Sends a message to every other agent of the team. Answers to whom it was \
-sent, and to whom it could not be.";
-    tool(NAME, description, input).with_title("Broadcast Mail")
+    let description =
+        "Use to write to all other agents of the team. Tells who got it and who did not.";
+    let answer = output(json!({ "sent": "array", "failed": "array" }));
+    let input = input(properties, ["message"]);
+    tool(NAME, "Broadcast Mail", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parameters::arguments;
+use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::error::ToolError;
 use crate::team::Desk;
@@ -18,10 +19,10 @@ pub(super) const NAME: &str = "atm_pending_count";
 struct Arguments {}
 
 pub(super) fn describe() -> Tool {
-    let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-    let description = "Tells how many unread messages wait, and from whom, without reading them \
-or marking them as read.";
-    tool(NAME, description, input).with_title("Count Mail")
+    let description = "Use to see how much mail is unread, and from whom; it stays unread.";
+    let answer = output(json!({ "count": "integer", "senders": "array" }));
+    let input = input(json!({}), []);
+    tool(NAME, "Count Mail", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::parameters::{Words, arguments};
+use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::error::ToolError;
 use crate::team::Desk;
@@ -35,19 +36,15 @@ impl TryFrom<String> for To {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "to": { "type": "string", "description": "agent, or agent@team." },
-            "message": { "type": "string" },
-            "summary": { "type": "string", "description": "One line for the list of messages." },
-        },
-        "required": ["to", "message"],
-        "additionalProperties": false,
+    let properties = json!({
+        "to": { "type": "string", "description": "AGENT or AGENT@TEAM" },
+        "message": { "type": "string" },
+        "summary": { "type": "string" },
     });
-    let description = "Sends a message to the inbox of another agent of the team. Answers its \
-message_id. The sender is always this server's own identity.";
-    tool(NAME, description, input).with_title("Send Mail")
+    let description = "Use to write to another agent of the team, in this server's own name.";
+    let answer = output(json!({ "to": "string", "message_id": "string" }));
+    let input = input(properties, ["to", "message"]);
+    tool(NAME, "Send Mail", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {

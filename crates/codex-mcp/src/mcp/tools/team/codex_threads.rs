@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parameters::{Count, arguments};
+use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
@@ -26,17 +27,14 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let input = json!({
-        "type": "object",
-        "properties": {
-            "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "Default: 20." },
-        },
-        "additionalProperties": false,
+    let properties = json!({
+        "limit": { "type": "integer", "default": LIMIT },
     });
-    let description = "Lists the Codex threads of this server's identity, the latest first, also \
-those from before a restart: thread_id, status (active, ended, interrupted), last_active, tag, \
-cwd, branch. Go on with one through codex-reply or codex_session.";
-    tool(NAME, description, input).with_title("Codex Threads")
+    let description = "Use to find this identity's earlier threads, latest first, to continue with \
+codex-reply or codex_session: thread_id, status, last_active, tag, cwd, branch.";
+    let answer = output(json!({ "threads": "array", "total": "integer" }));
+    let input = input(properties, []);
+    tool(NAME, "Codex Threads", description, input).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(records: Option<&Records>, given: JsonObject) -> Result<Told, ToolError> {

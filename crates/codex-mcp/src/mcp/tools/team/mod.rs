@@ -9,7 +9,7 @@ mod codex_threads;
 
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 
-use super::{answer, parameters, tool};
+use super::{answer, parameters, schema, tool};
 use crate::mcp::code::Code;
 use crate::mcp::deliveries::Then;
 use crate::mcp::error::ToolError;

@@ -4,6 +4,7 @@ mod farewell;
 mod mail;
 mod records;
 mod threads;
+mod tool_results;
 
 use std::fs;
 use std::path::PathBuf;

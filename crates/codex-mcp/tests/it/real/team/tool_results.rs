@@ -1,0 +1,194 @@
+//! What each tool really answers, beside the schema that it is listed with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use scripted_model::{Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::{McpClient, schema};
+
+use super::{Stage, client, end, make_team};
+use crate::real::{assert_error, structured};
+
+/// A client that holds each result to its schema.
+struct Checked {
+    client: McpClient,
+    schemas: BTreeMap<String, Value>,
+    /// The members that each tool's results have had.
+    seen: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Checked {
+    async fn new(stage: &Stage, args: &[&str]) -> Self {
+        let mut client = client(stage, args).await;
+        let listed = client.call("tools/list", json!({})).await;
+        let tools = listed["tools"].as_array().unwrap();
+        let schemas = tools.iter().map(|tool| {
+            let name = tool["name"].as_str().unwrap().to_owned();
+            (name, tool["outputSchema"].clone())
+        });
+        Self {
+            client,
+            schemas: schemas.collect(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn check(&self, tool: &str, result: &Value) {
+        let schema = &self.schemas[tool];
+        assert!(schema.is_object(), "{tool} has no outputSchema");
+        if let Err(why) = schema::check(structured(result), schema) {
+            panic!("{tool}: {why}: {result:#}");
+        }
+    }
+
+    async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.client.call_tool(tool, arguments).await;
+        assert_ne!(result["isError"], true, "{tool}: {result:#}");
+        self.check(tool, &result);
+        let members = structured(&result).as_object().unwrap();
+        let seen = self.seen.entry(tool.to_owned()).or_default();
+        seen.extend(members.keys().cloned());
+        structured(&result).clone()
+    }
+
+    /// Every tool refuses a parameter that it doesn't have, in one way.
+    async fn refuse_unknown_parameters(&mut self) {
+        let tools: Vec<String> = self.schemas.keys().cloned().collect();
+        for tool in tools {
+            let refused = self.client.call_tool(&tool, json!({ "made_up": 1 })).await;
+            assert_error(&refused, "INVALID_ARGUMENT");
+            self.check(&tool, &refused);
+            let told = structured(&refused);
+            assert_eq!(told["isError"], true, "{refused:#}");
+            let names: Vec<&String> = told["error"].as_object().unwrap().keys().collect();
+            assert_eq!(names, ["code", "hint", "message", "retryable"], "{tool}");
+        }
+    }
+
+    /// Every member that is listed has been there.
+    fn has_seen_all(&self, tools: &[&str]) {
+        for tool in tools {
+            let listed = self.schemas[*tool]["properties"].as_object().unwrap();
+            let seen = self.seen.get(*tool).cloned().unwrap_or_default();
+            let unseen: Vec<_> = listed.keys().filter(|name| !seen.contains(*name)).collect();
+            assert!(unseen.is_empty(), "{tool} never had {unseen:?}");
+        }
+    }
+}
+
+/// With a team, and a worker that leaves soon when there is nothing to do.
+async fn stage() -> Stage {
+    let asks = [
+        Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+        Reply::say("done"),
+    ];
+    let script = Script::new()
+        .on("ask", asks)
+        .on(
+            "make it",
+            [Reply::shell("echo x > made.txt"), Reply::say("Done.")],
+        )
+        .on("hang", [Reply::shell("sleep 1000"), Reply::say("never")])
+        .otherwise([Reply::say("ok")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    make_team(&stage, &["lead", "rust-1"]);
+    let directory = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
+    fs::write(directory.join("config.toml"), config).unwrap();
+    stage
+}
+
+#[tokio::test]
+async fn results_of_every_tool_fit_its_output_schema() {
+    let stage = stage().await;
+    let mut classic = Checked::new(&stage, &["--identity", "arch", "--team", "builders"]).await;
+    let begun = classic.call("codex", json!({ "prompt": "x" })).await;
+    let reply = json!({ "prompt": "x", "threadId": begun["threadId"] });
+    classic.call("codex-reply", reply).await;
+    sessions(&mut classic, &begun).await;
+    jobs(&mut classic, &stage).await;
+    mail(&mut classic).await;
+    classic.call("codex_status", json!({})).await;
+    classic.call("codex_threads", json!({})).await;
+    classic.refuse_unknown_parameters().await;
+    let all: Vec<&str> = classic.schemas.keys().map(String::as_str).collect();
+    classic.has_seen_all(&all);
+    assert_eq!(all.len(), 15, "{all:?}");
+    end(&stage, classic.client).await;
+
+    let mut sessions = Checked::new(&stage, &["--api", "sessions"]).await;
+    let begin = json!({ "prompt": "x", "approvalPolicy": "never", "sandbox": "read-only" });
+    let begun = sessions.call("codex", begin).await;
+    let wait = json!({ "action": "wait_any", "sessionIds": [begun["sessionId"]] });
+    sessions.call("codex_session", wait).await;
+    let reply = json!({ "prompt": "x", "sessionId": begun["sessionId"] });
+    sessions.call("codex_reply", reply).await;
+    sessions.refuse_unknown_parameters().await;
+    sessions.has_seen_all(&["codex", "codex_reply"]);
+    end(&stage, sessions.client).await;
+}
+
+async fn sessions(checked: &mut Checked, begun: &Value) {
+    let session = &begun["sessionId"];
+    checked
+        .call("codex_session", json!({ "action": "list" }))
+        .await;
+    for action in ["get", "terminals"] {
+        let look = json!({ "action": action, "sessionId": session });
+        checked.call("codex_session", look).await;
+    }
+    let wait = json!({ "action": "wait_any", "sessionIds": [session] });
+    checked.call("codex_session", wait).await;
+    let poll = json!({ "action": "poll", "sessionId": session, "maxEvents": 50 });
+    checked.call("codex_check", poll).await;
+
+    let ask = json!({ "prompt": "ask", "sandbox": "read-only", "approval-policy": "on-request" });
+    let asked = checked.call("codex", ask).await;
+    assert_eq!(asked["status"], "waiting_approval", "{asked:#}");
+    let poll = json!({ "action": "poll", "sessionId": asked["sessionId"] });
+    let open = checked.call("codex_check", poll).await;
+    let decline = json!({ "action": "respond_permission", "sessionId": asked["sessionId"],
+        "requestId": open["actions"][0]["requestId"], "decision": "cancel" });
+    checked.call("codex_check", decline).await;
+    let cancel = json!({ "action": "cancel", "sessionId": asked["sessionId"] });
+    checked.call("codex_session", cancel).await;
+}
+
+async fn jobs(checked: &mut Checked, stage: &Stage) {
+    let work = stage.home.work();
+    let call = json!({ "prompt": "x", "cwd": work });
+    let job = checked.call("call_codex", call).await["job_id"].clone();
+    checked.call("call_status", json!({ "job_id": job })).await;
+    let wait = json!({ "job_id": job, "wait_ms": 60_000, "tail": 5 });
+    let done = checked.call("call_status", wait).await;
+    assert_eq!(done["response"], "ok", "{done:#}");
+
+    let hang = json!({ "prompt": "hang", "cwd": work });
+    let job = checked.call("call_codex", hang).await["job_id"].clone();
+    checked.call("call_cancel", json!({ "job_id": job })).await;
+    checked.call("call_jobs", json!({})).await;
+
+    let later = json!({ "task": "make it", "repo": work, "wait_ms": 0,
+        "exit_criteria": { "files": ["made.txt"] } });
+    let job = checked.call("codex_run", later).await["job_id"].clone();
+    let wait = json!({ "job_id": job, "wait_ms": 60_000 });
+    let done = checked.call("call_status", wait).await;
+    assert_eq!(done["result"]["ok"], true, "{done:#}");
+    fs::remove_file(work.join("made.txt")).unwrap();
+    let now =
+        json!({ "task": "make it", "repo": work, "exit_criteria": { "files": ["made.txt"] } });
+    let done = checked.call("codex_run", now).await;
+    assert_eq!(done["ok"], true, "{done:#}");
+}
+
+async fn mail(checked: &mut Checked) {
+    let letter = json!({ "to": "lead", "message": "hello", "summary": "s" });
+    checked.call("atm_send", letter).await;
+    checked
+        .call("atm_broadcast", json!({ "message": "hello" }))
+        .await;
+    checked.call("atm_pending_count", json!({})).await;
+    checked.call("atm_read", json!({})).await;
+}
