@@ -49,6 +49,11 @@ pub(super) enum NoBackend {
     #[error(transparent)]
     NoMcpServer(#[from] NoMcpServer),
     #[error(
+        "`--tools` without `sessions` needs the app-server: codex mcp-server has the tools codex and \
+         codex-reply in any case. Add `sessions`, or use another --backend or Codex."
+    )]
+    NoChoice,
+    #[error(
         "`--api sessions` needs the app-server. Leave out `--backend mcp-server`, or `--api sessions`."
     )]
     NoSessions,

@@ -24,7 +24,8 @@ use crate::config::{self, Config, ConfigError, Warning};
 use crate::engine::{Engine, InstalledCodex, Launch, Options};
 use crate::jobs::service::Jobs;
 use crate::mcp::{
-    Api, Decider, Defaults, Deliveries, Front, LineTransport, Patience, Warnings, proxy,
+    Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
+    proxy,
 };
 use crate::off_runtime::{self, OffRuntimeError};
 use crate::team::farewell::{self, LastWords};
@@ -41,6 +42,11 @@ pub(super) struct Args {
     /// Which set of tools to serve.
     #[arg(long, value_enum, default_value = "classic")]
     api: Api,
+
+    /// Which groups of tools to serve, with commas between; codex_status is in each.
+    /// Fewer tools take less of the client's context. Default: all.
+    #[arg(long, value_enum, value_name = "GROUP", value_delimiter = ',')]
+    tools: Vec<Group>,
 
     /// How to talk to Codex.
     #[arg(long, value_enum, default_value = "auto")]
@@ -127,6 +133,10 @@ fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
 async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Result<(), ServeError> {
     let ending = Ending::on_signals(ending::OF_A_SERVER);
     let chosen = backend::choose(args.backend, args.api, &config)?;
+    let groups = Groups::of(args.tools.clone());
+    if let (Chosen::McpServer(..), false) = (&chosen, groups.has(Group::Sessions)) {
+        return Err(NoBackend::NoChoice.into());
+    }
     let threads = config.threads.clone();
     let defaults = off_runtime::run(move || Defaults::read(&threads)).await??;
     let warnings = Warnings::default();
@@ -157,6 +167,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
                 defaults,
                 jobs,
                 warnings,
+                groups,
             };
             through_app_server(args, setup, &identity, preflight, ending).await
         }
@@ -172,6 +183,7 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
                 bounds: config.bounds(),
                 office: identity.office.clone(),
                 jobs,
+                groups,
                 farewell: identity.farewell,
                 patience: patience(args, &config),
                 line_limit: args.max_line,
@@ -200,6 +212,7 @@ struct Setup {
     defaults: Defaults,
     jobs: Arc<Jobs>,
     warnings: Warnings,
+    groups: Groups,
 }
 
 async fn through_app_server(
@@ -215,6 +228,7 @@ async fn through_app_server(
         defaults,
         jobs,
         warnings,
+        groups,
     } = setup;
     let patience = patience(args, &config);
     let told = warnings.clone();
@@ -255,6 +269,7 @@ async fn through_app_server(
         patience,
         closing.clone(),
     )
+    .with_groups(groups)
     .with_stdio(preflight.into_stdio())
     .with_defaults(defaults)
     .with_jobs(jobs)

@@ -25,6 +25,7 @@ use super::code::Code;
 use super::defaults::Defaults;
 use super::deliveries::Deliveries;
 use super::error::ToolError;
+use super::instructions::instructions;
 use super::notices::{self, MAIL, Notices};
 use super::progress::Progress;
 use super::question::{self, Reply};
@@ -33,7 +34,7 @@ use super::resources::{self, Stdio};
 use super::tools::codex_status::{self, Calls, Status};
 use super::tools::jobs::{Begun, Called, JobTool, Waited};
 use super::tools::team::{TeamTool, Told};
-use super::tools::{self, Api};
+use super::tools::{self, Api, Groups};
 use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
@@ -41,22 +42,6 @@ use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settin
 use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
 use crate::team::{Desk, Ended, Office};
-
-/// What a client is told about the server as a whole.
-const CLASSIC_INSTRUCTIONS: &str = "Delegates coding tasks to the OpenAI Codex CLI. \
-`codex` begins a thread with a prompt and waits for the final message; \
-`codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \
-comes back early is carried on with `codex_check`. `call_codex` hands over a task that goes on \
-also when this client ends, and `call_status` tells what has come of it. `codex_run` has Codex \
-work until commits, files or whatever you ask for are really there.";
-
-/// The same for `--api sessions`.
-const SESSIONS_INSTRUCTIONS: &str = "Delegates coding tasks to OpenAI Codex agents that work \
-while you do something else: `codex` starts one, `codex_check` looks in and decides what it asks, \
-`codex_reply` gives it more to do, `codex_session` lists, interrupts, forks and waits. \
-`call_codex` hands over a task that goes on also when this client ends, and `call_status` tells \
-what has come of it. `codex_run` has Codex work until commits, files or whatever you ask for are \
-really there.";
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +91,7 @@ pub struct Front {
     pub(super) closing: CancellationToken,
     pub(super) decider: Decider,
     pub(super) api: Api,
+    groups: Groups,
     pub(super) stdio: Stdio,
     pub(super) defaults: Defaults,
     office: Office,
@@ -159,6 +145,7 @@ impl Front {
             closing,
             decider,
             api,
+            groups: Groups::default(),
             stdio: Stdio::default(),
             defaults: Defaults::default(),
             office: Office::default(),
@@ -204,6 +191,12 @@ impl Front {
     #[must_use]
     pub fn with_warnings(self, warnings: Warnings) -> Self {
         Self { warnings, ..self }
+    }
+
+    /// The same front, with the tools of these groups alone.
+    #[must_use]
+    pub fn with_groups(self, groups: Groups) -> Self {
+        Self { groups, ..self }
     }
 
     /// The same front, with what is known about stdin and stdout.
@@ -282,7 +275,7 @@ impl Front {
     }
 
     fn tools(&self) -> Vec<tools::Name> {
-        tools::names(self.api, self.office.desk.as_ref())
+        tools::names(self.api, &self.groups, self.office.desk.as_ref())
     }
 
     /// Answers a call of a tool of the team.
@@ -537,15 +530,11 @@ impl ServerHandler for Front {
             Some(_) => builder.enable_resources_subscribe().build(),
             None => builder.build(),
         };
-        let instructions = match self.api {
-            Api::Classic => CLASSIC_INSTRUCTIONS,
-            Api::Sessions => SESSIONS_INSTRUCTIONS,
-        };
         ServerConfig::new(capabilities)
             .with_server_info(
                 Implementation::new("codex-mcp", env!("CARGO_PKG_VERSION")).with_title("codex-mcp"),
             )
-            .with_instructions(instructions)
+            .with_instructions(instructions(self.api, &self.groups))
     }
 
     async fn list_tools(

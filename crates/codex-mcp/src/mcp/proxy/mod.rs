@@ -44,6 +44,7 @@ use super::deliveries::Then;
 use super::error::ToolError;
 use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
+use super::tools::Groups;
 use super::warnings::Warnings;
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::engine::{InstalledCodex, McpServer, Pipes};
@@ -82,6 +83,8 @@ pub struct Options {
     pub office: Office,
     /// The store of jobs.
     pub jobs: Arc<Jobs>,
+    /// The groups of our own tools that are served. The child's are always there.
+    pub groups: Groups,
     /// Whether threads are asked for a summary in the end.
     pub farewell: Farewell,
     /// How long things may take.
@@ -216,7 +219,7 @@ impl Proxy {
             approval: options.patience.approval,
             request: REQUEST_PATIENCE,
         };
-        let own_tools = own::all(&options.office);
+        let own_tools = own::all(&options.office, &options.groups);
         let setup = Setup {
             limits,
             version: options.codex.release.map(|release| release.to_string()),

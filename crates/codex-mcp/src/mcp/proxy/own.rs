@@ -10,21 +10,22 @@ use serde_json::Value;
 use super::{Proxy, answers, lock};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
-use crate::mcp::tools::annotated;
 use crate::mcp::tools::codex_status::{self, Calls, Messages, Status};
 use crate::mcp::tools::jobs::{Called, JobTool};
 use crate::mcp::tools::team::{TeamTool, Told};
+use crate::mcp::tools::{Groups, Name};
 use crate::team::Office;
 
-/// All of them.
-pub(super) fn all(office: &Office) -> Vec<Tool> {
-    let jobs = JobTool::ALL.map(JobTool::describe);
+/// Those of these groups.
+pub(super) fn all(office: &Office, groups: &Groups) -> Vec<Tool> {
+    let jobs = JobTool::ALL.map(Name::Job);
     let team = TeamTool::all(office.desk.as_ref());
-    let team = team.into_iter().map(TeamTool::describe);
-    std::iter::once(codex_status::describe())
+    let team = team.into_iter().map(Name::Team);
+    std::iter::once(Name::Status)
         .chain(jobs)
         .chain(team)
-        .map(annotated)
+        .filter(|name| groups.have(*name))
+        .map(Name::describe)
         .collect()
 }
 

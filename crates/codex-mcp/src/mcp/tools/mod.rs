@@ -3,6 +3,7 @@
 mod annotations;
 mod classic;
 pub(super) mod codex_status;
+mod groups;
 pub(super) mod jobs;
 mod output_schema;
 mod parameter_names;
@@ -24,6 +25,7 @@ use super::front::Front;
 use crate::nearest::folded;
 use crate::team::Desk;
 pub(super) use annotations::annotated;
+pub use groups::{Group, Groups};
 use jobs::JobTool;
 use team::TeamTool;
 
@@ -67,8 +69,8 @@ const SESSIONS: [Name; 5] = [
     Name::Status,
 ];
 
-/// All tools of a set, with mail or without.
-pub(super) fn names(api: Api, desk: Option<&Desk>) -> Vec<Name> {
+/// The tools of a set that are in these groups, with mail or without.
+pub(super) fn names(api: Api, groups: &Groups, desk: Option<&Desk>) -> Vec<Name> {
     let of_api = match api {
         Api::Classic => CLASSIC,
         Api::Sessions => SESSIONS,
@@ -76,12 +78,13 @@ pub(super) fn names(api: Api, desk: Option<&Desk>) -> Vec<Name> {
     let of_jobs = JobTool::ALL.map(Name::Job);
     let of_team = TeamTool::all(desk).into_iter().map(Name::Team);
     let of_both = of_jobs.into_iter().chain(of_team);
-    of_api.into_iter().chain(of_both).collect()
+    let all = of_api.into_iter().chain(of_both);
+    all.filter(|name| groups.have(*name)).collect()
 }
 
 /// The tools of a set that every server has.
 pub(super) fn list(api: Api) -> Vec<Tool> {
-    let all = names(api, None);
+    let all = names(api, &Groups::default(), None);
     all.into_iter().map(Name::describe).collect()
 }
 
@@ -222,9 +225,14 @@ pub(super) fn object(value: Value) -> Arc<JsonObject> {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
 
-    /// The bytes that `tools/list` may take of a client's context.
+    /// The bytes that `tools/list` may take of a client's context: of one group.
+    const GROUP_LIMIT: usize = 6144;
+
+    /// The same of all groups.
     const LIMIT: usize = 14_336;
 
     /// All tools that there are.
@@ -303,6 +311,11 @@ mod tests {
             let all: Vec<Name> = of_api.into_iter().chain(others).collect();
             let whole = length(all.clone());
             assert!(whole <= LIMIT, "{api:?}: {whole} bytes");
+            for group in Group::value_variants() {
+                let groups = Groups::of(vec![*group]);
+                let size = length(all.iter().copied().filter(|name| groups.have(*name)));
+                assert!(size <= GROUP_LIMIT, "{api:?} {group:?}: {size} bytes");
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ mod sessions;
 mod settings;
 mod source_builds;
 mod team;
+mod tool_groups;
 
 use scripted_model::{Script, ScriptedModel};
 use serde_json::{Value, json};

@@ -1,0 +1,34 @@
+//! What a client is told about the server as a whole: the tools that it has.
+
+use super::tools::{Api, Group, Groups};
+
+const CLASSIC: &str = "`codex` begins a thread with a prompt and waits for the final message; \
+`codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \
+comes back early is carried on with `codex_check`.";
+
+const SESSIONS: &str = "Agents work while you do something else: `codex` starts one, `codex_check` \
+looks in and decides what it asks, `codex_reply` gives it more to do, `codex_session` lists, \
+interrupts, forks and waits.";
+
+const JOBS: &str = "`call_codex` hands over a task that goes on also when this client ends, and \
+`call_status` tells what has come of it.";
+
+const RUNS: &str = "`codex_run` has Codex work until commits, files or whatever you ask for are \
+really there.";
+
+pub(super) fn instructions(api: Api, groups: &Groups) -> String {
+    let of_sessions = match api {
+        Api::Classic => CLASSIC,
+        Api::Sessions => SESSIONS,
+    };
+    let parts = [
+        (Group::Sessions, of_sessions),
+        (Group::Jobs, JOBS),
+        (Group::Runs, RUNS),
+    ];
+    let served = parts.into_iter().filter(|(group, _)| groups.has(*group));
+    served.fold(
+        "Delegates coding tasks to the OpenAI Codex CLI.".to_owned(),
+        |text, (_, part)| format!("{text} {part}"),
+    )
+}
