@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::jobs::Place;
-use super::{ConfigError, Warning};
+use super::{ConfigError, Warning, policy};
 use crate::jobs::store::OthersJobs;
 use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links};
@@ -79,6 +79,7 @@ pub(super) struct Preset {
     pub(super) model: Option<String>,
     pub(super) reasoning_effort: Option<Effort>,
     pub(super) sandbox: Option<SandboxMode>,
+    #[serde(deserialize_with = "policy::by_any_name")]
     pub(super) approval_policy: Option<ApprovalPolicy>,
     pub(super) base_prompt_file: Option<PathBuf>,
     pub(super) extra_instructions_file: Option<PathBuf>,
@@ -170,6 +171,7 @@ impl File {
         let preset: Document<Preset> = parse(path, text)?;
         let plain: Document<toml::Table> = parse(path, text)?;
         warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
+        warn_of_dropped_policies(path, &plain.plugins.codex_mcp, warnings);
         let whole: toml::Table = toml::from_str(text).unwrap_or_default();
         warn_of_mistyped_tables(path, &whole, warnings);
         Ok(Self {
@@ -222,6 +224,21 @@ fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<W
         if let Some(preset) = preset.as_table() {
             warn(&format!("{SECTION}.roles.{name}"), preset, &PRESET_KEYS);
         }
+    }
+}
+
+/// A policy that Codex has no longer, in the section or in a role.
+fn warn_of_dropped_policies(path: &Path, section: &toml::Table, warnings: &mut Vec<Warning>) {
+    let roles = section.get("roles").and_then(toml::Value::as_table);
+    let roles = roles.into_iter().flatten();
+    let roles = roles.filter_map(|(_, role)| role.as_table());
+    let policies = std::iter::once(section).chain(roles);
+    let mut policies = policies.filter_map(|table| table.get("approval_policy")?.as_str());
+    if policies.any(|name| name == policy::DROPPED) {
+        warnings.push(Warning {
+            message: format!("{}: {}", path.display(), policy::REPLACED),
+            hint: "Set approval_policy to on-request.".to_owned(),
+        });
     }
 }
 

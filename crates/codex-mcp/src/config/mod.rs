@@ -12,6 +12,7 @@ mod bounds;
 mod eyes;
 mod file;
 mod jobs;
+mod policy;
 mod presets;
 mod repository;
 mod show;
@@ -36,6 +37,7 @@ use repository::{Narrowing, RepositoryFile};
 pub use bounds::BoundSettings;
 pub use eyes::EyesSettings;
 pub use jobs::JobSettings;
+pub(crate) use policy::{PolicyName, REPLACED};
 pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
 
@@ -340,7 +342,7 @@ impl Places<'_> {
         let set_role = || in_section(&files, |file| file.section.role.clone());
         let role = given_role.clone().or_else(set_role);
         let presets = Presets::of(&files, role.as_ref())?;
-        let mut threads = self.threads(&presets, flags.sandbox)?;
+        let mut threads = self.threads(&presets, flags.sandbox, &mut warnings)?;
         if let Some(narrowing) = narrowing {
             let role = given_role.as_ref();
             warnings.extend(narrowing.narrow(
@@ -560,15 +562,35 @@ impl Places<'_> {
         Ok(in_section_or_core(files, ours, of_core))
     }
 
+    /// The approval policy of the variable.
+    fn policy(
+        &self,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<Setting<ApprovalPolicy>>, ConfigError> {
+        let (key, variable) = ("approval_policy", "CODEX_MCP_APPROVAL_POLICY");
+        let named = self.in_variable::<PolicyName>(key, variable)?;
+        let Some(Setting { value, source }) = named else {
+            return Ok(None);
+        };
+        if value == PolicyName::OnFailure {
+            warnings.push(Warning {
+                message: format!("{source}: {REPLACED}"),
+                hint: "Set it to on-request.".to_owned(),
+            });
+        }
+        Ok(Some(Setting::new(value.today(), source)))
+    }
+
     fn threads(
         &self,
         presets: &Presets<'_>,
         sandbox: Option<SandboxMode>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<ThreadDefaults, ConfigError> {
         let model = self.in_variable("model", "CODEX_MCP_MODEL")?;
         let effort = self.in_variable("reasoning_effort", "CODEX_MCP_REASONING_EFFORT")?;
         let sandbox = self.given(SANDBOX, sandbox)?;
-        let policy = self.in_variable("approval_policy", "CODEX_MCP_APPROVAL_POLICY")?;
+        let policy = self.policy(warnings)?;
         Ok(ThreadDefaults {
             model: model.or_else(|| presets.first(|preset| preset.model.clone())),
             reasoning_effort: effort.or_else(|| presets.first(|preset| preset.reasoning_effort)),

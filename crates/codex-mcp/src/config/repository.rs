@@ -15,7 +15,9 @@ use rustix::process::geteuid;
 
 use super::file::{Core, File, Preset, SECTION, Scope, Section};
 use super::presets::Presets;
-use super::{ConfigError, Places, Setting, Source, ThreadDefaults, Warning, in_section};
+use super::{
+    ConfigError, Places, PolicyName, Setting, Source, ThreadDefaults, Warning, in_section,
+};
 use crate::codex_config::UserConfig;
 use crate::trust::brought::shown;
 use crate::trust::{Changes, Trust, directory_trust_with, top_of};
@@ -439,7 +441,7 @@ fn allowed(
             .unwrap_or(SandboxMode::ReadOnly),
         approval_policy: policy
             .map(|set| set.value)
-            .or_else(|| codex.value_of("approval_policy"))
+            .or_else(|| codex.value_of("approval_policy").map(PolicyName::today))
             .unwrap_or(ApprovalPolicy::Untrusted),
     })
 }

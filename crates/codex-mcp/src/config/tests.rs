@@ -183,6 +183,28 @@ fn a_role_goes_before_what_holds_for_all() {
 }
 
 #[test]
+fn policy_that_codex_dropped_is_replaced_with_a_warning() {
+    let setting = "[plugins.codex-mcp]\napproval_policy = \"on-failure\"\n";
+    let role = "[plugins.codex-mcp]\nrole = \"w\"\n\
+                [plugins.codex-mcp.roles.w]\napproval_policy = \"on-failure\"\n";
+    for world in [
+        World::new().user(setting),
+        World::new().user(role),
+        World::new().repository(setting),
+        World::new().variable("CODEX_MCP_APPROVAL_POLICY", "on-failure"),
+    ] {
+        let config = world.load(Flags::default()).unwrap();
+        let policy = config.threads.approval_policy.unwrap();
+        assert_eq!(policy.value, ApprovalPolicy::OnRequest);
+        let warnings: Vec<String> = config.warnings.iter().map(Warning::to_string).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains(REPLACED), "{warnings:?}");
+    }
+    let wrong = World::new().user("[plugins.codex-mcp]\napproval_policy = \"sometimes\"\n");
+    assert!(wrong.load(Flags::default()).is_err());
+}
+
+#[test]
 fn a_role_that_is_not_there_is_an_error_with_those_that_are() {
     let flags = Flags {
         role: Some("reader".parse().unwrap()),

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::parameter_names::{resolved, unknown};
+use crate::config::{PolicyName, REPLACED};
 use crate::engine::command::LONGEST_WAIT;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
@@ -112,34 +113,19 @@ impl TryFrom<String> for Words {
     }
 }
 
-/// Approval policies by their old names, one more than Codex has today.
+/// An approval policy by any of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Policy {
-    Untrusted,
-    OnFailure,
-    OnRequest,
-    Never,
-}
+pub(super) struct Policy(PolicyName);
 
 impl Policy {
     /// The policy by the name that Codex has for it today; the first time that
     /// this is another one, a warning is added.
     pub(super) fn today(self, front: &Front, warnings: &mut Vec<String>) -> ApprovalPolicy {
-        match self {
-            Self::Untrusted => ApprovalPolicy::Untrusted,
-            Self::OnRequest => ApprovalPolicy::OnRequest,
-            Self::Never => ApprovalPolicy::Never,
-            Self::OnFailure => {
-                if front.first_on_failure() {
-                    let warning = "Codex no longer has the approval policy on-failure; \
-                                   on-request is used instead.";
-                    tracing::warn!("{warning}");
-                    warnings.push(warning.to_owned());
-                }
-                ApprovalPolicy::OnRequest
-            }
+        if self.0 == PolicyName::OnFailure && front.first_on_failure() {
+            tracing::warn!("{REPLACED}");
+            warnings.push(format!("{REPLACED}."));
         }
+        self.0.today()
     }
 }
 

@@ -1,0 +1,40 @@
+//! Approval policies by the names that users and clients give them.
+
+use codex_mcp_protocol::codex::ApprovalPolicy;
+use serde::{Deserialize, Deserializer};
+
+/// The policy that Codex has no longer.
+pub(super) const DROPPED: &str = "on-failure";
+
+/// What its users are told.
+pub(crate) const REPLACED: &str = "Codex no longer has the approval policy on-failure; on-request \
+                                   is used instead";
+
+/// Approval policies by their names, one more than Codex has today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PolicyName {
+    Untrusted,
+    OnFailure,
+    OnRequest,
+    Never,
+}
+
+impl PolicyName {
+    /// The policy by the name that Codex has for it today.
+    pub(crate) fn today(self) -> ApprovalPolicy {
+        match self {
+            Self::Untrusted => ApprovalPolicy::Untrusted,
+            Self::OnFailure | Self::OnRequest => ApprovalPolicy::OnRequest,
+            Self::Never => ApprovalPolicy::Never,
+        }
+    }
+}
+
+/// Reads a policy by any of its names.
+pub(super) fn by_any_name<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<ApprovalPolicy>, D::Error> {
+    let named = Option::<PolicyName>::deserialize(from)?;
+    Ok(named.map(PolicyName::today))
+}
