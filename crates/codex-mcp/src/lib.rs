@@ -6,6 +6,7 @@
 //! - [`eyes`]: pictures that Codex asks for.
 //! - [`config`]: where settings come from.
 //! - [`codex_config`]: Codex's own configuration.
+//! - `duration`: durations as people write them.
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
 //! - `git`: the git program, asked safely.
@@ -33,6 +34,7 @@ pub mod codex_config;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+mod duration;
 pub mod engine;
 pub mod eyes;
 mod git;

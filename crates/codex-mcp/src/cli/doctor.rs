@@ -1,13 +1,18 @@
 //! `codex-mcp doctor`: whether work can be done here.
 
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::runtime;
+use super::times::duration_within;
 use crate::doctor::{Facts, Report, as_text, gather, judge};
 use crate::output;
+
+/// What `--timeout` may be.
+const LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -23,9 +28,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 
-    /// How long each program that is asked may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    timeout: u64,
+    /// How long each program that is asked may take, up to 10m.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_within(LIMITS))]
+    timeout: Duration,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -47,8 +52,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn facts(args: &Args) -> io::Result<Facts> {
-    let limit = Duration::from_secs(args.timeout);
-    runtime::block_on(gather(args.codex_bin.clone(), limit))
+    runtime::block_on(gather(args.codex_bin.clone(), args.timeout))
 }
 
 fn print(report: &Report, json: bool) -> io::Result<()> {

@@ -19,8 +19,9 @@ use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
+use super::times::duration_within;
 use super::{own_servers, runtime};
-use crate::config::{self, Config, ConfigError, Warning};
+use crate::config::{self, Config, ConfigError, TIMEOUTS, Warning};
 use crate::engine::{Engine, InstalledCodex, Launch, Options};
 use crate::jobs::service::Jobs;
 use crate::mcp::{
@@ -55,15 +56,14 @@ pub(super) struct Args {
     #[command(flatten)]
     settings: Settings,
 
-    /// How long a question of Codex's stays open once somebody could see it, in
-    /// seconds, before it is declined.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    approval_timeout: u64,
+    /// How long a question of Codex's stays open once somebody could see it, from 1s to
+    /// 24h, before it is declined.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_within(TIMEOUTS))]
+    approval_timeout: Duration,
 
-    /// How long a turn may be silent, in seconds, before it is reported as
-    /// stalled.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    stall_timeout: u64,
+    /// How long a turn may be silent, from 1s to 24h, before it is reported as stalled.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_within(TIMEOUTS))]
+    stall_timeout: Duration,
 
     /// With `--api sessions`, put Codex's questions to the client's user at once,
     /// where the client can ask (MCP elicitation), instead of leaving them to
@@ -201,8 +201,8 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
 fn patience(args: &Args, config: &Config) -> Patience {
     Patience {
         call: config.request_timeout.value,
-        approval: Duration::from_secs(args.approval_timeout),
-        stall: Duration::from_secs(args.stall_timeout),
+        approval: args.approval_timeout,
+        stall: args.stall_timeout,
     }
 }
 

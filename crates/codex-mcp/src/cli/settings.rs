@@ -1,13 +1,15 @@
 //! Flags that say the same as the configuration.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_mcp_protocol::codex::SandboxMode;
 
+use super::times::duration_within;
 use super::values::{one_of, size_limit};
-use crate::config::Flags;
+use crate::config::{Flags, TIMEOUTS};
 use crate::jobs::store::Location;
 
 #[derive(Debug, clap::Args)]
@@ -17,10 +19,10 @@ pub(super) struct Settings {
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 
-    /// How long a call may take, in seconds, before its turn is interrupted.
-    /// Default: `request_timeout_secs` in the configuration, else 300.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: Option<u64>,
+    /// How long a call may take before its turn is interrupted, from 1s to 24h.
+    /// Default: `request_timeout_secs` in the configuration, else 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
+    timeout: Option<Duration>,
 
     /// Who the server is among the agents of its team. Default: the variable
     /// ATM_IDENTITY, `identity` in the configuration, else `codex`.

@@ -1,14 +1,15 @@
 //! Times, as people say them.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A time on the command line.
-///
-/// # Errors
-///
-/// In words for whoever has written it.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; say 90s, 10m, 12h or 7d"))
+use crate::duration;
+
+/// A flag's duration within a range.
+pub(super) fn duration_within(
+    range: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| duration::check(duration::parse(text)?, &range)
 }
 
 /// How long ago something was, in the unit that people would use.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use codex_mcp_protocol::codex::SandboxMode;
 
 use super::ending::{self, Ending};
-use super::times::duration;
 use super::values::one_of;
 use super::{log, own_servers, runtime};
 use crate::bounds::CurrentBounds;
 use crate::config::{self, Config, ConfigError, Flags, Warning};
+use crate::duration;
 use crate::jobs::host;
 use crate::jobs::store::Location;
 use crate::jobs::worker::place::Place;
@@ -56,7 +56,7 @@ pub(super) struct Args {
 
     /// How long jobs may go on when this worker is told to end, such as 90s or 5m.
     /// Default: 30s.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     grace: Option<Duration>,
 
     /// The Codex for jobs that were submitted on other machines: a path, or a name on
@@ -117,7 +117,7 @@ enum Failure {
 fn idle(text: &str) -> Result<Patience, String> {
     match text {
         "never" => Ok(Patience::Forever),
-        text => duration(text)
+        text => duration::parse(text)
             .map(Patience::For)
             .map_err(|error| format!("{error}, or never")),
     }

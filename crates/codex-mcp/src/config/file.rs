@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::jobs::Place;
 use super::{ConfigError, Warning, policy};
+use crate::duration::SetDuration;
 use crate::jobs::store::OthersJobs;
 use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links};
@@ -53,7 +54,7 @@ pub(super) struct Core {
 #[serde(default)]
 pub(super) struct Section {
     pub(super) codex_bin: Option<PathBuf>,
-    pub(super) request_timeout_secs: Option<u64>,
+    pub(super) request_timeout_secs: Option<SetDuration>,
     pub(super) identity: Option<AgentName>,
     pub(super) team: Option<TeamName>,
     pub(super) role: Option<RoleName>,
@@ -64,7 +65,7 @@ pub(super) struct Section {
     pub(super) max_image_bytes: Option<u64>,
     pub(super) store: Option<Place>,
     pub(super) worker_concurrency: Option<u32>,
-    pub(super) worker_idle_secs: Option<u64>,
+    pub(super) worker_idle_secs: Option<SetDuration>,
     pub(super) max_sandbox: Option<SandboxMode>,
     pub(super) allow_commands: Option<bool>,
     pub(super) allow_dirs: Option<Vec<PathBuf>>,

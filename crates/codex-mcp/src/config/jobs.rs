@@ -2,18 +2,19 @@
 //! user's alone: a repository could have its jobs sent to a stranger.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
 use super::file::{File, Scope};
-use super::{ConfigError, Key, Places, Setting, Source, Warning, in_section};
+use super::{ConfigError, Key, Places, Setting, Source, Warning, in_section, within};
 use crate::jobs::store::{Access, Location, OthersJobs};
 use crate::jobs::worker::{CONCURRENCY, IDLE};
 
-/// The longest that can be set: 30 days.
-const LONGEST_IDLE_SECS: u64 = 30 * 86_400;
+/// The times that can be set: up to 30 days.
+const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);
 
 /// The most jobs that can be set: each has processes of its own.
 const MOST_AT_ONCE: u32 = 1000;
@@ -145,14 +146,7 @@ fn idle(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
     else {
         return Ok(Setting::new(IDLE, Source::Default));
     };
-    match value <= LONGEST_IDLE_SECS {
-        true => Ok(Setting::new(Duration::from_secs(value), source)),
-        false => Err(ConfigError::Invalid {
-            key: "worker_idle_secs",
-            from: source,
-            why: format!("it must be at most {LONGEST_IDLE_SECS}"),
-        }),
-    }
+    within("worker_idle_secs", value, source, &IDLE_TIMES)
 }
 
 fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {

@@ -21,6 +21,7 @@ mod source;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ pub use source::{Setting, Source};
 
 use crate::bounds::{Bounds, Commands, Sources};
 use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
+use crate::duration::{self, SetDuration};
 use crate::engine::binary;
 use crate::jobs::store::Location;
 use crate::team::registry::Mode;
@@ -52,8 +54,9 @@ use crate::untrusted_file::ReadError;
 /// The default of `request_timeout_secs` (FR-14: 300 s).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The longest time-out that can be set: a day.
-const LONGEST_TIMEOUT_SECS: u64 = 86_400;
+/// The time-outs that can be set: up to a day.
+pub(crate) const TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// The identity of a server that nobody has given one (FR-2.5).
 pub(crate) const DEFAULT_IDENTITY: &str = "codex";
@@ -127,8 +130,8 @@ pub struct ThreadDefaults {
 pub struct Flags {
     /// `--codex-bin`.
     pub codex_bin: Option<PathBuf>,
-    /// `--timeout`, in seconds.
-    pub timeout: Option<u64>,
+    /// `--timeout`.
+    pub timeout: Option<Duration>,
     /// `--identity`.
     pub identity: Option<AgentName>,
     /// `--team`.
@@ -499,29 +502,15 @@ impl Places<'_> {
 
     fn request_timeout(
         &self,
-        flag: Option<u64>,
+        flag: Option<Duration>,
         files: &[File],
     ) -> Result<Setting<Duration>, ConfigError> {
-        let variable = self.in_variable::<String>(TIMEOUT.name, TIMEOUT.variable)?;
-        let given = match (flag, variable) {
-            (Some(seconds), _) => Some(Setting::new(seconds, Source::Flag(TIMEOUT.flag))),
-            // What isn't a number is as wrong as 0.
-            (None, Some(Setting { value, source })) => {
-                Some(Setting::new(value.parse().unwrap_or(0), source))
-            }
-            (None, None) => in_section(files, |file| file.section.request_timeout_secs),
-        };
-        let Some(Setting { value, source }) = given else {
+        let given = self.given(TIMEOUT, flag.map(SetDuration))?;
+        let set = || in_section(files, |file| file.section.request_timeout_secs);
+        let Some(Setting { value, source }) = given.or_else(set) else {
             return Ok(Setting::new(DEFAULT_TIMEOUT, Source::Default));
         };
-        if !(1..=LONGEST_TIMEOUT_SECS).contains(&value) {
-            return Err(ConfigError::Invalid {
-                key: TIMEOUT.name,
-                from: source,
-                why: format!("it must be between 1 and {LONGEST_TIMEOUT_SECS}"),
-            });
-        }
-        Ok(Setting::new(Duration::from_secs(value), source))
+        within(TIMEOUT.name, value, source, &TIMEOUTS)
     }
 
     fn identity(
@@ -702,6 +691,19 @@ fn warn_of_a_repository_without_a_sandbox(
             ),
             hint: OTHER_SANDBOX.to_owned(),
         });
+    }
+}
+
+/// A duration, unless it is out of range.
+fn within(
+    key: &'static str,
+    SetDuration(value): SetDuration,
+    from: Source,
+    range: &RangeInclusive<Duration>,
+) -> Result<Setting<Duration>, ConfigError> {
+    match duration::check(value, range) {
+        Ok(value) => Ok(Setting::new(value, from)),
+        Err(why) => Err(ConfigError::Invalid { key, from, why }),
     }
 }
 

@@ -235,12 +235,12 @@ fn what_cannot_be_used_is_named_with_its_source() {
         (
             "CODEX_MCP_REQUEST_TIMEOUT_SECS",
             "soon",
-            "must be between 1 and 86400",
+            "is not a duration; write a number of seconds, such as 90",
         ),
         (
             "CODEX_MCP_REQUEST_TIMEOUT_SECS",
             "0",
-            "must be between 1 and 86400",
+            "it must be between 1s and 1day",
         ),
     ] {
         let world = World::new().variable(variable, value);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::list;
-use crate::cli::times::duration;
+use crate::duration;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::Listed;
 use crate::output;
@@ -17,7 +17,7 @@ const NAMED: u32 = 20;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// How long ago they have to have ended, such as 12h, 7d or "2 months".
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration::parse)]
     older_than: Duration,
 
     /// Print what would be removed, and remove nothing.

@@ -19,8 +19,8 @@ use super::watching::nobody_works;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
-use crate::cli::times::duration;
 use crate::cli::values::{one_of, profile, thread};
+use crate::duration;
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past, resolved};
 use crate::jobs::run::order::RunOrder;
@@ -163,7 +163,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 /// A time that a job can have.
 fn bounded_duration(text: &str) -> Result<Duration, String> {
     let most = Duration::from_millis(u32::MAX.into());
-    let time = duration(text)?;
+    let time = duration::parse(text)?;
     match time >= Duration::from_millis(1) && time <= most {
         true => Ok(time),
         false => Err("it must be between 1ms and 49d".to_owned()),

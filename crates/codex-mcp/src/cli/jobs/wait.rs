@@ -14,7 +14,8 @@ use super::watching::{Watching, unless_interrupted};
 use super::words;
 use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
-use crate::cli::times::{duration, took};
+use crate::cli::times::took;
+use crate::duration;
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, JobSummary};
@@ -39,7 +40,7 @@ pub(super) struct Args {
     jobs: Vec<JobPrefix>,
 
     /// Wait no longer than this, such as 90s or 2h. Default: until they have ended.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
 
     /// Print each job as a JSON object in a line, whatever has come of it.

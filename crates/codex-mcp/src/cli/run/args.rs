@@ -13,9 +13,9 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 
 use super::failure::Failure;
 use crate::cli::prompt;
-use crate::cli::times::duration;
 use crate::cli::values::{one_of, profile, thread};
 use crate::config::Flags;
+use crate::duration;
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::resolved;
 use crate::jobs::store::Location;
@@ -84,11 +84,11 @@ pub(in crate::cli) struct Args {
     pub(super) max_turns: u32,
 
     /// How long a turn may take.
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]
     pub(super) turn_timeout: Duration,
 
     /// How long all of it may take.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     pub(super) total_timeout: Duration,
 
     /// End after so many turns in a row that bring nothing new and execute nothing, or

@@ -12,7 +12,7 @@ use codex_mcp_core::team::AgentName;
 use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status};
 
 use super::stored::{self, Failure, Kept, complain};
-use super::times::duration;
+use crate::duration;
 use crate::output;
 use crate::team::Claim;
 use crate::team::registry::{self, Registry, RegistryError};
@@ -49,7 +49,7 @@ pub(super) struct Args {
     prune: bool,
 
     /// With --prune: how long is long, such as 12h, 7d or "2 months". Default: 30d.
-    #[arg(long, value_name = "TIME", requires = "prune", value_parser = duration)]
+    #[arg(long, value_name = "TIME", requires = "prune", value_parser = duration::parse)]
     older_than: Option<Duration>,
 
     /// With --prune: print what would be removed, and remove nothing.

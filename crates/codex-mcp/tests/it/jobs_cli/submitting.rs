@@ -160,7 +160,7 @@ async fn what_cannot_be_is_refused() {
         (&["--resume", SESSION, "--continue"], "cannot be used with"),
         (&["--continue"], "leave --continue out"),
         (&["--timeout", "0s"], "between 1ms and 49d"),
-        (&["--timeout", "soon"], "say 90s"),
+        (&["--timeout", "soon"], "such as 90s, 2m"),
         (&["--retry", "11"], "0..=10"),
         (&["--bogus"], "--bogus"),
         (&["another"], "another"),

@@ -1,0 +1,109 @@
+//! Durations as people write them: on the command line, in settings files and in variables.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// What is accepted.
+const FORMS: &str = "a number of seconds, such as 90, or a duration such as 90s, 2m, 12h or 7d";
+
+/// Reads a duration. A number without a unit is a number of seconds.
+///
+/// # Errors
+///
+/// A message that names what is accepted.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    humantime::parse_duration(text)
+        .map_err(|_| format!("{text:?} is not a duration; write {FORMS}"))
+}
+
+/// Refuses a duration that is out of range.
+///
+/// # Errors
+///
+/// A message that names the range.
+pub(crate) fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result<Duration, String> {
+    match range.contains(&value) {
+        true => Ok(value),
+        false => Err(format!(
+            "it must be between {} and {}",
+            humantime::format_duration(*range.start()),
+            humantime::format_duration(*range.end())
+        )),
+    }
+}
+
+/// A duration in a settings file or a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SetDuration(pub(crate) Duration);
+
+impl<'de> Deserialize<'de> for SetDuration {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(SetDurationVisitor)
+    }
+}
+
+struct SetDurationVisitor;
+
+impl Visitor<'_> for SetDurationVisitor {
+    type Value = SetDuration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(FORMS)
+    }
+
+    fn visit_u64<E: Error>(self, seconds: u64) -> Result<SetDuration, E> {
+        Ok(SetDuration(Duration::from_secs(seconds)))
+    }
+
+    fn visit_i64<E: Error>(self, seconds: i64) -> Result<SetDuration, E> {
+        let seconds = u64::try_from(seconds);
+        seconds
+            .map_err(|_| E::custom("a duration cannot be negative"))
+            .and_then(|seconds| self.visit_u64(seconds))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<SetDuration, E> {
+        parse(text).map(SetDuration).map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_is_a_number_of_seconds_or_has_a_unit() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("2m", 120), ("1h", 3600), ("0", 0)] {
+            assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(parse("50ms"), Ok(Duration::from_millis(50)));
+        for text in ["soon", "", "-1", "1.5", "2x"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("such as 90s, 2m"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn set_duration_is_a_number_or_a_text() {
+        let read = |json: &str| serde_json::from_str::<SetDuration>(json);
+        assert_eq!(read("90").unwrap().0, Duration::from_secs(90));
+        assert_eq!(read("\"2m\"").unwrap().0, Duration::from_secs(120));
+        for json in ["-1", "1.5", "\"soon\"", "true"] {
+            let error = read(json).unwrap_err().to_string();
+            assert!(error.contains("duration"), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn duration_out_of_range_is_refused_with_the_range() {
+        let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+        let error = check(Duration::ZERO, &range).unwrap_err();
+        assert_eq!(error, "it must be between 1s and 1day");
+    }
+}
