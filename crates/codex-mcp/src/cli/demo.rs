@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Style};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::runtime;
+use super::{exit, runtime};
 use crate::config::{self, ConfigError, Flags};
 use crate::demo::{self, Afterwards, Cause, DemoError, Options};
 use crate::output;
@@ -106,6 +106,7 @@ fn stop_on_signals(stop: &CancellationToken, asked: &Asked) -> io::Result<()> {
 
 /// The exit code of a shell's for a program that a signal has ended.
 fn interrupted(asked: &Asked) -> ExitCode {
-    let signal = asked.get().map_or(0, SignalKind::as_raw_value);
-    u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
+    asked.get().copied().map_or(ExitCode::FAILURE, |signal| {
+        ExitCode::from(exit::of_signal(signal))
+    })
 }

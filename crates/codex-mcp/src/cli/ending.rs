@@ -1,10 +1,13 @@
 //! When a server is to end.
 
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::signal::unix::signal;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::exit;
 use super::watchdog::{self, ENDING_SIGNALS, Pulse};
 
 /// The longest graceful end of a server that answers calls and asks threads for their
@@ -27,6 +30,8 @@ pub(super) struct Ending {
     pub(super) closing: CancellationToken,
     /// Cancelled when a signal comes after that: nothing is to be waited for any more.
     pub(super) hurry: CancellationToken,
+    /// The signal that came first.
+    signal: Arc<OnceLock<SignalKind>>,
 }
 
 impl Ending {
@@ -48,7 +53,7 @@ impl Ending {
                     let ending = ending.clone();
                     tokio::spawn(async move {
                         while signals.recv().await.is_some() {
-                            ending.heed();
+                            ending.heed(kind);
                         }
                     });
                 }
@@ -58,10 +63,26 @@ impl Ending {
         ending
     }
 
-    fn heed(&self) {
-        match self.closing.is_cancelled() {
-            true => self.hurry.cancel(),
-            false => self.closing.cancel(),
+    fn heed(&self, kind: SignalKind) {
+        if self.closing.is_cancelled() {
+            return self.hurry.cancel();
+        }
+        // Two signals that come at once are heeded one after the other, on one thread.
+        let _ = self.signal.set(kind);
+        self.closing.cancel();
+    }
+
+    /// The signal that asked for the end, if one did.
+    pub(super) fn signal(&self) -> Option<SignalKind> {
+        self.signal.get().copied()
+    }
+
+    /// The exit code of a server that has ended as it should. SIGTERM is the usual way to
+    /// end one.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self.signal() {
+            Some(kind) if kind == SignalKind::interrupt() => ExitCode::from(exit::INTERRUPTED),
+            _ => ExitCode::SUCCESS,
         }
     }
 }

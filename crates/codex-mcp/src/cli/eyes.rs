@@ -14,6 +14,7 @@ use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::eyes::queue::WrapperId;
 use uuid::Uuid;
 
+use super::exit;
 use super::eyes_mcp::Kind;
 use super::stored::complain;
 use super::values::size_limit;
@@ -126,7 +127,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             complain("error", &error.to_string());
             match error {
-                EyesError::Arguments(_) => ExitCode::from(super::WRONG_COMMAND_LINE),
+                EyesError::Arguments(_) => ExitCode::from(exit::of_usage(None)),
                 _ => ExitCode::FAILURE,
             }
         }

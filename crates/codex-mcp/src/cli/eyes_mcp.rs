@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     if args.wrapper.is_some() {
         // Codex has started it, and nobody looks on.
         log::start();
-        return log::exit(&serve(args));
+        return log::exit(serve(args));
     }
     let preflight = Preflight::new();
     let logging = preflight.logging();
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         serve(args)
     });
     match served {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             logging.end(&error);
             ExitCode::FAILURE
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn serve(args: &Args) -> io::Result<()> {
+fn serve(args: &Args) -> io::Result<ExitCode> {
     let folder = match &args.root {
         Some(folder) => folder.clone(),
         None => env::current_dir()?,
@@ -83,10 +83,12 @@ fn serve(args: &Args) -> io::Result<()> {
     };
     let eyes = Eyes { place, answer };
     runtime::block_on(async {
-        let Ending { closing, .. } = Ending::on_signals(ending::OF_A_TOOL);
+        let ending = Ending::on_signals(ending::OF_A_TOOL);
+        let closing = ending.closing.clone();
         serve_eyes(eyes, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
-            .map_err(io::Error::other)
+            .map_err(io::Error::other)?;
+        Ok(ending.exit_code())
     })?
 }
 

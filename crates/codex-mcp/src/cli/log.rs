@@ -33,9 +33,9 @@ pub(super) fn start_quietly() {
 }
 
 /// The exit code of a server that has ended so; what was wrong is logged.
-pub(super) fn exit(served: &io::Result<()>) -> ExitCode {
+pub(super) fn exit(served: io::Result<ExitCode>) -> ExitCode {
     match served {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tracing::error!("{error}");
             ExitCode::FAILURE

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod doctor;
 mod ending;
+mod exit;
 mod eyes;
 mod eyes_mcp;
 mod guard;
@@ -34,11 +35,10 @@ mod values;
 mod watchdog;
 mod worker;
 
-use std::env;
 use std::process::ExitCode;
 
 use crate::output;
-use clap::{Command, CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
 
 pub use alias::as_verb;
 
@@ -50,9 +50,6 @@ First steps:
   claude mcp add codex -- codex-mcp serve
                      add it to an MCP client, here Claude Code; others want the
                      command `codex-mcp` with the argument `serve`";
-
-/// The exit code for a wrong command line, as clap has it.
-const WRONG_COMMAND_LINE: u8 = 2;
 
 /// The MCP server for the OpenAI Codex CLI.
 ///
@@ -143,9 +140,7 @@ enum Verb {
     Guard(guard::Args),
 }
 
-/// Parses the command line and does what it says. Returns the exit code: 0 for
-/// success, 1 when something failed, 2 for a wrong command line. `jobs` and `run` have
-/// others, see their help.
+/// Parses the command line and does what it says. Returns the exit code, see `exit`.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -178,17 +173,18 @@ pub fn command_tree() -> Command {
     Cli::command()
 }
 
-/// Prints what is wrong with the command line, or the help that was asked for. Of
-/// `jobs` and `run`, 1 and 2 tell how a job or a run has ended.
+/// Prints what is wrong with the command line, or the help that was asked for.
 fn not_parsed(error: &clap::Error) -> ExitCode {
     // If it can't be written, the exit code has to tell.
     let _ = output::command_line(error);
-    let verb = env::args_os().nth(1).unwrap_or_default();
-    let tells_an_end = verb == "jobs" || verb == "run";
-    match (error.use_stderr(), tells_an_end) {
-        (false, _) => ExitCode::SUCCESS,
-        (true, true) => ExitCode::from(jobs::COULD_NOT),
-        (true, false) => ExitCode::from(WRONG_COMMAND_LINE),
+    match error.use_stderr() {
+        false => ExitCode::SUCCESS,
+        true => {
+            // What is right of the command line names the verb.
+            let read = Cli::command().ignore_errors(true).try_get_matches();
+            let verb = read.as_ref().ok().and_then(ArgMatches::subcommand_name);
+            ExitCode::from(exit::of_usage(verb))
+        }
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let logging = preflight.logging();
     logging.start();
     match serve(args, preflight) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             logging.end(&error);
             ExitCode::FAILURE
@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
+fn serve(args: &Args, preflight: Preflight) -> Result<ExitCode, ServeError> {
     preflight.verdict()?;
     let config = config::load(args.settings.flags())?;
     for Warning { message, hint } in &config.warnings {
@@ -130,8 +130,13 @@ fn serve(args: &Args, preflight: Preflight) -> Result<(), ServeError> {
     runtime::block_on(serve_client(args, config, preflight)).map_err(ServeError::Runtime)?
 }
 
-async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Result<(), ServeError> {
+async fn serve_client(
+    args: &Args,
+    config: Config,
+    preflight: Preflight,
+) -> Result<ExitCode, ServeError> {
     let ending = Ending::on_signals(ending::OF_A_SERVER);
+    let ended = ending.clone();
     let chosen = backend::choose(args.backend, args.api, &config)?;
     let groups = Groups::of(args.tools.clone());
     if let (Chosen::McpServer(..), false) = (&chosen, groups.has(Group::Sessions)) {
@@ -189,13 +194,13 @@ async fn serve_client(args: &Args, config: Config, preflight: Preflight) -> Resu
                 line_limit: args.max_line,
             };
             preflight.report();
-            let Ending { closing, hurry } = ending;
+            let Ending { closing, hurry, .. } = ending;
             proxy::serve(options, stdio_pipes(), closing, hurry).await;
             Ok(())
         }
     };
     identity.close(&hurry).await;
-    served
+    served.map(|()| ended.exit_code())
 }
 
 fn patience(args: &Args, config: &Config) -> Patience {
@@ -222,7 +227,7 @@ async fn through_app_server(
     preflight: Preflight,
     ending: Ending,
 ) -> Result<(), ServeError> {
-    let Ending { closing, hurry } = ending;
+    let Ending { closing, hurry, .. } = ending;
     let Setup {
         config,
         defaults,

@@ -40,20 +40,24 @@ fn absolute(text: &str) -> Result<PathBuf, &'static str> {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start();
-    log::exit(&serve(args))
+    log::exit(serve(args))
 }
 
-fn serve(args: &Args) -> io::Result<()> {
+fn serve(args: &Args) -> io::Result<ExitCode> {
     let member = Member {
         identity: args.identity.clone(),
         team: Some(args.team.clone()),
     };
     let desk = Desk::of(&member, &args.atm_home).map_err(io::Error::other)?;
-    let Some(desk) = desk else { return Ok(()) };
+    let Some(desk) = desk else {
+        return Ok(ExitCode::SUCCESS);
+    };
     runtime::block_on(async {
-        let Ending { closing, .. } = Ending::on_signals(ending::OF_A_TOOL);
+        let ending = Ending::on_signals(ending::OF_A_TOOL);
+        let closing = ending.closing.clone();
         serve_team_tools(desk, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
-            .map_err(io::Error::other)
+            .map_err(io::Error::other)?;
+        Ok(ending.exit_code())
     })?
 }

@@ -33,6 +33,7 @@ set): then they are run with the Codex
 and the CODEX_HOME of this worker, and those that name programs fail. All other variables, such as API keys,
 are this worker's. When this worker ends (Ctrl-C, SIGTERM),
 it takes no more jobs, and lets those finish that it runs; a second signal ends them at once.
+The exit code is 130 after Ctrl-C.
 When it is killed, all that it has started ends with it.";
 
 #[derive(Debug, clap::Args)]
@@ -138,7 +139,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         let _ = nix::unistd::setsid();
     }
     match work(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tracing::error!("{error}");
             if args.on_demand {
@@ -150,27 +151,29 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn work(args: &Args) -> Result<(), Failure> {
+fn work(args: &Args) -> Result<ExitCode, Failure> {
     let config = config(args)?;
     let options = options(args, &config);
     let place = Place::of(&options.location, &config.jobs.state);
     let limit = options.grace.saturating_add(ending::OF_A_WORKER);
     let working = async {
-        let Ending { closing, hurry } = Ending::on_signals(limit);
+        let ending = Ending::on_signals(limit);
+        let Ending { closing, hurry, .. } = ending.clone();
         let held = place.take().await.map_err(|error| Failure::Place {
             path: place.file().to_owned(),
             error,
         })?;
         let announcement = match (args.on_demand, &held) {
             (true, None) => {
-                let told = start::announce(TAKEN);
-                return told.map_err(|error| WorkerError::Post(error).into());
+                start::announce(TAKEN).map_err(WorkerError::Post)?;
+                return Ok(ExitCode::SUCCESS);
             }
             (true, Some(_)) => Announcement::OnStdout,
             (false, _) => Announcement::None,
         };
         let post = AtPlace::new(place, held, announcement);
-        Ok(worker::run(options, post, closing, hurry).await?)
+        worker::run(options, post, closing, hurry).await?;
+        Ok(ending.exit_code())
     };
     runtime::block_on(working).map_err(Failure::Runtime)?
 }

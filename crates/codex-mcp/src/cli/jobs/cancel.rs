@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
 use futures::future::join_all;
 
-use super::failure::{COULD_NOT, Failure, worst};
+use super::failure::Failure;
 use super::find;
+use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
 use crate::jobs::service::{Cancelled, Jobs};
 use crate::output;
@@ -49,7 +50,7 @@ fn tell(id: &JobId, cancelled: Cancelled) -> Result<u8, Failure> {
     match is_refused(cancelled) {
         true => {
             complain("error", &format!("{id}: {message}"));
-            Ok(1)
+            Ok(FAILED)
         }
         false => {
             writeln!(output::stdout(), "{id}: {message}")?;

@@ -7,11 +7,12 @@ use std::time::SystemTime;
 use codex_mcp_core::job::{JobId, JobPrefix, JobState};
 use serde_json::Value;
 
-use super::failure::{Failure, INTERRUPTED};
+use super::failure::Failure;
 use super::find::{self, short};
 use super::wait::{Form, ended_in_words};
 use super::watching::{Watching, unless_interrupted};
 use super::words;
+use crate::cli::exit::INTERRUPTED;
 use crate::cli::stored::complain;
 use crate::cli::teller::Teller;
 use crate::cli::times::took;

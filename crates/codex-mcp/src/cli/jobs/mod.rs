@@ -28,8 +28,6 @@ use crate::jobs::store::Location;
 use crate::team::{ClaimError, Member};
 use failure::{Failure, exit};
 
-pub(super) use failure::COULD_NOT;
-
 /// How it is used, and what the exit codes are.
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +44,7 @@ done also when this shell is closed. MCP clients submit jobs with the tools `cal
 
 Exit codes: 0 done, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 it
 could not be done or told (also for a wrong command line), 124 it took longer than `wait` was
-to wait, 130 after Ctrl-C.";
+to wait, 130 after Ctrl-C. The README has those of all verbs in one table.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]

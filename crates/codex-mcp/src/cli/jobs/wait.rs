@@ -8,10 +8,11 @@ use codex_mcp_core::job::{JobId, JobPrefix, JobState};
 use codex_mcp_core::text::visible_line;
 use tokio::time::{Instant, sleep_until};
 
-use super::failure::{COULD_NOT, Failure, INTERRUPTED, code_of, worst};
+use super::failure::Failure;
 use super::find::{self, short};
 use super::watching::{Watching, unless_interrupted};
 use super::words;
+use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
 use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
@@ -94,7 +95,7 @@ pub(super) async fn wait(
         codes.push(match &job {
             Some(job) => {
                 print(job, form, ids.len())?;
-                code_of(job.summary.state)
+                exit::of_job(job.summary.state)
             }
             None => {
                 complain("error", &format!("job {id} was removed meanwhile"));
@@ -102,10 +103,10 @@ pub(super) async fn wait(
             }
         });
     }
-    if codes.contains(&124) {
+    if codes.contains(&TIMED_OUT) {
         complain("waited too long", &goes_on(ids));
     }
-    Ok(ExitCode::from(worst(codes)))
+    Ok(ExitCode::from(exit::worst(codes)))
 }
 
 fn goes_on(ids: &[JobId]) -> String {

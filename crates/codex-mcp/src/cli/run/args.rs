@@ -53,7 +53,8 @@ something written says so before its first turn, and at a terminal offers to go 
 Prompts can be replaced by a repository that you trust (codex-mcp trust):
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo},
 {criteria}, {missing}, {errors}, {turn} and {max_turns}.
-Exit codes: 0 all of it holds, 2 not all of it (also after Ctrl-C), 3 it could not run.";
+Exit codes: 0 all of it holds, 2 not all of it, 3 it could not run (also for a wrong command
+line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]

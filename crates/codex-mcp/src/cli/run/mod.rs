@@ -10,6 +10,7 @@ mod show;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use codex_mcp_core::run::outcome::{Reason, blocked};
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::ending::{self, Ending};
+use super::exit::{self, COULD_NOT};
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
@@ -48,15 +50,10 @@ use show::Show;
 /// always ours.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 
-/// The exit code if it could not run (also for a wrong command line).
-pub(super) const COULD_NOT: u8 = 3;
-
-/// That of a run that was called off twice: nothing is reported then.
-const NOT_DONE: u8 = 2;
-
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start_quietly();
-    match act(args) {
+    let ending = OnceLock::new();
+    match act(args, &ending) {
         Ok(code) => code,
         Err(error) => {
             if args.json() {
@@ -64,7 +61,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
                 let _ = output::json(&could_not_run(&error));
             }
             complain("error", &error.to_string());
-            ExitCode::from(COULD_NOT)
+            ExitCode::from(code_of_signal(ending.get()).unwrap_or(COULD_NOT))
         }
     }
 }
@@ -82,7 +79,12 @@ fn could_not_run(error: &Failure) -> Value {
     })
 }
 
-fn act(args: &Args) -> Result<ExitCode, Failure> {
+/// The exit code of a run that a signal has ended.
+fn code_of_signal(ending: Option<&Ending>) -> Option<u8> {
+    ending.and_then(Ending::signal).map(exit::of_signal)
+}
+
+fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
     let config = config::load(args.flags())?;
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
@@ -90,13 +92,12 @@ fn act(args: &Args) -> Result<ExitCode, Failure> {
     let order = args.order()?;
     order.check()?;
     runtime::block_on(async {
-        let ending = Ending::on_signals(ending::OF_A_RUN);
-        let hurry = ending.hurry.clone();
+        let ending = ending.get_or_init(|| Ending::on_signals(ending::OF_A_RUN));
         tokio::select! {
             code = perform(args, &config, order, ending) => code,
-            () = hurry.cancelled() => {
+            () = ending.hurry.cancelled() => {
                 complain("error", "called off for good: what Codex has done until now stays");
-                Ok(ExitCode::from(NOT_DONE))
+                Ok(ExitCode::from(code_of_signal(Some(ending)).unwrap_or(COULD_NOT)))
             }
         }
     })
@@ -108,7 +109,7 @@ async fn perform(
     args: &Args,
     config: &Config,
     mut order: Order,
-    ending: Ending,
+    ending: &Ending,
 ) -> Result<ExitCode, Failure> {
     let worktree = match order.place {
         Place::Here => None,
@@ -124,7 +125,7 @@ async fn perform(
     if let Some(worktree) = &worktree {
         order.repo.clone_from(&worktree.folder);
     }
-    let worked = as_a_member(args, config, &order, &ending).await;
+    let worked = as_a_member(args, config, &order, ending).await;
     let made = worked
         .as_ref()
         .is_ok_and(|(done, _)| !done.outcome.made().is_empty());
@@ -149,7 +150,11 @@ async fn perform(
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
-    Ok(ExitCode::from(result.done.outcome.exit_code()))
+    let reason = result.done.outcome.reason;
+    let signalled = code_of_signal(Some(ending)).filter(|_| reason == Some(Reason::Cancelled));
+    Ok(ExitCode::from(
+        signalled.unwrap_or_else(|| exit::of_run(reason)),
+    ))
 }
 
 /// How the thread of a run is continued; not after one that could not work.

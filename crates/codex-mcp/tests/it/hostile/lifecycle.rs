@@ -102,8 +102,12 @@ impl Stage {
             Some(signal) => serve.client.signal(signal),
         }
         let status = serve.client.exited().await;
+        let expected = match signal {
+            Some(Signal::SIGINT) => 130,
+            _ => 0,
+        };
         assert!(
-            status.success() || self.is_before_all(),
+            status.code() == Some(expected) || self.is_before_all(),
             "{self:?}: {status}"
         );
         if let Some(call) = call {

@@ -132,7 +132,7 @@ async fn somebody_at_a_terminal_is_told_what_is_going_on() {
         assert!(!said.contains("stdout is a terminal"), "{said}");
         assert_eq!(said.contains("not auto, strict or off"), mode == "nonsense");
         send(started.child.id(), Signal::SIGINT);
-        assert!(started.ended().await.0.success());
+        assert_eq!(started.ended().await.0.code(), Some(130));
     }
 }
 

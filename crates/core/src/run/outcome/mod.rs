@@ -250,16 +250,6 @@ impl Outcome {
     pub fn made(&self) -> &[Artifact] {
         self.partial.as_deref().unwrap_or(&self.artifacts)
     }
-
-    /// What the program exits with: 0 satisfied, 2 not, 3 could not run.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self.reason {
-            None => 0,
-            Some(Reason::CouldNotRun) => 3,
-            Some(_) => 2,
-        }
-    }
 }
 
 /// Accounts of things as a record keeps them: a line each, the first [`NOTES_LIMIT`]

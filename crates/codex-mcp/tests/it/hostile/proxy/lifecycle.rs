@@ -111,7 +111,14 @@ impl Stage {
         let status = serve.client.exited().await;
         // A signal may come before the program has made provisions for it.
         let is_before_all = matches!(self, Self::NothingSaid);
-        assert!(status.success() || is_before_all, "{self:?}: {status}");
+        let expected = match signal {
+            Some(Signal::SIGINT) => 130,
+            _ => 0,
+        };
+        assert!(
+            status.code() == Some(expected) || is_before_all,
+            "{self:?}: {status}"
+        );
         if let Some(call) = call {
             let answer = serve.client.response_so_far(&call);
             let answer = answer.unwrap_or_else(|| unanswered(self, &serve));
