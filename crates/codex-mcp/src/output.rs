@@ -8,6 +8,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Stderr, Stdout, Write};
+use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
@@ -19,6 +20,31 @@ use serde::Serialize;
 const CLEAR_LINE: &str = "\r\u{1b}[K";
 const WRAP_OFF: &str = "\u{1b}[?7l";
 const WRAP_ON: &str = "\u{1b}[?7h";
+
+/// How much is told beside results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Errors.
+    Quiet,
+    /// Progress and warnings too.
+    Usual,
+    /// All that the log has.
+    Verbose,
+}
+
+/// That of this process, which has one command line.
+static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
+
+/// Sets how much this process tells. The first call counts.
+pub fn set_verbosity(verbosity: Verbosity) {
+    let _ = VERBOSITY.set(verbosity);
+}
+
+/// How much this process tells.
+#[must_use]
+pub fn verbosity() -> Verbosity {
+    VERBOSITY.get().copied().unwrap_or(Verbosity::Usual)
+}
 
 /// Whether styles are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,9 +194,13 @@ pub fn stdout() -> Output<Stdout> {
 /// Standard error, for texts.
 #[must_use]
 pub fn stderr() -> Output<Stderr> {
-    let raw = raw_stderr();
-    let colours = colours(AutoStream::choice(&raw));
-    Output::new(raw, colours)
+    Output::new(raw_stderr(), stderr_colours())
+}
+
+/// Whether styles are written to standard error.
+#[must_use]
+pub fn stderr_colours() -> Colours {
+    colours(AutoStream::choice(&raw_stderr()))
 }
 
 /// Whether standard output is a terminal.

@@ -1,9 +1,10 @@
 //! `codex-mcp config`: the settings, and where each comes from.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use super::settings::Settings;
+use super::stored::complain;
 use crate::config::{self, Warning};
 use crate::output;
 
@@ -33,7 +34,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let config = match config::load(args.settings.flags()) {
         Ok(config) => config,
-        Err(error) => return complain("error", &error.to_string()),
+        Err(error) => return fail(&error.to_string()),
     };
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
@@ -46,12 +47,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read it has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => complain("error", &format!("the settings can't be written: {error}")),
+        Err(error) => fail(&format!("cannot write the settings: {error}")),
     }
 }
 
-fn complain(kind: &str, what: &str) -> ExitCode {
-    // If stderr is gone too, the exit code has to tell.
-    let _ = writeln!(output::stderr(), "{kind}: {what}");
+fn fail(why: &str) -> ExitCode {
+    complain("error", why);
     ExitCode::FAILURE
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::output::{self, Colours};
+use crate::output::{self, Colours, Verbosity};
 
 /// Chooses what is logged, in `tracing-subscriber`'s filter syntax.
 const VARIABLE: &str = "CODEX_MCP_LOG";
@@ -21,6 +21,10 @@ pub(super) fn silence() {
 
 /// What is logged where somebody looks on who wants to see something else.
 const QUIET: &str = "warn";
+
+/// What `--quiet` and `--verbose` log.
+const ERRORS: &str = "error";
+const DETAILS: &str = "warn,codex_mcp=debug,codex=info";
 
 /// Starts logging.
 pub(super) fn start() {
@@ -44,17 +48,21 @@ pub(super) fn exit(served: io::Result<ExitCode>) -> ExitCode {
 }
 
 fn start_with(usual: &'static str) {
+    let verbosity = output::verbosity();
+    let usual = match verbosity {
+        Verbosity::Quiet => ERRORS,
+        Verbosity::Usual => usual,
+        Verbosity::Verbose => DETAILS,
+    };
     let asked = EnvFilter::try_from_env(VARIABLE);
     let wrong = std::env::var_os(VARIABLE).and(asked.as_ref().err().map(ToString::to_string));
-    let has_styles = output::stderr_is_terminal();
-    let styles = match has_styles {
-        true => Colours::On,
-        false => Colours::Off,
-    };
+    // A flag goes before a variable.
+    let asked = asked.ok().filter(|_| verbosity == Verbosity::Usual);
+    let styles = output::stderr_colours();
     tracing_subscriber::fmt()
-        .with_env_filter(asked.unwrap_or_else(|_| EnvFilter::new(usual)))
+        .with_env_filter(asked.unwrap_or_else(|| EnvFilter::new(usual)))
         .with_writer(move || output::log(styles))
-        .with_ansi(has_styles)
+        .with_ansi(styles == Colours::On)
         .init();
     if let Some(error) = wrong {
         tracing::warn!("{VARIABLE} is not a filter such as {usual}, and is ignored: {error}");

@@ -10,6 +10,7 @@ mod ending;
 mod exit;
 mod eyes;
 mod eyes_mcp;
+mod global;
 mod guard;
 mod jobs;
 mod jobs_of;
@@ -41,6 +42,8 @@ use crate::output;
 use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
 
 pub use alias::as_verb;
+use global::{Global, When};
+use stored::complain;
 
 /// What to do first, for somebody who has just met us.
 const FIRST_STEPS: &str = "\
@@ -64,6 +67,9 @@ First steps:
     arg_required_else_help = true
 )]
 struct Cli {
+    #[command(flatten)]
+    global: Global,
+
     #[command(subcommand)]
     verb: Verb,
 }
@@ -140,6 +146,17 @@ enum Verb {
     Guard(guard::Args),
 }
 
+impl Verb {
+    /// The verb, if its exit codes differ from those of the others.
+    fn name(&self) -> Option<&'static str> {
+        match self {
+            Self::Run(_) => Some("run"),
+            Self::Jobs(_) => Some("jobs"),
+            _ => None,
+        }
+    }
+}
+
 /// Parses the command line and does what it says. Returns the exit code, see `exit`.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -147,6 +164,10 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
     };
+    if let Err(error) = cli.global.apply() {
+        complain("error", &error.to_string());
+        return ExitCode::from(exit::of_usage(cli.verb.name()));
+    }
     match cli.verb {
         Verb::Serve(args) => serve::run(&args),
         Verb::Demo(args) => demo::run(&args),
@@ -175,14 +196,17 @@ pub fn command_tree() -> Command {
 
 /// Prints what is wrong with the command line, or the help that was asked for.
 fn not_parsed(error: &clap::Error) -> ExitCode {
+    // What is right of the command line.
+    let read = Cli::command().ignore_errors(true).try_get_matches().ok();
+    if let Some(when) = read.as_ref().and_then(|read| read.get_one::<When>("color")) {
+        when.apply();
+    }
     // If it can't be written, the exit code has to tell.
     let _ = output::command_line(error);
     match error.use_stderr() {
         false => ExitCode::SUCCESS,
         true => {
-            // What is right of the command line names the verb.
-            let read = Cli::command().ignore_errors(true).try_get_matches();
-            let verb = read.as_ref().ok().and_then(ArgMatches::subcommand_name);
+            let verb = read.as_ref().and_then(ArgMatches::subcommand_name);
             ExitCode::from(exit::of_usage(verb))
         }
     }
@@ -197,6 +221,7 @@ fn shown() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .subcommands(verbs.cloned());
+    shown = shown.args(all.get_arguments().cloned());
     if let Some(about) = all.get_about() {
         shown = shown.about(about.clone());
     }

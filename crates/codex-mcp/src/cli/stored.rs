@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::config::{self, Flags, Warning};
-use crate::output;
+use crate::output::{self, Verbosity};
 use crate::team::registry::{Mode, RegistryError};
 use crate::team::{ClaimError, FileError};
 
@@ -75,7 +75,11 @@ pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
+/// Tells something on stderr; with `--quiet` only errors.
 pub(super) fn complain(kind: &str, what: &str) {
+    if output::verbosity() == Verbosity::Quiet && kind != "error" {
+        return;
+    }
     // If stderr is gone too, the exit code has to tell.
     let _ = writeln!(output::stderr(), "{kind}: {what}");
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 use anstyle::Style;
 
 use super::table::shortened;
-use crate::output;
+use crate::output::{self, Verbosity};
 
 /// The longest line that is drawn, in characters; a narrower terminal shows less.
 const LONGEST: usize = 200;
@@ -32,7 +32,8 @@ impl Teller {
     /// On our stderr.
     pub(super) fn on_stderr() -> Self {
         let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        let screen = match output::stderr_is_terminal() && !is_dumb {
+        let is_quiet = output::verbosity() == Verbosity::Quiet;
+        let screen = match output::stderr_is_terminal() && !is_dumb && !is_quiet {
             true => Screen::Terminal,
             false => Screen::Plain,
         };
@@ -48,7 +49,15 @@ impl Teller {
     }
 
     /// Tells something that stays. If stderr is gone, the exit code has to tell.
+    /// With `--quiet` nothing is told.
     pub(super) fn say(&mut self, what: &str) {
+        if output::verbosity() != Verbosity::Quiet {
+            self.ask(what);
+        }
+    }
+
+    /// Tells something that must be seen, as a question.
+    pub(super) fn ask(&mut self, what: &str) {
         self.clear();
         let _ = writeln!(output::stderr(), "{what}");
     }

@@ -139,6 +139,8 @@ fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
         .arg("guard")
         .args(options)
         .arg(std::process::id().to_string())
+        // What follows is the program's, also where it looks like an option of ours.
+        .arg("--")
         .arg(&program.path)
         .args(&program.args)
         .envs(program.env.iter().map(|(name, value)| (name, value)));

@@ -9,6 +9,7 @@
 
 mod aliases;
 mod attacks;
+mod command_line;
 mod config;
 mod demo;
 mod doctor;

@@ -185,7 +185,7 @@ impl Watcher for Show {
 
 impl Dialog for Show {
     fn put(&self, lines: &str) {
-        self.say(lines);
+        self.teller.borrow_mut().ask(lines);
     }
 
     fn count_down(&self, left: Duration) {

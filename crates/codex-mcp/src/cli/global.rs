@@ -1,0 +1,86 @@
+//! The options that all verbs have.
+
+use std::env;
+use std::io;
+use std::path::PathBuf;
+
+use anstream::ColorChoice;
+use clap::ValueEnum;
+
+use crate::output::{self, Verbosity};
+
+/// The heading above them in the help.
+const HEADING: &str = "Global options";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Global {
+    /// Work as if started in this directory: paths in other options count from there.
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = HEADING)]
+    directory: Option<PathBuf>,
+
+    /// Print errors and results only: no progress, no warnings; log errors only.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = HEADING)]
+    quiet: bool,
+
+    /// Log more to stderr, as CODEX_MCP_LOG=debug does.
+    #[arg(short, long, global = true, help_heading = HEADING)]
+    verbose: bool,
+
+    /// When to use colours. auto: at a terminal, unless NO_COLOR is set.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", hide_possible_values = true, global = true, help_heading = HEADING)]
+    color: When,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum When {
+    /// At a terminal.
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl When {
+    /// Applies it to all that is printed from now on.
+    pub(super) fn apply(self) {
+        let choice = match self {
+            Self::Auto => ColorChoice::Auto,
+            Self::Always => ColorChoice::Always,
+            Self::Never => ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+}
+
+/// Why they cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[error("-C {}: {error}; name an existing directory", directory.display())]
+pub(super) struct NoDirectory {
+    directory: PathBuf,
+    error: io::Error,
+}
+
+impl Global {
+    /// Applies them to this process.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be entered.
+    pub(super) fn apply(&self) -> Result<(), NoDirectory> {
+        self.color.apply();
+        output::set_verbosity(match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            (false, false) => Verbosity::Usual,
+        });
+        let Some(directory) = &self.directory else {
+            return Ok(());
+        };
+        env::set_current_dir(directory).map_err(|error| NoDirectory {
+            directory: directory.clone(),
+            error,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! What all verbs have in common: global options and the exit codes of wrong command lines.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use testkit::Home;
+
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        .envs(variables.iter().copied())
+        .current_dir(home.work())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Said {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn wrong_command_line_is_2_and_3_where_2_tells_an_outcome() {
+    let home = Home::new("");
+    for (args, code) in [
+        (&["threads", "--no-such"][..], 2),
+        (&["-q", "serve", "--timeout", "soon"], 2),
+        (&["run", "--no-such"], 3),
+        (&["-C", "/", "--color", "never", "run", "--no-such"], 3),
+        (&["-v", "jobs", "list", "--limit", "0"], 3),
+        (&["-C", "/no/such/directory", "threads"], 2),
+        (&["-C", "/no/such/directory", "jobs", "list"], 3),
+        (&["threads", "-q", "-v"], 2),
+    ] {
+        let said = say(&home, args, &[]);
+        assert_eq!(said.code, Some(code), "{args:?}: {}", said.stderr);
+        assert!(
+            said.stdout.is_empty() && !said.stderr.is_empty(),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn directory_option_is_where_settings_are_looked_for() {
+    let home = Home::new("");
+    let below = home.work().join("below");
+    fs::create_dir(&below).unwrap();
+    home.trust(&below);
+    fs::write(
+        below.join(".atm.toml"),
+        "[plugins.codex-mcp]\nmodel = \"from-below\"\n",
+    )
+    .unwrap();
+    for args in [["-C", "below", "config"], ["config", "-C", "below"]] {
+        let said = say(&home, &args, &[]);
+        assert!(said.stdout.contains("from-below"), "{}", said.stderr);
+    }
+    assert!(!say(&home, &["config"], &[]).stdout.contains("from-below"));
+}
+
+#[test]
+fn quiet_leaves_out_warnings_but_no_errors() {
+    let home = Home::new("");
+    home.trust(&home.work());
+    let file = home.work().join(".atm.toml");
+    fs::write(&file, "[plugins.codex-mcp]\nsandbx = 1\n").unwrap();
+    assert!(say(&home, &["config"], &[]).stderr.contains("warning"));
+    let quiet = say(&home, &["config", "--quiet"], &[]);
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+    let failed = say(&home, &["-q", "config", "--role", "absent"], &[]);
+    assert!(
+        failed.stderr.starts_with("error: there is no role"),
+        "{}",
+        failed.stderr
+    );
+}
+
+#[test]
+fn colours_are_as_asked_for() {
+    let home = Home::new("");
+    let coloured = |args: &[&str], variables: &[(&str, &str)]| {
+        let said = say(
+            &home,
+            &[args, &["doctor", "--codex-bin", "/no/codex"]].concat(),
+            variables,
+        );
+        assert_eq!(said.code, Some(1), "{}", said.stderr);
+        said.stdout.contains('\u{1b}')
+    };
+    assert!(!coloured(&[], &[]));
+    assert!(coloured(&["--color", "always"], &[]));
+    assert!(coloured(&["--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(!coloured(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    let wrong = say(&home, &["--color", "always", "threads", "--no-such"], &[]);
+    assert!(wrong.stderr.contains('\u{1b}'), "{}", wrong.stderr);
+}
