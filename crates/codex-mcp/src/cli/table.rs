@@ -9,7 +9,7 @@ use crate::output::{self, Output};
 
 const HEADING: Style = Style::new().bold();
 
-/// How wide a table is where standard output is no terminal, and at least, in characters.
+/// How wide a table is at a terminal at least, in characters.
 const WIDTH: usize = 80;
 
 /// The narrowest to which a column is cut, in characters.
@@ -32,6 +32,8 @@ pub(super) struct Cell {
     text: String,
     style: Style,
     cut: Cut,
+    /// The most that is shown of it at a terminal, in characters.
+    longest: Option<usize>,
 }
 
 impl Cell {
@@ -46,6 +48,7 @@ impl Cell {
             text: text.into(),
             style,
             cut: Cut::Nothing,
+            longest: None,
         }
     }
 
@@ -71,19 +74,49 @@ impl Cell {
         }
     }
 
-    /// A text that somebody has made up, see [`shortened`].
+    /// A text that somebody has made up, as one line. At a terminal it has at most so many
+    /// characters.
     pub(super) fn foreign(text: &str, longest: usize) -> Self {
-        Self::plain(shortened(text, longest))
+        Self {
+            longest: Some(longest),
+            ..Self::plain(shortened(text, usize::MAX)).losing(Cut::End)
+        }
+    }
+
+    /// It as a terminal shows it where there is room.
+    fn at_terminal(self) -> Self {
+        match self.longest {
+            Some(longest) => Self {
+                text: self.within(longest),
+                ..self
+            },
+            None => self,
+        }
     }
 }
 
-/// Writes a table, in colours.
+/// Writes a table, in colours. At a terminal it has the terminal's width; in a pipe
+/// nothing is cut.
 pub(super) fn write<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [Cell; COLUMNS]>,
     out: &mut Output<impl Write>,
 ) -> io::Result<()> {
+    write_within(headings, rows, output::stdout_columns(), out)
+}
+
+/// The same for a terminal of this width; `None` is a pipe.
+pub(super) fn write_within<const COLUMNS: usize>(
+    headings: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [Cell; COLUMNS]>,
+    terminal: Option<usize>,
+    out: &mut Output<impl Write>,
+) -> io::Result<()> {
     let headings = headings.map(|heading| Cell::coloured(heading, HEADING));
+    let rows = rows.into_iter().map(|cells| match terminal {
+        Some(_) => cells.map(Cell::at_terminal),
+        None => cells,
+    });
     let lines: Vec<[Cell; COLUMNS]> = [headings].into_iter().chain(rows).collect();
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
@@ -94,8 +127,9 @@ pub(super) fn write<const COLUMNS: usize>(
         let mut cells = lines.iter().filter_map(|line| line.get(column));
         cells.any(|cell| cell.cut != Cut::Nothing)
     };
-    let most = output::stdout_columns().unwrap_or(WIDTH).max(WIDTH);
-    fit(&mut widths, can_be_cut, most);
+    if let Some(columns) = terminal {
+        fit(&mut widths, can_be_cut, columns.max(WIDTH));
+    }
     lines.iter().try_for_each(|cells| line(cells, &widths, out))
 }
 

@@ -13,14 +13,19 @@ pub(super) fn duration_within(
 }
 
 /// How long ago something was, in the unit that people would use.
-pub(super) fn ago(time: Duration) -> String {
+pub(super) fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
-        0..60 => format!("{seconds}s ago"),
-        60..3600 => format!("{}m ago", seconds / 60),
-        3600..86_400 => format!("{}h ago", seconds / 3600),
-        _ => format!("{}d ago", seconds / 86_400),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
     }
+}
+
+/// The same in a sentence.
+pub(super) fn ago(time: Duration) -> String {
+    format!("{} ago", age(time))
 }
 
 /// How long something took, in two units at most.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use codex_mcp_core::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
-use codex_mcp_core::team::registry::{self, Change, Entry, News, Status};
+use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnState};
+use codex_mcp_core::team::secrets;
 use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
 use codex_mcp_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
@@ -64,7 +65,7 @@ pub struct Records {
     summaries: Summaries,
     clerk: Clerk,
     /// What the lines about a turn that is under way have in common.
-    turns: Mutex<HashMap<TurnRef, Uuid>>,
+    turns: Mutex<HashMap<TurnRef, (Uuid, Event)>>,
 }
 
 impl Records {
@@ -202,6 +203,8 @@ impl Records {
                 backend: Some(backend.to_owned()),
                 turns: 0,
                 no_summary: None,
+                prompt: None,
+                last_turn: None,
                 settings,
                 rest: serde_json::Map::new(),
             };
@@ -211,12 +214,13 @@ impl Records {
     }
 
     /// A thread gets another prompt, or has had `turns` more of them.
-    pub fn touched(&self, thread: &str, cwd: Option<&Path>, turns: u64) {
+    pub fn touched(&self, thread: &str, cwd: Option<&Path>, turns: u64, prompt: Option<&str>) {
         let Some(thread_id) = named(thread) else {
             return;
         };
         let member = self.member.clone();
         let cwd = cwd.map(Path::to_owned);
+        let prompt = prompt.map(first_words);
         self.change(move || {
             let here = cwd.map(|cwd| Whereabouts::of(&member, Some(&cwd)));
             let here = here.unwrap_or_default();
@@ -226,6 +230,7 @@ impl Records {
                 repo_name: here.repo_name,
                 branch: here.branch,
                 cwd: here.cwd,
+                prompt,
                 ..News::default()
             };
             let at = SystemTime::now();
@@ -235,6 +240,19 @@ impl Records {
                 news: Box::new(news),
             }
         });
+    }
+
+    /// A turn of a thread has ended.
+    pub fn turn_ended(&self, thread: &str, came: Outcome) {
+        let Some(thread_id) = named(thread) else {
+            return;
+        };
+        let state = match came {
+            Outcome::Done => TurnState::Completed,
+            Outcome::Cancelled | Outcome::TimedOut => TurnState::Interrupted,
+            _ => TurnState::Failed,
+        };
+        self.change(move || Change::TurnEnded { thread_id, state });
     }
 
     /// Writes down the summary of a thread that was put away, or why there is none.
@@ -361,13 +379,14 @@ impl Witness for Records {
             // Nobody works on the thread any more.
             Kind::Farewell => (Event::Summary, None),
         };
-        let id = *lock(&self.turns)
+        let (id, _) = *lock(&self.turns)
             .entry(given.turn.clone())
-            .or_insert_with(Uuid::new_v4);
+            .or_insert_with(|| (Uuid::new_v4(), event));
         let thread = given.thread.as_str();
         self.prompted(id, event, Some(thread), given.text);
         if let (Keeping::Kept, Some(turns)) = (given.keeping, turns) {
-            self.touched(thread, given.cwd, turns);
+            let prompt = (turns > 0).then_some(given.text);
+            self.touched(thread, given.cwd, turns, prompt);
         }
     }
 
@@ -402,7 +421,7 @@ impl Witness for Records {
     }
 
     fn ended(&self, turn: &TurnRef, thread: &ThreadId, outcome: &TurnOutcome) {
-        let Some(id) = lock(&self.turns).remove(turn) else {
+        let Some((id, event)) = lock(&self.turns).remove(turn) else {
             return;
         };
         let came = match &outcome.ending {
@@ -411,6 +430,9 @@ impl Witness for Records {
             Ending::Failed(_) | Ending::Lost(_) => Outcome::Failed,
         };
         self.done(id, Event::Turn, Some(thread.as_str()), came);
+        if event != Event::Summary {
+            self.turn_ended(thread.as_str(), came);
+        }
     }
 
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {
@@ -430,6 +452,17 @@ fn named(thread: &str) -> Option<ThreadName> {
     let name = thread.parse();
     name.inspect_err(|error| tracing::warn!("thread {thread:?} is not written down: {error}"))
         .ok()
+}
+
+/// How much of a prompt is looked at for its first words, in characters.
+const LOOKED_AT: usize = 2000;
+
+/// The first words of a prompt on one line, with credentials masked.
+fn first_words(prompt: &str) -> String {
+    let beginning: String = prompt.trim_start().chars().take(LOOKED_AT).collect();
+    let masked = secrets::mask(&beginning);
+    let words: Vec<&str> = masked.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// The settings of a thread in the registry's form.

@@ -27,6 +27,9 @@ const LONGEST_PATH: usize = 4096;
 /// Why a thread has no summary that was active when its server ended.
 const NOT_ASKED: &str = "its server ended before it asked for one";
 
+/// The longest beginning of a prompt in an entry, in bytes.
+const LONGEST_PROMPT: usize = 200;
+
 /// The longest other text in an entry, in bytes.
 const LONGEST_TEXT: usize = 512;
 
@@ -74,6 +77,12 @@ pub struct Entry {
     /// How many turns it has had.
     #[serde(default)]
     pub turns: u64,
+    /// The first words of its first prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The state of its last turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_turn: Option<TurnState>,
     /// Why an interrupted thread has no summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_summary: Option<String>,
@@ -130,6 +139,37 @@ impl Status {
     }
 }
 
+/// The state of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnState {
+    /// Codex works on it.
+    Running,
+    /// Codex has ended it.
+    Completed,
+    /// It was ended before Codex had.
+    Interrupted,
+    /// It ended with an error, or Codex has died.
+    Failed,
+    /// Something that a newer program knows.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl TurnState {
+    /// It in a word.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Other(word) => word,
+        }
+    }
+}
+
 /// What becomes of the threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
@@ -150,6 +190,13 @@ pub enum Change {
         /// What is new.
         #[serde(default)]
         news: Box<News>,
+    },
+    /// A turn of a thread has ended.
+    TurnEnded {
+        /// Which thread's.
+        thread_id: ThreadName,
+        /// How.
+        state: TurnState,
     },
     /// A thread is put away, or taken up.
     SetStatus {
@@ -189,6 +236,9 @@ pub struct News {
     pub cwd: Option<String>,
     /// What the caller calls it.
     pub tag: Option<String>,
+    /// The prompt of a turn that has begun; the first one is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
     /// How it is to be resumed.
     #[serde(flatten)]
     pub settings: Settings,
@@ -317,6 +367,9 @@ impl Document {
                 at,
                 news,
             } => self.with(thread_id, |entry| entry.touch(*at, news)),
+            Change::TurnEnded { thread_id, state } => self.with(thread_id, |entry| {
+                entry.last_turn = Some(state.clone());
+            }),
             Change::SetStatus {
                 thread_id,
                 status,
@@ -390,6 +443,9 @@ impl Document {
             {
                 entry.status = Status::Interrupted;
                 entry.no_summary = Some(NOT_ASKED.to_owned());
+                if entry.last_turn == Some(TurnState::Running) {
+                    entry.last_turn = Some(TurnState::Interrupted);
+                }
                 outcome = Outcome::Changed;
             }
         }
@@ -426,6 +482,12 @@ impl Entry {
         take(&mut self.branch, &news.branch);
         take(&mut self.cwd, &news.cwd);
         take(&mut self.tag, &news.tag);
+        if self.prompt.is_none() {
+            self.prompt.clone_from(&news.prompt);
+        }
+        if news.turns > 0 {
+            self.last_turn = Some(TurnState::Running);
+        }
         self.settings.take(&news.settings);
     }
 
@@ -437,6 +499,7 @@ impl Entry {
             branch: again.branch.clone(),
             cwd: again.cwd.clone(),
             tag: again.tag.clone(),
+            prompt: again.prompt.clone(),
             settings: again.settings.clone(),
         };
         self.touch(again.last_active, &news);
@@ -453,6 +516,7 @@ impl Entry {
         for path in [&mut self.repo_root, &mut self.cwd] {
             cut(path, LONGEST_PATH);
         }
+        cut(&mut self.prompt, LONGEST_PROMPT);
         let Settings {
             model,
             sandbox,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{find, state};
-use crate::cli::table::{self, Cell, Cut, shortened};
+use crate::cli::table::{self, Cell, Cut};
 use crate::cli::times::{ago, took};
 use crate::jobs::order::resolved;
 use crate::jobs::service::Jobs;
@@ -111,13 +111,19 @@ pub(super) fn write_table(
 ) -> Result<(), Failure> {
     let now = SystemTime::now();
     let home = env::var_os("HOME").map(PathBuf::from);
-    let rows = jobs.iter().map(|job| cells(job, now, home.as_deref()));
+    let id_length = output::stdout_columns().map_or(usize::MAX, |_| find::SHORT);
+    let rows = jobs.iter().map(|job| {
+        let id = job.id.as_str();
+        let id = Cell::plain(id.get(..id_length).unwrap_or(id));
+        let [state, age, took, task, directory, error] = cells(job, now, home.as_deref());
+        [id, state, age, took, task, directory, error]
+    });
     match jobs.iter().all(|job| job.owner.whose == Whose::Ours) {
         true => table::write(HEADINGS, rows, out)?,
         false => {
             let owners = jobs
                 .iter()
-                .map(|job| Cell::foreign(&owner(&job.owner), OWNER).losing(Cut::End));
+                .map(|job| Cell::foreign(&owner(&job.owner), OWNER));
             let rows = rows.zip(owners).map(|(cells, owner)| {
                 let [id, state, age, took, task, folder, error] = cells;
                 [id, state, age, took, owner, task, folder, error]
@@ -137,7 +143,7 @@ pub(super) fn owner(owner: &Owner) -> String {
     }
 }
 
-fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUMNS] {
+fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUMNS - 1] {
     let age = now.duration_since(job.created_at).unwrap_or_default();
     let so_far = || {
         let since = job.started_at.filter(|_| job.state == JobState::Running)?;
@@ -146,32 +152,22 @@ fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUM
     let time = job.duration().or_else(so_far).map(took);
     let error = job.error.as_deref().and_then(|error| error.lines().next());
     [
-        Cell::plain(find::short(&job.id)),
         Cell::coloured(job.state.as_str(), state::style(job.state)),
         Cell::plain(ago(age)),
         Cell::plain(time.unwrap_or_default()),
-        Cell::foreign(&job.task_name, NAME).losing(Cut::End),
-        Cell::plain(folder(&job.cwd, home)).losing(Cut::Begin),
-        Cell::foreign(error.unwrap_or_default(), ERROR).losing(Cut::End),
+        Cell::foreign(&job.task_name, NAME),
+        Cell::foreign(&folder(&job.cwd, home), FOLDER).losing(Cut::Begin),
+        Cell::foreign(error.unwrap_or_default(), ERROR),
     ]
 }
 
-/// The end of a path says most.
+/// A path, with `~` for the home directory.
 fn folder(cwd: &str, home: Option<&Path>) -> String {
     let below = home.and_then(|home| Path::new(cwd).strip_prefix(home).ok());
-    let text = match below {
+    match below {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
         Some(below) => format!("~/{}", below.display()),
         None => cwd.to_owned(),
-    };
-    let text = shortened(&text, usize::MAX);
-    let length = text.chars().count();
-    match length <= FOLDER {
-        true => text,
-        false => {
-            let end: String = text.chars().skip(length - FOLDER + 1).collect();
-            format!("…{end}")
-        }
     }
 }
 
@@ -180,18 +176,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_folder_the_end_is_shown() {
+    fn home_directory_is_a_tilde() {
         let home = Some(Path::new("/home/me"));
         assert_eq!(folder("/home/me", home), "~");
         assert_eq!(folder("/home/me/x", home), "~/x");
         assert_eq!(folder("/home/men", home), "/home/men");
-        assert_eq!(folder("/a\nb\u{1b}", None), "/a b\\u{1b}");
-        let long = format!("/{}/end", "ß".repeat(50));
-        let shown = folder(&long, home);
-        assert_eq!(shown.chars().count(), FOLDER);
-        assert!(
-            shown.starts_with("…ß") && shown.ends_with("/end"),
-            "{shown}"
-        );
     }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
 use codex_mcp_core::team::AgentName;
-use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status};
+use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status, TurnState};
+use serde_json::{Value, json};
 
 use super::stored::{self, Failure, Kept, complain};
 use crate::duration;
@@ -23,10 +24,14 @@ const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// What the words mean.
 const STATUSES: &str = "\
-A thread is active while a server has it, ended when it was put away with a summary, and
-interrupted when its server had no time for one, or has died. The tool codex-reply goes on
-in a thread, by its id; `codex-mcp serve --resume THREAD_ID` tells the summary of one to the
-first new thread. Removing a thread here doesn't touch what Codex itself keeps of it.";
+STATE is active while a server has the thread, and ended from then on. LAST TURN is the state
+of its last turn: running, completed, interrupted or failed. SUMMARY says whether Codex has
+summed the thread up when it ended: `codex-mcp summary THREAD` prints that. At a terminal an
+id is shortened to how it begins; each verb takes that too.
+
+`codex-mcp run --thread THREAD` and the tool codex-reply go on in a thread; `codex-mcp serve
+--resume THREAD` tells the summary of one to the first new thread. Removing a thread here
+doesn't touch what Codex itself keeps of it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUSES)]
@@ -56,19 +61,20 @@ pub(super) struct Args {
     #[arg(long, requires = "prune")]
     dry_run: bool,
 
-    /// Print one JSON array instead of a table: the threads as they are in the
-    /// registry; with --prune those that are removed.
+    /// Print one JSON object instead of a table: {"threads": [as in the registry, and
+    /// "summary": whether there is one]}; with --prune those that are removed. The
+    /// registry's "status" is "interrupted" for those that ended without a summary.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Wanted {
-    /// A server has it.
+    /// A server has it
     Active,
-    /// Put away, with a summary.
+    /// Ended, with a summary
     Ended,
-    /// Not put away, or without a summary.
+    /// Ended, without a summary
     Interrupted,
 }
 
@@ -151,6 +157,9 @@ fn is_held(kept: &Kept, identity: &AgentName) -> Result<bool, Failure> {
 fn as_it_is(mut entry: Entry, identity: &AgentName, is_held: bool) -> Entry {
     if entry.status == Status::Active && !is_held {
         entry.status = Status::Interrupted;
+        if entry.last_turn == Some(TurnState::Running) {
+            entry.last_turn = Some(TurnState::Interrupted);
+        }
     }
     // It is removed where it was found.
     entry.identity.clone_from(identity);
@@ -181,7 +190,8 @@ fn is_old(entry: &Entry, before: Option<SystemTime>) -> bool {
 
 fn print(args: &Args, entries: &[Entry], now: SystemTime) -> Result<(), Failure> {
     if args.json {
-        return Ok(output::json(&entries)?);
+        let threads: Vec<Value> = entries.iter().map(shown).collect();
+        return Ok(output::json(&json!({ "threads": threads }))?);
     }
     let mut out = output::stdout();
     match (entries.len(), args.prune, args.dry_run) {
@@ -197,6 +207,16 @@ fn print(args: &Args, entries: &[Entry], now: SystemTime) -> Result<(), Failure>
     }
     out.flush()?;
     Ok(())
+}
+
+/// A thread as programs are told.
+fn shown(entry: &Entry) -> Value {
+    let mut shown = json!(entry);
+    if let Some(members) = shown.as_object_mut() {
+        let has_summary = entry.status == Status::Ended;
+        members.insert("summary".to_owned(), has_summary.into());
+    }
+    shown
 }
 
 fn nothing(args: &Args) -> &'static str {

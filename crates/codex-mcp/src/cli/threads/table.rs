@@ -1,58 +1,149 @@
 //! Threads, for people.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
 use anstyle::{AnsiColor, Style};
-use codex_mcp_core::team::registry::{Entry, Status};
+use codex_mcp_core::team::registry::{Entry, Status, TurnState};
 
 use crate::cli::table::{self, Cell};
-use crate::cli::times::ago;
-use crate::output::Output;
+use crate::cli::times::age;
+use crate::output::{self, Output};
 
-/// The most that is shown of a text that somebody has made up, in characters.
-const LONGEST: usize = 32;
+/// The most that is shown at a terminal of a name that somebody has made up, in characters.
+const LONGEST_NAME: usize = 24;
 
-const HEADINGS: [&str; COLUMNS] = [
-    "THREAD", "IDENTITY", "STATUS", "ACTIVE", "TURNS", "REPO", "BRANCH", "TAG",
+/// The same of a prompt.
+const LONGEST_PROMPT: usize = 120;
+
+/// The shortest beginning of an id that is shown.
+const SHORTEST_ID: usize = 8;
+
+const HEADINGS: [&str; 7] = [
+    "THREAD",
+    "STATE",
+    "LAST TURN",
+    "SUMMARY",
+    "AGE",
+    "REPO",
+    "PROMPT",
 ];
-const COLUMNS: usize = 8;
 
-/// Writes a table, in colours.
+/// The same, where there are threads of several identities.
+const HEADINGS_OF_ALL: [&str; 8] = [
+    "THREAD",
+    "IDENTITY",
+    "STATE",
+    "LAST TURN",
+    "SUMMARY",
+    "AGE",
+    "REPO",
+    "PROMPT",
+];
+
+/// Writes a table, in colours. At a terminal it has the terminal's width, and ids are as
+/// short as they can be told apart; in a pipe nothing is cut.
 pub(super) fn write(
     entries: &[Entry],
     now: SystemTime,
     out: &mut Output<impl Write>,
 ) -> io::Result<()> {
-    let rows = entries.iter().map(|entry| cells(entry, now));
-    table::write(HEADINGS, rows, out)
+    write_within(entries, now, output::stdout_columns(), out)
 }
 
-fn cells(entry: &Entry, now: SystemTime) -> [Cell; COLUMNS] {
-    let foreign = |text: &str| Cell::foreign(text, LONGEST);
-    let text = |text: &Option<String>| foreign(text.as_deref().unwrap_or_default());
-    let status = table::shortened(entry.status.as_str(), LONGEST);
+fn write_within(
+    entries: &[Entry],
+    now: SystemTime,
+    columns: Option<usize>,
+    out: &mut Output<impl Write>,
+) -> io::Result<()> {
+    let id_length = columns.map_or(usize::MAX, |_| distinct_length(entries));
+    let rows = entries.iter().map(|entry| cells(entry, now, id_length));
+    let mut identities = entries.iter().map(|entry| &entry.identity);
+    let first = identities.next();
+    match identities.all(|identity| Some(identity) == first) {
+        true => table::write_within(HEADINGS, rows, columns, out),
+        false => {
+            let rows = entries.iter().zip(rows).map(|(entry, cells)| {
+                let identity = Cell::foreign(entry.identity.as_str(), LONGEST_NAME);
+                let [id, state, turn, summary, age, repo, prompt] = cells;
+                [id, identity, state, turn, summary, age, repo, prompt]
+            });
+            table::write_within(HEADINGS_OF_ALL, rows, columns, out)
+        }
+    }
+}
+
+/// How much of the ids tells all of them apart.
+fn distinct_length(entries: &[Entry]) -> usize {
+    let ids: BTreeSet<&str> = entries
+        .iter()
+        .map(|entry| entry.thread_id.as_str())
+        .collect();
+    let longest = ids.iter().map(|id| id.len()).max().unwrap_or_default();
+    let are_distinct = |length: usize| {
+        let beginnings: BTreeSet<&str> = ids.iter().map(|id| beginning(id, length)).collect();
+        beginnings.len() == ids.len()
+    };
+    (SHORTEST_ID..longest)
+        .find(|length| are_distinct(*length))
+        .unwrap_or(longest)
+}
+
+fn beginning(id: &str, length: usize) -> &str {
+    id.get(..length).unwrap_or(id)
+}
+
+fn cells(entry: &Entry, now: SystemTime, id_length: usize) -> [Cell; 7] {
+    let (state, style) = state(&entry.status);
+    let (turn, turn_style) = last_turn(entry);
+    let summary = match entry.status {
+        Status::Ended => "yes",
+        _ => "no",
+    };
+    let repo = entry.repo_name.as_deref().unwrap_or_default();
+    let prompt = match (&entry.tag, &entry.prompt) {
+        (Some(tag), Some(prompt)) => format!("{tag}: {prompt}"),
+        (tag, prompt) => tag
+            .as_ref()
+            .or(prompt.as_ref())
+            .cloned()
+            .unwrap_or_default(),
+    };
     [
-        Cell::plain(entry.thread_id.to_string()),
-        Cell::plain(entry.identity.to_string()),
-        Cell::coloured(status, style(&entry.status)),
-        Cell::plain(ago(now
+        Cell::plain(beginning(entry.thread_id.as_str(), id_length)),
+        Cell::coloured(table::shortened(state, LONGEST_NAME), style),
+        Cell::coloured(table::shortened(turn, LONGEST_NAME), turn_style),
+        Cell::plain(summary),
+        Cell::plain(age(now
             .duration_since(entry.last_active)
             .unwrap_or_default())),
-        Cell::plain(entry.turns.to_string()),
-        text(&entry.repo_name),
-        text(&entry.branch),
-        text(&entry.tag),
+        Cell::foreign(repo, LONGEST_NAME),
+        Cell::foreign(&prompt, LONGEST_PROMPT),
     ]
 }
 
-fn style(status: &Status) -> Style {
+/// Whether a server has the thread. The registry tells ended threads with and without a
+/// summary apart.
+fn state(status: &Status) -> (&str, Style) {
     match status {
-        Status::Active => AnsiColor::Green.on_default(),
-        Status::Ended => Style::new(),
-        Status::Interrupted => AnsiColor::Yellow.on_default(),
-        Status::Other(_) => AnsiColor::Cyan.on_default(),
+        Status::Active => ("active", AnsiColor::Green.on_default()),
+        Status::Ended | Status::Interrupted => ("ended", Style::new()),
+        Status::Other(word) => (word, AnsiColor::Cyan.on_default()),
     }
+}
+
+fn last_turn(entry: &Entry) -> (&str, Style) {
+    let style = match &entry.last_turn {
+        Some(TurnState::Running) => AnsiColor::Cyan.on_default(),
+        Some(TurnState::Completed) => AnsiColor::Green.on_default(),
+        Some(TurnState::Interrupted) => AnsiColor::Yellow.on_default(),
+        Some(TurnState::Failed) => AnsiColor::Red.on_default(),
+        Some(TurnState::Other(_)) | None => Style::new(),
+    };
+    let word = entry.last_turn.as_ref().map_or("-", TurnState::as_str);
+    (word, style)
 }
 
 #[cfg(test)]
@@ -74,30 +165,62 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    #[test]
-    fn a_table_is_aligned_and_does_nothing_to_a_terminal() {
-        let entries = [
-            entry(&json!({"status": "active", "repo_name": "r", "turns": 12, "branch": "main"})),
-            entry(&json!({"thread_id": "long-name", "tag": "x\u{1b}[31m\ny", "status": "frozen"})),
-            entry(&json!({"tag": "ß".repeat(100)})),
-        ];
+    fn written(entries: &[Entry], columns: Option<usize>, colours: Colours) -> String {
         let now = entries[0].last_active + Duration::from_secs(7300);
-        let mut plain = Output::new(Vec::new(), Colours::Off);
-        write(&entries, now, &mut plain).unwrap();
-        let text = String::from_utf8(plain.into_inner()).unwrap();
-        let tag = format!("{}…", "ß".repeat(LONGEST - 1));
+        let mut out = Output::new(Vec::new(), colours);
+        write_within(entries, now, columns, &mut out).unwrap();
+        String::from_utf8(out.into_inner()).unwrap()
+    }
+
+    #[test]
+    fn table_is_whole_in_a_pipe_and_does_nothing_to_a_terminal() {
+        let entries = [
+            entry(
+                &json!({"status": "active", "repo_name": "r", "last_turn": "running",
+                          "prompt": "Fix it"}),
+            ),
+            entry(&json!({"thread_id": "long-name", "tag": "x\u{1b}[31m\ny", "status": "frozen"})),
+            entry(&json!({"prompt": "ß".repeat(200), "status": "interrupted",
+                          "last_turn": "completed"})),
+        ];
+        let prompt = "ß".repeat(200);
         assert_eq!(
-            text,
+            written(&entries, None, Colours::Off),
             format!(
-                "THREAD     IDENTITY  STATUS  ACTIVE  TURNS  REPO  BRANCH  TAG\n\
-                 t          codex     active  2h ago  12     r     main\n\
-                 long-name  codex     frozen  2h ago  0                    x\\u{{1b}}[31m y\n\
-                 t          codex     ended   2h ago  0                    {tag}\n"
+                "THREAD     STATE   LAST TURN  SUMMARY  AGE  REPO  PROMPT\n\
+                 t          active  running    no       2h   r     Fix it\n\
+                 long-name  frozen  -          no       2h         x\\u{{1b}}[31m y\n\
+                 t          ended   completed  no       2h         {prompt}\n"
             )
         );
-        let mut coloured = Output::new(Vec::new(), Colours::On);
-        write(&entries, now, &mut coloured).unwrap();
-        let text = String::from_utf8(coloured.into_inner()).unwrap();
-        assert!(text.contains("\u{1b}[32mactive\u{1b}[0m  2h"), "{text}");
+        let text = written(&entries, None, Colours::On);
+        assert!(text.contains("\u{1b}[32mactive\u{1b}[0m  "), "{text}");
+    }
+
+    #[test]
+    fn table_fits_a_terminal_of_80_columns_also_with_several_identities() {
+        let long = "a name that is as long as nobody wants one to be";
+        let id = |last: u32| format!("01a20215-f913-7932-b284-7a45b6e7{last:04}");
+        let more = |last: u32| {
+            json!({"thread_id": id(last), "repo_name": long, "prompt": long,
+                   "identity": format!("identity-{last}"), "last_turn": "interrupted"})
+        };
+        let apart = json!({"thread_id": "01a20216-0000-7932-b284-7a45b6e77ace"});
+        let mut apart_more = more(2);
+        apart_more
+            .as_object_mut()
+            .unwrap()
+            .extend(apart.as_object().unwrap().clone());
+        let ours = [entry(&more(1)), entry(&apart_more)];
+        let text = written(&ours, Some(80), Colours::Off);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n01a20215  ") && text.contains("\n01a20216  "),
+            "{text}"
+        );
+        assert!(!written(&ours, None, Colours::Off).contains('…'));
     }
 }

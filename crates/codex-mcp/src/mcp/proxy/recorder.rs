@@ -23,6 +23,9 @@ pub(super) struct Beginning {
     pub(super) tag: Option<String>,
 }
 
+/// How much of a prompt is kept for the registry, in characters.
+const BEGINNING: usize = 2000;
+
 /// A call that is under way.
 #[derive(Debug)]
 struct Call {
@@ -30,6 +33,7 @@ struct Call {
     id: Uuid,
     event: Event,
     beginning: Beginning,
+    prompt: String,
 }
 
 /// Writes down what passes through, for a member that keeps a record.
@@ -109,6 +113,7 @@ impl Recorder {
             id,
             event,
             beginning,
+            prompt: prompt.chars().take(BEGINNING).collect(),
         };
         state.calls.insert(call, known);
     }
@@ -135,7 +140,8 @@ impl Recorder {
         };
         // What Codex refused has not been worked on.
         if let (Some(thread), true) = (thread, how != How::Failed) {
-            records.touched(thread, None, 1);
+            records.touched(thread, None, 1, Some(&known.prompt));
+            records.turn_ended(thread, came);
         }
         records.done(known.id, known.event, thread, came);
     }

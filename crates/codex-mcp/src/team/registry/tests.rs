@@ -41,6 +41,8 @@ fn begin(thread: &str) -> Change {
             backend: None,
             turns: 0,
             no_summary: None,
+            prompt: None,
+            last_turn: None,
             settings: Settings::default(),
             rest: serde_json::Map::new(),
         }),
