@@ -29,6 +29,7 @@ mod summary;
 mod table;
 mod team_tools;
 mod teller;
+mod thread_ids;
 mod threads;
 mod times;
 mod trust;

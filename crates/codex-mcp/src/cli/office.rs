@@ -1,10 +1,12 @@
 //! What a server does as a member of a team, set up as the configuration wants it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use codex_mcp_core::team::{AgentName, ThreadName};
 use tokio_util::sync::CancellationToken;
 
+use super::thread_ids::in_registry;
 use crate::config::{Config, DEFAULT_IDENTITY, Origin};
 use crate::mcp::{Defaults, Warnings};
 use crate::team::{
@@ -70,11 +72,12 @@ impl Identity {
     /// the first thread begins without it (FR-7).
     pub(super) fn recall(
         &self,
+        atm_home: &Path,
         thread: Option<&ThreadName>,
         defaults: Defaults,
         warnings: &Warnings,
     ) -> Defaults {
-        match self.recalled(thread) {
+        match self.recalled(atm_home, thread) {
             Ok(summary) => defaults.recalling(summary),
             Err(why) => {
                 let warning = format!("the first new thread begins without a summary: {why}");
@@ -86,11 +89,13 @@ impl Identity {
     }
 
     /// What is told of a thread from before, or why nothing is.
-    fn recalled(&self, thread: Option<&ThreadName>) -> Result<String, String> {
+    fn recalled(&self, atm_home: &Path, thread: Option<&ThreadName>) -> Result<String, String> {
         let records = self.office.records.as_ref();
         let records = records.ok_or("this server keeps no record of its threads")?;
+        let thread = thread.map(|thread| in_registry(atm_home, thread));
+        let thread = thread.transpose().map_err(|error| error.to_string())?;
         let found = records
-            .recollect(thread)
+            .recollect(thread.as_ref())
             .map_err(|error| error.to_string())?;
         let identity = records.identity();
         let found = found.ok_or_else(|| format!("{identity} has no thread yet"))?;

@@ -72,8 +72,8 @@ pub(super) struct Args {
     elicit: bool,
 
     /// Have the first new thread go on from one of this identity's before: from the
-    /// one that was worked on last, or from this one. It is told that thread's
-    /// summary.
+    /// one that was worked on last, or from this one, by its id or how that begins. It
+    /// is told that thread's summary.
     #[arg(long, value_name = "THREAD", num_args = 0..=1)]
     resume: Option<Option<ThreadName>>,
 
@@ -155,7 +155,7 @@ async fn serve_client(
     }
     let defaults = defaults.for_member(identity.member.clone());
     let defaults = match &args.resume {
-        Some(thread) => identity.recall(thread.as_ref(), defaults, &warnings),
+        Some(thread) => identity.recall(&config.atm_home, thread.as_ref(), defaults, &warnings),
         None => defaults,
     };
     // From here on nothing fails before it is closed.

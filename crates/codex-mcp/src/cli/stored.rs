@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::thread_ids::NoThread;
 use crate::config::{self, Flags, Warning};
 use crate::output::{self, Verbosity};
 use crate::team::registry::{Mode, RegistryError};
@@ -18,6 +19,8 @@ pub(super) enum Failure {
     File(#[from] FileError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Thread(#[from] NoThread),
     #[error("{}: {error}", path.display())]
     Lock { path: PathBuf, error: io::Error },
     #[error("it can't be written: {0}")]

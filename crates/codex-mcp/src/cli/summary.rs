@@ -7,12 +7,13 @@ use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Status;
 
 use super::stored::{self, Failure, Kept};
+use super::thread_ids::in_registry;
 use crate::output;
 use crate::team::{registry, summary};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The thread, as `codex-mcp threads` names it.
+    /// The thread, as `codex-mcp threads` names it, or how its id begins.
     thread_id: ThreadName,
 }
 
@@ -22,6 +23,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn print(thread: &ThreadName) -> Result<ExitCode, Failure> {
     let kept = stored::kept()?;
+    let thread = &in_registry(&kept.atm_home, thread)?;
     let Some(text) = summary::find(&kept.atm_home, thread)? else {
         return Err(Failure::Missing(missing(&kept, thread)?));
     };

@@ -2,7 +2,6 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_mcp_core::eyes::picture::SizeLimit;
-use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
@@ -31,8 +30,4 @@ pub(super) fn size_limit(text: &str) -> Result<SizeLimit, String> {
         .parse()
         .map_err(|_| "it must be a number of bytes, such as 20000000".to_owned())?;
     SizeLimit::try_from(bytes).map_err(|error| error.to_string())
-}
-
-pub(super) fn thread(text: &str) -> Result<ThreadId, NotAThreadId> {
-    ThreadId::parse(text)
 }

@@ -8,6 +8,7 @@ use codex_mcp_core::job::JobPrefix;
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::complain;
+use crate::cli::thread_ids::NoThread;
 use crate::config::ConfigError;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
@@ -31,6 +32,8 @@ pub(super) enum Failure {
     NotFound(JobPrefix),
     #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
     Ambiguous { prefix: JobPrefix, known: String },
+    #[error(transparent)]
+    Thread(#[from] NoThread),
     #[error(transparent)]
     Prompt(#[from] NoPrompt),
     #[error("it can't be written: {0}")]

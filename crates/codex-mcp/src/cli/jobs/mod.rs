@@ -96,7 +96,7 @@ fn act(args: &Args) -> Result<ExitCode, Failure> {
 impl Verb {
     async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
         match self {
-            Self::Submit(args) => args.act(&jobs(&config)).await,
+            Self::Submit(args) => args.act(&config).await,
             Self::List(args) => args.act(&jobs(&config)).await,
             Self::Show(args) => args.act(&jobs(&config)).await,
             Self::Logs(args) => args.act(&jobs(&config)).await,

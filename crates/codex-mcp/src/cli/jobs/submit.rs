@@ -9,7 +9,7 @@ use std::time::Duration;
 use codex_mcp_core::run::machine::{Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::milliseconds;
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{Effort, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
@@ -19,7 +19,9 @@ use super::watching::nobody_works;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
-use crate::cli::values::{one_of, profile, thread};
+use crate::cli::thread_ids::ThreadPrefix;
+use crate::cli::values::{one_of, profile};
+use crate::config::Config;
 use crate::duration;
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past, resolved};
@@ -90,9 +92,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output_schema: Option<PathBuf>,
 
-    /// Go on in this session of Codex's; `codex-mcp jobs resume` takes a job instead.
-    #[arg(long, value_name = "SESSION", value_parser = thread)]
-    resume: Option<ThreadId>,
+    /// Go on in this session of Codex's: its id, or how that begins. `codex-mcp jobs
+    /// resume` takes a job instead.
+    #[arg(long, value_name = "SESSION")]
+    resume: Option<ThreadPrefix>,
 
     /// Go on in the session of the latest job of the folder.
     #[arg(long = "continue", conflicts_with = "resume")]
@@ -171,14 +174,19 @@ fn bounded_duration(text: &str) -> Result<Duration, String> {
 }
 
 impl Args {
-    pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        let order = self.order(prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?)?;
-        self.handing.hand_over(jobs, order).await
+    pub(super) async fn act(&self, config: &Config) -> Result<ExitCode, Failure> {
+        let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
+        let order = self.order(prompt, config)?;
+        self.handing.hand_over(&super::jobs(config), order).await
     }
 
-    fn order(&self, prompt: String) -> Result<Order, Failure> {
+    fn order(&self, prompt: String, config: &Config) -> Result<Order, Failure> {
         let past = match (&self.resume, self.continue_latest) {
-            (Some(session), _) => Past::Session(session.clone()),
+            // A whole id may be known where the job is run, on another machine.
+            (Some(session), _) => Past::Session(match session.whole() {
+                Some(session) => session,
+                None => session.resolve(config)?,
+            }),
             (None, true) => Past::Latest,
             (None, false) => Past::None,
         };

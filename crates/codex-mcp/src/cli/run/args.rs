@@ -9,11 +9,12 @@ use codex_mcp_core::run::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{Effort, SandboxMode};
 
 use super::failure::Failure;
 use crate::cli::prompt;
-use crate::cli::values::{one_of, profile, thread};
+use crate::cli::thread_ids::ThreadPrefix;
+use crate::cli::values::{one_of, profile};
 use crate::config::Flags;
 use crate::duration;
 use crate::engine::profile::ProfileName;
@@ -102,9 +103,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<u64>,
 
-    /// Go on in this thread of Codex's; `codex-mcp threads` lists some.
-    #[arg(long, value_name = "THREAD", value_parser = thread)]
-    thread: Option<ThreadId>,
+    /// Go on in this thread of Codex's: its id, or how that begins. `codex-mcp threads`
+    /// lists threads.
+    #[arg(long, value_name = "THREAD")]
+    pub(super) thread: Option<ThreadPrefix>,
 
     /// Work in a git worktree of its own, on a new branch. It stays if something was
     /// made.
@@ -211,7 +213,6 @@ impl Args {
         if self.allow_preexisting {
             order.preexisting = Preexisting::Counts;
         }
-        order.thread.clone_from(&self.thread);
         if self.worktree {
             order.place = Place::Worktree;
         }

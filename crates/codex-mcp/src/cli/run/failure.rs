@@ -7,6 +7,7 @@ use codex_mcp_core::run::criteria::TooManyCriteria;
 use codex_mcp_core::run::machine::BadLimits;
 
 use crate::cli::prompt::NoPrompt;
+use crate::cli::thread_ids::NoThread;
 use crate::config::ConfigError;
 use crate::off_runtime::OffRuntimeError;
 use crate::run::RunError;
@@ -26,6 +27,8 @@ pub(super) enum Failure {
     Limits(#[from] BadLimits),
     #[error(transparent)]
     Order(#[from] BadOrder),
+    #[error(transparent)]
+    Thread(#[from] NoThread),
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
     #[error("the evidence can't be kept in {}: {error}", path.display())]

@@ -89,7 +89,9 @@ fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
     }
-    let order = args.order()?;
+    let mut order = args.order()?;
+    let thread = args.thread.as_ref();
+    order.thread = thread.map(|thread| thread.resolve(&config)).transpose()?;
     order.check()?;
     runtime::block_on(async {
         let ending = ending.get_or_init(|| Ending::on_signals(ending::OF_A_RUN));

@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(again.limits, first.limits);
         assert_eq!(again.settings, first.settings);
         assert_eq!(again.notify, first.notify);
-        assert!(again.thread.is_some());
+        assert!(parsed(&resumed).thread.is_some());
         assert_eq!(again.task, GO_ON);
     }
 

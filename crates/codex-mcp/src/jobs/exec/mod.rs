@@ -15,7 +15,7 @@ mod files;
 mod git;
 mod hearing;
 mod refused;
-mod rollouts;
+pub(crate) mod rollouts;
 mod supervise;
 mod ways;
 

@@ -1,6 +1,7 @@
 //! Codex's own files of sessions: `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl` in its
 //! home (0.104.0 to 0.169.0), a line for each thing that happened.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,9 @@ use codex_mcp_protocol::codex::ThreadId;
 
 /// How many folders are looked through: those of 20 years, a folder a day.
 const FOLDERS: usize = 8000;
+
+/// How long the id at the end of a rollout's name is.
+const ID_LENGTH: usize = 36;
 
 /// What is known of the rollout of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,25 +22,72 @@ pub(super) enum Rollout {
     Unknown,
 }
 
+/// The sessions whose ids begin in a certain way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// All of them, in order.
+    All(Vec<ThreadId>),
+    /// There is more than can be looked through.
+    TooMany,
+}
+
 /// Looks for the rollout of a session in this CODEX_HOME, the newest directories first.
 pub(super) fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
+    let found = each(codex_home, |path, one| {
+        (one == *id).then(|| Rollout::At(path.to_owned()))
+    });
+    match found {
+        Walk::Found(rollout) => rollout,
+        Walk::AllSeen => Rollout::Missing,
+        Walk::TooMany => Rollout::Unknown,
+    }
+}
+
+/// The sessions in this CODEX_HOME whose ids begin so.
+pub(crate) fn starting_with(codex_home: &Path, prefix: &str) -> Found {
+    let mut ids = BTreeSet::new();
+    let whole = ThreadId::parse(prefix).ok();
+    let walked = each(codex_home, |_, id| {
+        let is_whole = whole.as_ref() == Some(&id);
+        if id.as_str().starts_with(prefix) {
+            ids.insert(id);
+        }
+        is_whole.then_some(())
+    });
+    match walked {
+        Walk::TooMany => Found::TooMany,
+        Walk::Found(()) | Walk::AllSeen => Found::All(ids.into_iter().collect()),
+    }
+}
+
+/// How a walk through the rollouts has ended.
+enum Walk<T> {
+    Found(T),
+    AllSeen,
+    TooMany,
+}
+
+/// Looks at each rollout until one is what is wanted.
+fn each<T>(codex_home: &Path, mut look: impl FnMut(&Path, ThreadId) -> Option<T>) -> Walk<T> {
     let mut folders = vec![codex_home.join("sessions")];
     let mut seen = 0;
     while let Some(folder) = folders.pop() {
         seen += 1;
         if seen > FOLDERS {
-            return Rollout::Unknown;
+            return Walk::TooMany;
         }
         let Ok(entries) = fs::read_dir(folder) else {
             continue;
         };
         let first = folders.len();
         for entry in entries.flatten() {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_folder {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(entry.path());
-            } else if is_rollout(&entry.file_name().to_string_lossy(), id) {
-                return Rollout::At(entry.path());
+                continue;
+            }
+            let id = id(&entry.file_name().to_string_lossy());
+            if let Some(found) = id.and_then(|id| look(&entry.path(), id)) {
+                return Walk::Found(found);
             }
         }
         // Their names are numbers of fixed length.
@@ -44,12 +95,14 @@ pub(super) fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
             added.sort();
         }
     }
-    Rollout::Missing
+    Walk::AllSeen
 }
 
-fn is_rollout(name: &str, id: &ThreadId) -> bool {
-    let stem = name.split('.').next().unwrap_or_default();
-    stem.starts_with("rollout-") && stem.ends_with(id.as_str())
+/// The session of a rollout of this name.
+fn id(name: &str) -> Option<ThreadId> {
+    let stem = name.split('.').next()?.strip_prefix("rollout-")?;
+    let start = stem.len().checked_sub(ID_LENGTH)?;
+    ThreadId::parse(stem.get(start..)?).ok()
 }
 
 #[cfg(test)]
@@ -68,5 +121,22 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert_eq!(find(home.path(), &id), Rollout::At(path));
         assert_eq!(find(home.path(), &other), Rollout::Missing);
+        for prefix in ["01a200a4", id.as_str()] {
+            assert_eq!(
+                starting_with(home.path(), prefix),
+                Found::All(vec![id.clone()])
+            );
+        }
+        fs::write(
+            day.join(format!("rollout-2026-11-22T00-24-47-{other}.jsonl")),
+            "",
+        )
+        .unwrap();
+        let both = Found::All(vec![id.clone(), other]);
+        assert_eq!(starting_with(home.path(), "01a200a4-af16"), both);
+        assert_eq!(
+            starting_with(home.path(), "01a200a5"),
+            Found::All(Vec::new())
+        );
     }
 }

@@ -1,0 +1,164 @@
+//! Resolves threads by how their ids begin.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use codex_mcp_core::team::ThreadName;
+use codex_mcp_core::team::registry::Entry;
+use codex_mcp_protocol::codex::ThreadId;
+
+use super::table::shortened;
+use super::times::ago;
+use crate::config::Config;
+use crate::jobs::exec::rollouts::{self, Found};
+use crate::team::{FileError, registry};
+
+/// How much of an id stands for it at least, in characters.
+const SHORTEST: usize = 8;
+
+/// How many threads are named that begin alike.
+const NAMED: usize = 10;
+
+/// How much of a prompt is shown, in characters.
+const PROMPT: usize = 40;
+
+/// How the id of a Codex thread begins; all of it is fine too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ThreadPrefix(String);
+
+/// Why a text is not the beginning of a thread's id.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0:?} is no thread: give the id of one, such as 0199a213-81c0-7800-8aa1-bbab2a035a53, or how \
+     it begins, {SHORTEST} characters or more"
+)]
+pub(super) struct NotAThread(String);
+
+impl FromStr for ThreadPrefix {
+    type Err = NotAThread;
+
+    fn from_str(text: &str) -> Result<Self, NotAThread> {
+        // The rest is made up, so that what is there is held to the form of an id.
+        let rest = "00000000-0000-0000-0000-000000000000".get(text.len()..);
+        let is_prefix = text.len() >= SHORTEST
+            && rest.is_some_and(|rest| ThreadId::parse(&format!("{text}{rest}")).is_ok());
+        match is_prefix {
+            true => Ok(Self(text.to_ascii_lowercase())),
+            false => Err(NotAThread(shortened(text, 100))),
+        }
+    }
+}
+
+impl fmt::Display for ThreadPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a beginning stands for no thread.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoThread {
+    #[error(
+        "there is no thread {prefix} in {}; `codex-mcp threads` lists those that there are",
+        sessions.display()
+    )]
+    Unknown { prefix: String, sessions: PathBuf },
+    #[error("several threads begin with {prefix}; give more of the id:\n{known}")]
+    Ambiguous { prefix: String, known: String },
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl ThreadPrefix {
+    /// The thread, if it is all of its id.
+    pub(super) fn whole(&self) -> Option<ThreadId> {
+        ThreadId::parse(&self.0).ok()
+    }
+
+    /// The thread of which Codex has a rollout.
+    ///
+    /// # Errors
+    ///
+    /// [`NoThread`], if there is none, or more than one.
+    pub(super) fn resolve(&self, config: &Config) -> Result<ThreadId, NoThread> {
+        let prefix = self.0.clone();
+        match rollouts::starting_with(&config.codex_home, &self.0) {
+            Found::All(ids) => match ids.as_slice() {
+                [only] => Ok(only.clone()),
+                [] => Err(NoThread::Unknown {
+                    prefix,
+                    sessions: config.codex_home.join("sessions"),
+                }),
+                several => {
+                    let entries = registered(&config.atm_home, &self.0)?;
+                    let ids = several.iter().map(ThreadId::as_str);
+                    let lines = ids.map(|id| line(id, entries.get(id)));
+                    let known = listed(lines.collect());
+                    Err(NoThread::Ambiguous { prefix, known })
+                }
+            },
+            // Codex looks for it in its own way.
+            Found::TooMany => self.whole().ok_or(NoThread::Unknown {
+                prefix,
+                sessions: config.codex_home.join("sessions"),
+            }),
+        }
+    }
+}
+
+/// The thread of this name, or the one in the registries of all identities whose name
+/// begins so. A name that no registry has is left as it is.
+///
+/// # Errors
+///
+/// [`NoThread`], if several begin so, or the registries cannot be read.
+pub(super) fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, NoThread> {
+    let entries = registered(atm_home, name.as_str())?;
+    if entries.contains_key(name.as_str()) {
+        return Ok(name.clone());
+    }
+    let mut found = entries.values();
+    match (found.next(), found.next()) {
+        (None, _) => Ok(name.clone()),
+        (Some(only), None) => Ok(only.thread_id.clone()),
+        (Some(_), Some(_)) => {
+            let lines = entries.iter().map(|(id, entry)| line(id, Some(entry)));
+            Err(NoThread::Ambiguous {
+                prefix: name.to_string(),
+                known: listed(lines.collect()),
+            })
+        }
+    }
+}
+
+/// The threads in all registries whose ids begin so. One that cannot be read has none.
+fn registered(atm_home: &Path, prefix: &str) -> Result<BTreeMap<String, Entry>, FileError> {
+    let documents = registry::all(atm_home)?.filter_map(|(_, document)| document.ok());
+    let mut found = BTreeMap::new();
+    for document in documents {
+        let entries = document.entries();
+        let fitting = entries.filter(|entry| entry.thread_id.as_str().starts_with(prefix));
+        found.extend(fitting.map(|entry| (entry.thread_id.to_string(), entry.clone())));
+    }
+    Ok(found)
+}
+
+fn line(id: &str, entry: Option<&Entry>) -> String {
+    let Some(entry) = entry else {
+        return format!("  {id}");
+    };
+    let age = SystemTime::now().duration_since(entry.last_active);
+    let prompt = shortened(entry.prompt.as_deref().unwrap_or_default(), PROMPT);
+    format!("  {id}  {}  {prompt}", ago(age.unwrap_or_default()))
+}
+
+fn listed(mut lines: Vec<String>) -> String {
+    if lines.len() > NAMED {
+        lines.truncate(NAMED);
+        lines.push("  …".to_owned());
+    }
+    lines.join("\n")
+}
