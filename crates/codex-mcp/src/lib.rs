@@ -10,6 +10,7 @@
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
 //! - `git`: the git program, asked safely.
+//! - `nearest`: what a mistyped name was meant to be.
 //! - [`output`]: standard output and standard error, for texts of others too.
 //! - [`picture`]: pictures that Codex is to look at.
 //! - [`run`]: turns until what was asked for is there.

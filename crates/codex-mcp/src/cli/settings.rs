@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 
 use super::times::duration_within;
 use super::values::{one_of, size_limit};
@@ -39,6 +39,26 @@ pub(super) struct Settings {
     /// configuration.
     #[arg(long, value_name = "NAME")]
     role: Option<RoleName>,
+
+    /// Codex's name of the model of new threads. Default: the variable CODEX_MCP_MODEL,
+    /// `model` in the configuration, else what Codex's own configuration says.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// How far commands of new threads may reach. Default: as for --model, with
+    /// CODEX_MCP_SANDBOX and `sandbox`.
+    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    sandbox: Option<SandboxMode>,
+
+    /// When Codex asks in new threads. Default: as for --model, with
+    /// CODEX_MCP_APPROVAL_POLICY and `approval_policy`.
+    #[arg(long, value_parser = one_of::<ApprovalPolicy>(&["untrusted", "on-request", "never"]))]
+    approval_policy: Option<ApprovalPolicy>,
+
+    /// How hard the model thinks in new threads. Default: as for --model, with
+    /// CODEX_MCP_REASONING_EFFORT and `reasoning_effort`.
+    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    effort: Option<Effort>,
 
     /// Don't give Codex's threads the mail of the team (`team_tools = false`).
     #[arg(long)]
@@ -98,7 +118,10 @@ impl Settings {
             max_sandbox: self.max_sandbox,
             allow_commands: self.no_commands.then_some(false),
             allow_dirs: self.allow_dir.clone(),
-            sandbox: None,
+            model: self.model.clone(),
+            effort: self.effort,
+            sandbox: self.sandbox,
+            approval_policy: self.approval_policy,
         }
     }
 }

@@ -118,8 +118,8 @@ const PRESET_KEYS: [&str; 6] = [
     "extra_instructions_file",
 ];
 
-/// How near the name of a mistyped table has to be to ours, from 0 to 1. Other programs
-/// have tables of their own.
+/// How near a mistyped table has to be to ours for that to be what was meant, from 0 to 1:
+/// other programs have tables of their own.
 const TABLES_ALIKE: f64 = 0.8;
 
 /// A file as a whole, with our section read as `T`.
@@ -212,9 +212,12 @@ fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<W
         for key in keys.keys().filter(|key| !known.contains(&key.as_str())) {
             warnings.push(Warning {
                 message: format!("{}: [{table}] has no key `{key}`", path.display()),
-                hint: match nearest(key, known) {
-                    Some(near) => format!("Did you mean `{near}`?"),
-                    None => format!("The keys are {}.", known.join(", ")),
+                hint: match (of_a_run(key), nearest(key, known)) {
+                    (Some(ours), _) => {
+                        format!("It is {ours}. Criteria are no settings: give them to a run.")
+                    }
+                    (None, Some(near)) => format!("Did you mean `{near}`?"),
+                    (None, None) => format!("The keys are {}.", known.join(", ")),
                 },
             });
         }
@@ -240,6 +243,18 @@ fn warn_of_dropped_policies(path: &Path, section: &toml::Table, warnings: &mut V
             message: format!("{}: {}", path.display(), policy::REPLACED),
             hint: "Set approval_policy to on-request.".to_owned(),
         });
+    }
+}
+
+/// What the criteria of a run are called here that earlier programs had under this key.
+fn of_a_run(key: &str) -> Option<&'static str> {
+    let key = key.trim_start_matches(':').trim_end_matches('?');
+    match key.replace('-', "_").as_str() {
+        "exit_criteria" => {
+            Some("`exit_criteria` of the tool codex_run, and --until of `codex-mcp run`")
+        }
+        "pr_opened" | "pr" => Some("`pr` in `exit_criteria`, and `codex-mcp run --until pr`"),
+        _ => None,
     }
 }
 
@@ -316,6 +331,23 @@ mod tests {
                 "[plugins.codex-mcp.roles.r] has no key `modle`",
                 "Did you mean `model`?"
             )
+        );
+    }
+
+    #[test]
+    fn key_of_a_run_is_told_where_it_belongs() {
+        let text =
+            "[plugins.codex-mcp]\n\"pr-opened?\" = true\n[plugins.codex-mcp.exit-criteria]\n";
+        let (_, warnings) = read(text).unwrap();
+        let hints: Vec<&str> = warnings.iter().map(|one| one.hint.as_str()).collect();
+        assert_eq!(hints.len(), 2);
+        assert!(
+            hints.iter().any(|hint| hint.contains("--until pr`")),
+            "{hints:?}"
+        );
+        assert!(
+            hints.iter().any(|hint| hint.contains("`exit_criteria` of")),
+            "{hints:?}"
         );
     }
 

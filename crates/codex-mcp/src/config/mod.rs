@@ -154,8 +154,14 @@ pub struct Flags {
     pub allow_commands: Option<bool>,
     /// `--allow-dir`, each of them.
     pub allow_dirs: Vec<PathBuf>,
-    /// `--sandbox` of a run.
+    /// `--model`.
+    pub model: Option<String>,
+    /// `--effort`.
+    pub effort: Option<Effort>,
+    /// `--sandbox`.
     pub sandbox: Option<SandboxMode>,
+    /// `--approval-policy`.
+    pub approval_policy: Option<ApprovalPolicy>,
 }
 
 /// Something in a file that was not taken.
@@ -259,11 +265,25 @@ const SUMMARIES: Key = Key {
     variable: "CODEX_MCP_SUMMARIES",
 };
 
-/// The flag is one of `run`.
+const MODEL: Key = Key {
+    name: "model",
+    flag: "--model",
+    variable: "CODEX_MCP_MODEL",
+};
+const EFFORT: Key = Key {
+    name: "reasoning_effort",
+    flag: "--effort",
+    variable: "CODEX_MCP_REASONING_EFFORT",
+};
 const SANDBOX: Key = Key {
     name: "sandbox",
     flag: "--sandbox",
     variable: "CODEX_MCP_SANDBOX",
+};
+const APPROVAL_POLICY: Key = Key {
+    name: "approval_policy",
+    flag: "--approval-policy",
+    variable: "CODEX_MCP_APPROVAL_POLICY",
 };
 
 /// Where settings are looked for.
@@ -345,7 +365,7 @@ impl Places<'_> {
         let set_role = || in_section(&files, |file| file.section.role.clone());
         let role = given_role.clone().or_else(set_role);
         let presets = Presets::of(&files, role.as_ref())?;
-        let mut threads = self.threads(&presets, flags.sandbox, &mut warnings)?;
+        let mut threads = self.threads(&presets, &flags, &mut warnings)?;
         if let Some(narrowing) = narrowing {
             let role = given_role.as_ref();
             warnings.extend(narrowing.narrow(
@@ -551,13 +571,18 @@ impl Places<'_> {
         Ok(in_section_or_core(files, ours, of_core))
     }
 
-    /// The approval policy of the variable.
+    /// The approval policy of the flag or the variable.
     fn policy(
         &self,
+        flag: Option<ApprovalPolicy>,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<Setting<ApprovalPolicy>>, ConfigError> {
-        let (key, variable) = ("approval_policy", "CODEX_MCP_APPROVAL_POLICY");
-        let named = self.in_variable::<PolicyName>(key, variable)?;
+        if let Some(policy) = flag {
+            let from = Source::Flag(APPROVAL_POLICY.flag);
+            return Ok(Some(Setting::new(policy, from)));
+        }
+        let Key { name, variable, .. } = APPROVAL_POLICY;
+        let named = self.in_variable::<PolicyName>(name, variable)?;
         let Some(Setting { value, source }) = named else {
             return Ok(None);
         };
@@ -573,25 +598,55 @@ impl Places<'_> {
     fn threads(
         &self,
         presets: &Presets<'_>,
-        sandbox: Option<SandboxMode>,
+        flags: &Flags,
         warnings: &mut Vec<Warning>,
     ) -> Result<ThreadDefaults, ConfigError> {
-        let model = self.in_variable("model", "CODEX_MCP_MODEL")?;
-        let effort = self.in_variable("reasoning_effort", "CODEX_MCP_REASONING_EFFORT")?;
-        let sandbox = self.given(SANDBOX, sandbox)?;
-        let policy = self.policy(warnings)?;
+        let model = self.given(MODEL, flags.model.clone())?;
+        let effort = self.given(EFFORT, flags.effort)?;
+        let sandbox = self.given(SANDBOX, flags.sandbox)?;
+        let policy = self.policy(flags.approval_policy, warnings)?;
+        let base = self.prompt_file("base_prompt_file", "CODEX_MCP_BASE_PROMPT_FILE")?;
+        let extra = "CODEX_MCP_EXTRA_INSTRUCTIONS_FILE";
+        let extra = self.prompt_file("extra_instructions_file", extra)?;
         Ok(ThreadDefaults {
             model: model.or_else(|| presets.first(|preset| preset.model.clone())),
             reasoning_effort: effort.or_else(|| presets.first(|preset| preset.reasoning_effort)),
             sandbox: sandbox.or_else(|| presets.first(|preset| preset.sandbox)),
             approval_policy: policy.or_else(|| presets.first(|preset| preset.approval_policy)),
-            base_prompt_file: presets.prompt_file("base_prompt_file", |preset| {
-                preset.base_prompt_file.as_deref()
-            })?,
-            extra_instructions_file: presets.prompt_file("extra_instructions_file", |preset| {
-                preset.extra_instructions_file.as_deref()
-            })?,
+            base_prompt_file: match base {
+                Some(file) => Some(file),
+                None => presets.prompt_file("base_prompt_file", |preset| {
+                    preset.base_prompt_file.as_deref()
+                })?,
+            },
+            extra_instructions_file: match extra {
+                Some(file) => Some(file),
+                None => presets.prompt_file("extra_instructions_file", |preset| {
+                    preset.extra_instructions_file.as_deref()
+                })?,
+            },
         })
+    }
+
+    /// A prompt file that a variable names, relative to the working directory.
+    fn prompt_file(
+        &self,
+        key: &'static str,
+        variable: &'static str,
+    ) -> Result<Option<Setting<PathBuf>>, ConfigError> {
+        let Some(value) = self.variable(variable) else {
+            return Ok(None);
+        };
+        let path = self.here.join(value);
+        let from = Source::Variable(variable);
+        match path.canonicalize() {
+            Ok(path) => Ok(Some(Setting::new(path, from))),
+            Err(error) => Err(ConfigError::Invalid {
+                key,
+                from,
+                why: format!("{}: {error}", path.display()),
+            }),
+        }
     }
 }
 

@@ -755,3 +755,76 @@ fn missing_directory_of_allow_dirs_is_warned_of() {
         "{told}"
     );
 }
+
+#[test]
+fn thread_defaults_come_from_flags_before_variables() {
+    let world = World::new()
+        .user("[plugins.codex-mcp]\nmodel = \"of-file\"\nbase_prompt_file = \"absent\"\n")
+        .variable("CODEX_MCP_MODEL", "of-variable")
+        .variable("CODEX_MCP_BASE_PROMPT_FILE", "base.md")
+        .variable("CODEX_MCP_EXTRA_INSTRUCTIONS_FILE", "extra.md");
+    for name in ["base.md", "extra.md"] {
+        std::fs::write(world.here().join(name), name).unwrap();
+    }
+    let flags = Flags {
+        model: Some("of-flag".to_owned()),
+        effort: Some(Effort::High),
+        sandbox: Some(SandboxMode::ReadOnly),
+        approval_policy: Some(ApprovalPolicy::Never),
+        ..Flags::default()
+    };
+    let threads = world.load(flags).unwrap().threads;
+    let model = threads.model.unwrap();
+    assert_eq!(
+        (model.value.as_str(), model.source),
+        ("of-flag", Source::Flag("--model"))
+    );
+    assert_eq!(
+        threads.reasoning_effort.unwrap().source,
+        Source::Flag("--effort")
+    );
+    assert_eq!(threads.sandbox.unwrap().source, Source::Flag("--sandbox"));
+    assert_eq!(
+        threads.approval_policy.unwrap().source,
+        Source::Flag("--approval-policy")
+    );
+    let base = threads.base_prompt_file.unwrap();
+    assert!(base.value.ends_with("base.md"), "{base:?}");
+    assert_eq!(base.source, Source::Variable("CODEX_MCP_BASE_PROMPT_FILE"));
+    assert!(
+        threads
+            .extra_instructions_file
+            .unwrap()
+            .value
+            .ends_with("extra.md")
+    );
+    assert_eq!(
+        world
+            .load(Flags::default())
+            .unwrap()
+            .threads
+            .model
+            .unwrap()
+            .value,
+        "of-variable"
+    );
+
+    let missing = World::new().variable("CODEX_MCP_BASE_PROMPT_FILE", "absent.md");
+    let error = missing.load(Flags::default()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("base_prompt_file ($CODEX_MCP_BASE_PROMPT_FILE): "),
+        "{error}"
+    );
+}
+
+#[test]
+fn durations_have_units_in_files_and_variables() {
+    let user = "[plugins.codex-mcp]\nrequest_timeout_secs = \"2m\"\nworker_idle_secs = \"1h\"\n";
+    let world = World::new().user(user);
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(config.request_timeout.value, Duration::from_secs(120));
+    assert_eq!(config.jobs.idle.value, Duration::from_secs(3600));
+    let world = world.variable("CODEX_MCP_REQUEST_TIMEOUT_SECS", "90s");
+    let config = world.load(Flags::default()).unwrap();
+    assert_eq!(config.request_timeout.value, Duration::from_secs(90));
+}
