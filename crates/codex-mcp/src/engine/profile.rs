@@ -6,11 +6,13 @@
 //! contents are overrides like any others.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it
@@ -21,6 +23,9 @@ pub struct ProfileName(String);
 
 /// The longest name of a profile.
 const NAME_LIMIT: usize = 64;
+
+/// What the names of the files of profiles end with.
+const SUFFIX: &str = ".config.toml";
 
 /// The longest profile, in bytes.
 const LIMIT: u64 = 1024 * 1024;
@@ -68,6 +73,16 @@ pub enum ProfileError {
     },
 }
 
+/// There is no such profile.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no profile {name} in {}; {hint}", codex_home.display())]
+pub(crate) struct NoProfile {
+    name: ProfileName,
+    codex_home: PathBuf,
+    /// What there is instead.
+    hint: String,
+}
+
 /// The overrides of `config.toml` that the profile stands for.
 ///
 /// # Errors
@@ -78,7 +93,7 @@ pub(crate) fn overrides(
     codex_home: &Path,
     name: &ProfileName,
 ) -> Result<Map<String, Value>, ProfileError> {
-    let path = codex_home.join(format!("{}.config.toml", name.0));
+    let path = codex_home.join(format!("{}{SUFFIX}", name.0));
     match untrusted_file::read_text(&path, LIMIT, Links::Followed) {
         Ok(text) => toml::from_str(&text).map_err(|error| ProfileError::Malformed { path, error }),
         Err(error) if error.is_not_found() => Ok(Map::from_iter([(
@@ -87,6 +102,56 @@ pub(crate) fn overrides(
         )])),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses a profile that exists in neither form.
+///
+/// # Errors
+///
+/// [`NoProfile`]. Where Codex's configuration cannot be read, Codex tells.
+pub(crate) fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), NoProfile> {
+    if codex_home.join(format!("{}{SUFFIX}", name.0)).exists() {
+        return Ok(());
+    }
+    let path = codex_home.join("config.toml");
+    let text = match untrusted_file::read_text(&path, LIMIT, Links::Followed) {
+        Ok(text) => text,
+        Err(error) if error.is_not_found() => String::new(),
+        Err(_) => return Ok(()),
+    };
+    let Ok(config) = text.parse::<toml::Table>() else {
+        return Ok(());
+    };
+    let tables = config.get("profiles").and_then(toml::Value::as_table);
+    let mut known: Vec<String> = tables
+        .into_iter()
+        .flat_map(toml::Table::keys)
+        .cloned()
+        .collect();
+    if known.contains(&name.0) {
+        return Ok(());
+    }
+    known.extend(files_of_profiles(codex_home));
+    known.sort();
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let hint = match (nearest(&name.0, &names), names.as_slice()) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, []) => format!("define it in {}{SUFFIX} there", name.0),
+        (None, names) => format!("there are {}", names.join(", ")),
+    };
+    Err(NoProfile {
+        name: name.clone(),
+        codex_home: codex_home.to_owned(),
+        hint,
+    })
+}
+
+/// The names of the files of profiles.
+fn files_of_profiles(codex_home: &Path) -> Vec<String> {
+    let entries = fs::read_dir(codex_home).into_iter().flatten().flatten();
+    let name =
+        |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned());
+    entries.filter_map(name).collect()
 }
 
 /// Lays `over` on top of `under`, table by table.
@@ -137,6 +202,23 @@ mod tests {
         std::fs::write(&file, "model = \n").unwrap();
         let error = overrides(home.path(), &fast).unwrap_err().to_string();
         assert!(error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn profile_that_does_not_exist_is_refused_with_the_nearest() {
+        let home = tempfile::tempdir().unwrap();
+        let check = |text: &str| check_exists(home.path(), &name(text).unwrap());
+        let error = check("fast").unwrap_err().to_string();
+        assert!(error.contains("define it in fast.config.toml"), "{error}");
+        std::fs::write(home.path().join("fast.config.toml"), "").unwrap();
+        std::fs::write(home.path().join("config.toml"), "[profiles.careful]\n").unwrap();
+        assert!(check("fast").is_ok() && check("careful").is_ok());
+        let error = check("carefull").unwrap_err().to_string();
+        assert!(error.contains("did you mean careful?"), "{error}");
+        let error = check("xyz").unwrap_err().to_string();
+        assert!(error.ends_with("there are careful, fast"), "{error}");
+        std::fs::write(home.path().join("config.toml"), "[profiles\n").unwrap();
+        assert!(check("nope").is_ok());
     }
 
     #[test]

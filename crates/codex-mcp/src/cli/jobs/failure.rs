@@ -10,6 +10,7 @@ use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::complain;
 use crate::cli::thread_ids::NoThread;
 use crate::config::ConfigError;
+use crate::engine::profile::NoProfile;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
 use crate::jobs::store::StoreError;
@@ -32,6 +33,8 @@ pub(super) enum Failure {
     NotFound(JobPrefix),
     #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
     Ambiguous { prefix: JobPrefix, known: String },
+    #[error(transparent)]
+    Profile(#[from] NoProfile),
     #[error(transparent)]
     Thread(#[from] NoThread),
     #[error(transparent)]

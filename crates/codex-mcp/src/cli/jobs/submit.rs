@@ -20,10 +20,10 @@ use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::thread_ids::ThreadPrefix;
-use crate::cli::values::{one_of, profile};
+use crate::cli::values::{one_of, profile as profile_name};
 use crate::config::Config;
 use crate::duration;
-use crate::engine::profile::ProfileName;
+use crate::engine::profile::{self, ProfileName};
 use crate::jobs::order::{Order, Past, resolved};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
@@ -81,7 +81,7 @@ pub(super) struct Args {
     effort: Option<Effort>,
 
     /// A profile of Codex's configuration.
-    #[arg(long, value_name = "NAME", value_parser = profile)]
+    #[arg(long, value_name = "NAME", value_parser = profile_name)]
     profile: Option<ProfileName>,
 
     /// A picture for Codex to look at; can be given several times.
@@ -181,6 +181,9 @@ impl Args {
     }
 
     fn order(&self, prompt: String, config: &Config) -> Result<Order, Failure> {
+        if let Some(profile) = &self.profile {
+            profile::check_exists(&config.codex_home, profile)?;
+        }
         let past = match (&self.resume, self.continue_latest) {
             // A whole id may be known where the job is run, on another machine.
             (Some(session), _) => Past::Session(match session.whole() {

@@ -9,6 +9,7 @@ use codex_mcp_core::run::machine::BadLimits;
 use crate::cli::prompt::NoPrompt;
 use crate::cli::thread_ids::NoThread;
 use crate::config::ConfigError;
+use crate::engine::profile::NoProfile;
 use crate::off_runtime::OffRuntimeError;
 use crate::run::RunError;
 use crate::run::order::BadOrder;
@@ -27,6 +28,8 @@ pub(super) enum Failure {
     Limits(#[from] BadLimits),
     #[error(transparent)]
     Order(#[from] BadOrder),
+    #[error(transparent)]
+    Profile(#[from] NoProfile),
     #[error(transparent)]
     Thread(#[from] NoThread),
     #[error(transparent)]

@@ -27,7 +27,7 @@ use super::office::Identity;
 use super::stored::complain;
 use super::{log, own_servers, runtime};
 use crate::config::{self, Config, Warning};
-use crate::engine::{Engine, Launch, Options};
+use crate::engine::{Engine, Launch, Options, profile};
 use crate::mcp::Defaults;
 use crate::off_runtime;
 use crate::output;
@@ -88,6 +88,9 @@ fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
     let config = config::load(args.flags())?;
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
+    }
+    if let Some(profile) = &args.profile {
+        profile::check_exists(&config.codex_home, profile)?;
     }
     let mut order = args.order()?;
     let thread = args.thread.as_ref();
