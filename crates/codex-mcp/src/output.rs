@@ -209,11 +209,12 @@ pub fn stdout_is_terminal() -> bool {
     raw_stdout().is_terminal()
 }
 
-/// How many columns standard output has; `None` if it is no terminal.
+/// How many columns standard output has: 0 if the terminal does not tell, `None` if it is
+/// no terminal.
 #[must_use]
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(raw_stdout()).ok()?;
-    Some(size.ws_col.into()).filter(|columns| *columns > 0)
+    Some(size.ws_col.into())
 }
 
 /// Whether standard error is a terminal.

@@ -16,7 +16,7 @@ const LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print one JSON object instead of text: {"codexMcp", "works", "checks":
+    /// Print one JSON object instead of text: {"codex_mcp", "works", "checks":
     /// [{"name", "status": "ok" | "note" | "warning" | "problem", "message",
     /// "value"?, "hint"?}]}.
     #[arg(long)]

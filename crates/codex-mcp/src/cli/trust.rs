@@ -66,7 +66,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     list: bool,
 
-    /// With --list, print one JSON object: {"directories": [PATH], "codexDirectories":
+    /// With --list, print one JSON object: {"directories": [PATH], "codex_directories":
     /// [PATH]}, of which Codex's config.toml has the latter.
     #[arg(long, requires = "list")]
     json: bool,
@@ -219,7 +219,7 @@ fn print(path: &Path, codex: &UserConfig, json: bool) -> Result<(), Failure> {
     if json {
         let ours: Vec<&Path> = list.iter().collect();
         let codexs: Vec<&Path> = codex.trusted().collect();
-        let both = json!({ "directories": ours, "codexDirectories": codexs });
+        let both = json!({ "directories": ours, "codex_directories": codexs });
         return Ok(output::json(&both)?);
     }
     let file = codex.file();

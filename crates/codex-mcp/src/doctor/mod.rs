@@ -10,7 +10,7 @@
 //!
 //! ```json
 //! {
-//!   "codexMcp": "0.1.0",
+//!   "codex_mcp": "0.1.0",
 //!   "works": false,
 //!   "checks": [
 //!     {"name": "version", "status": "ok", "message": "0.169.0", "value": "0.169.0"},
@@ -20,7 +20,7 @@
 //! }
 //! ```
 //!
-//! - `codexMcp`: our own version.
+//! - `codex_mcp`: our own version.
 //! - `works`: `false` if any check found a problem; the exit code is 1 then.
 //! - `checks`: one for each [`Check`], always all of them and in this order; of `settings` and
 //!   `private-git` one for each finding.

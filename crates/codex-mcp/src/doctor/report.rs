@@ -177,7 +177,6 @@ impl Report {
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
         struct Object<'a> {
             codex_mcp: &'static str,
             works: bool,

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use codex_mcp::team::Claim;
 use codex_mcp::team::registry::{Mode, Registry};
 use codex_mcp::team::summary::Summaries;
-use codex_mcp_core::team::registry::{Change, Entry};
+use codex_mcp_core::team::ThreadName;
+use codex_mcp_core::team::registry::{Change, Entry, News, TurnState};
 use serde_json::{Value, json};
 use testkit::Home;
 
@@ -46,7 +47,8 @@ fn say(home: &Home, args: &[&str]) -> Said {
 fn threads(home: &Home, args: &[&str]) -> Vec<String> {
     let said = say(home, &[&["threads", "--json"], args].concat());
     assert_eq!(said.code, 0, "{}", said.stderr);
-    let all: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let all: Value = serde_json::from_str(&said.stdout).unwrap();
+    let all = all["threads"].as_array().unwrap();
     let name = |thread: &Value| thread["thread_id"].as_str().unwrap().to_owned();
     all.iter().map(name).collect()
 }
@@ -112,12 +114,17 @@ fn threads_of_all_identities_are_listed_and_can_be_chosen() {
     let said = say(&home, &["threads"]);
     let lines: Vec<&str> = said.stdout.lines().collect();
     assert!(
-        lines[0].starts_with("THREAD  IDENTITY  STATUS "),
+        lines[0].starts_with("THREAD  IDENTITY  STATE  LAST TURN  SUMMARY  AGE "),
         "{}",
         lines[0]
     );
-    assert!(lines[1].starts_with("two     codex     interrupted  1d ago "));
+    assert!(
+        lines[1].starts_with("two     codex     ended  -          no       1d "),
+        "{}",
+        lines[1]
+    );
     assert!(lines[1].ends_with("tag of two"), "{}", lines[1]);
+    assert!(lines[3].contains("ended  -          yes "), "{}", lines[3]);
     assert!(!said.stdout.contains('\u{1b}'));
 }
 
@@ -182,6 +189,7 @@ fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
     fs::remove_file(folder(&home, "codex").join("one/summary.md")).unwrap();
     for (thread, code, words) in [
         ("one", 1, "codex-reply continues the thread itself"),
+        ("on", 1, "thread one has no summary"),
         ("two", 1, "`codex-mcp threads` lists those that are"),
         ("../codex/one", 2, "is not a name"),
     ] {
@@ -192,13 +200,89 @@ fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
 }
 
 #[test]
+fn summary_is_found_by_the_beginning_of_an_id() {
+    let home = Home::new("");
+    keep(&home, "codex", "0199a213-one", 3, "ended");
+    keep(&home, "arch", "0199a213-two", 2, "ended");
+    let said = say(&home, &["summary", "0199a213-t"]);
+    assert_eq!(
+        said.stdout, "What 0199a213-two was about.\n",
+        "{}",
+        said.stderr
+    );
+    let said = say(&home, &["summary", "0199a213"]);
+    assert_eq!((said.code, said.stdout.as_str()), (1, ""));
+    for words in [
+        "several threads begin with 0199a213",
+        "  0199a213-one  3d ago",
+        "-two",
+    ] {
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn last_turn_and_prompt_of_a_thread_are_shown() {
+    let home = Home::new("");
+    keep(&home, "codex", "one", 3, "active");
+    let identity = "codex".parse().unwrap();
+    let mut registry = Registry::open(&home.atm_home(), &identity, Mode::Document).unwrap();
+    let news = News {
+        turns: 1,
+        prompt: Some("Fix the failing test".to_owned()),
+        ..News::default()
+    };
+    let thread_id: ThreadName = "one".parse().unwrap();
+    let touched = Change::Touch {
+        thread_id: thread_id.clone(),
+        at: SystemTime::now(),
+        news: Box::new(news),
+    };
+    registry.apply(&touched).unwrap();
+    // No server has it, so nobody works on the turn.
+    let row = |home: &Home| {
+        say(home, &["threads"])
+            .stdout
+            .lines()
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        row(&home).starts_with("one     ended  interrupted  no  "),
+        "{}",
+        row(&home)
+    );
+    let state = TurnState::Completed;
+    registry
+        .apply(&Change::TurnEnded { thread_id, state })
+        .unwrap();
+    assert!(
+        row(&home).starts_with("one     ended  completed  no  "),
+        "{}",
+        row(&home)
+    );
+    assert!(
+        row(&home).ends_with("tag of one: Fix the failing test"),
+        "{}",
+        row(&home)
+    );
+    let said = say(&home, &["threads", "--json"]);
+    let all: Value = serde_json::from_str(&said.stdout).unwrap();
+    let shown = &all["threads"][0];
+    assert_eq!(shown["last_turn"], "completed");
+    assert_eq!(shown["summary"], false);
+    assert_eq!(shown["prompt"], "Fix the failing test");
+}
+
+#[test]
 fn a_wrong_command_line_says_what_is_right() {
     let home = Home::new("");
     for (args, words) in [
         (&["threads", "--older-than", "1d"][..], "--prune"),
         (
             &["threads", "--prune", "--older-than", "x"],
-            "say 90s, 10m, 12h or 7d",
+            "such as 90s, 2m, 12h or 7d",
         ),
         (&["threads", "--status", "x"], "active, ended, interrupted"),
         (&["threads", "--identity", "a/b"], "is not a name"),

@@ -83,7 +83,7 @@ fn in_words(error: &JobsError) -> String {
         ),
         BadOrder::NoSession(job) => format!(
             "the latest job of the folder, {job}, had no session that could be continued; leave \
-             --continue out, or name a session with --resume"
+             --continue out, or name a thread with --thread"
         ),
         BadOrder::StillUnderWay(job) => format!(
             "the latest job of the folder, {job}, is still under way; wait for it with \

@@ -10,7 +10,7 @@ use codex_mcp_core::job::JobState;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::{find, state};
+use super::{find, state, with_thread_id};
 use crate::cli::table::{self, Cell, Cut};
 use crate::cli::times::{ago, took};
 use crate::jobs::order::resolved;
@@ -78,9 +78,10 @@ impl Args {
     }
 }
 
-/// As `call_jobs` answers.
+/// As `call_jobs` answers, with our own names beside it.
 pub(super) fn as_json(listed: &Listed) -> Value {
-    let jobs: Vec<Value> = listed.jobs.iter().map(shown::summary).collect();
+    let jobs = listed.jobs.iter().map(shown::summary);
+    let jobs: Vec<Value> = jobs.map(with_thread_id).collect();
     json!({ "jobs": jobs, "total": listed.total })
 }
 

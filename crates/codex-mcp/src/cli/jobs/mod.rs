@@ -18,6 +18,7 @@ mod words;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use serde_json::Value;
 
 use super::jobs_of::jobs_of;
 use super::runtime;
@@ -121,6 +122,16 @@ fn load(args: &Args) -> Result<Config, Failure> {
         true => Ok(config),
         false => Err(ClaimError::NoHome.into()),
     }
+}
+
+/// A record of a job with the name that Codex's threads have in all that the command line
+/// prints. The compatible tools call them sessions.
+fn with_thread_id(mut job: Value) -> Value {
+    if let Some(members) = job.as_object_mut() {
+        let thread = members.get("session_id").cloned().unwrap_or_default();
+        members.insert("thread_id".to_owned(), thread);
+    }
+    job
 }
 
 /// A store that is named, and not there, is a mistake: only submitting makes one.

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
 use super::watching::nobody_works;
-use super::{show_run, state};
+use super::{show_run, state, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::{ago, took};
@@ -57,7 +57,7 @@ impl Args {
             complain("warning", &nobody_works(&why.to_string()));
         }
         if self.json {
-            output::json(&shown::record(&job))?;
+            output::json(&with_thread_id(shown::record(&job)))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut page = Page {

@@ -92,13 +92,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output_schema: Option<PathBuf>,
 
-    /// Go on in this session of Codex's: its id, or how that begins. `codex-mcp jobs
+    /// Go on in this thread of Codex's: its id, or how that begins. `codex-mcp jobs
     /// resume` takes a job instead.
-    #[arg(long, value_name = "SESSION")]
-    resume: Option<ThreadPrefix>,
+    #[arg(long, alias = "resume", value_name = "THREAD")]
+    thread: Option<ThreadPrefix>,
 
     /// Go on in the session of the latest job of the folder.
-    #[arg(long = "continue", conflicts_with = "resume")]
+    #[arg(long = "continue", conflicts_with = "thread")]
     continue_latest: bool,
 
     /// How long a call of an MCP server's tool may take, such as 90s. Default: as the
@@ -184,7 +184,7 @@ impl Args {
         if let Some(profile) = &self.profile {
             profile::check_exists(&config.codex_home, profile)?;
         }
-        let past = match (&self.resume, self.continue_latest) {
+        let past = match (&self.thread, self.continue_latest) {
             // A whole id may be known where the job is run, on another machine.
             (Some(session), _) => Past::Session(match session.whole() {
                 Some(session) => session,
@@ -307,6 +307,7 @@ impl Handing {
                 "status": "queued",
                 "job_id": job,
                 "session_id": session,
+                "thread_id": session,
                 "message": message,
             }))?);
         }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::Failure;
 use super::find::{self, short};
 use super::watching::{Watching, unless_interrupted};
-use super::words;
+use super::{with_thread_id, words};
 use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
 use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
@@ -275,7 +275,9 @@ pub(super) fn ended_in_words(job: &JobSummary) -> String {
 
 fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
     if form == Form::Json {
-        return Ok(output::json_line(&shown::record(job).to_string())?);
+        return Ok(output::json_line(
+            &with_thread_id(shown::record(job)).to_string(),
+        )?);
     }
     if job.summary.state != JobState::Completed {
         return Ok(());

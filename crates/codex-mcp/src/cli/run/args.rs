@@ -25,7 +25,7 @@ use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
 
 /// What can be asked for, and how it is used.
 const HELP: &str = "\
-What can be asked for with --until; all of it must hold, in the repository of --repo:
+What can be asked for with --until; all of it must hold, in the repository of --cwd:
   files=GLOB                  a file that fits is new or was changed: files=docs/*.md
   commits=N, commits=N@BRANCH at least N new commits, on what is checked out or on a branch
   branch=NAME                 the branch is new, or has new commits
@@ -64,14 +64,15 @@ pub(in crate::cli) struct Args {
     /// task is read from stdin: UTF-8, 1 MiB at most.
     task: Option<String>,
 
-    /// The repository to work in.
+    /// The repository to work in. Default: that of the current directory.
     #[arg(
         long,
+        alias = "repo",
         value_name = "DIR",
         default_value = ".",
         hide_default_value = true
     )]
-    repo: PathBuf,
+    cwd: PathBuf,
 
     /// What must hold in the end; can be given several times, see below.
     #[arg(long, value_name = "CRITERION")]
@@ -189,7 +190,7 @@ impl Args {
 
     /// The directory that was named, an absolute path.
     pub(super) fn repo(&self) -> PathBuf {
-        resolved(&self.repo)
+        resolved(&self.cwd)
     }
 
     pub(super) fn json(&self) -> bool {
@@ -205,7 +206,7 @@ impl Args {
             .stalling_after(self.stall_after)?
             .within_tokens(self.max_tokens)?;
         let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
-        let mut order = Order::new(task, &self.repo);
+        let mut order = Order::new(task, &self.cwd);
         order.check_repo_is_named()?;
         order.repo = self.repo();
         order.criteria = Criteria::new(self.until.iter().cloned())?;

@@ -34,7 +34,7 @@ impl Args {
             words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
         };
         let path = |path: &Path| Some(path.display().to_string());
-        add("--repo", path(repo));
+        add("--cwd", path(repo));
         add("--thread", Some(thread.to_string()));
         add("--sandbox", self.sandbox.and_then(in_a_word::<SandboxMode>));
         add("--model", self.model.clone());

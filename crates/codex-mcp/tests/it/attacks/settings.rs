@@ -223,7 +223,7 @@ fn verb_gives_and_takes_the_trust_that_counts() {
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(
         listed,
-        json!({ "directories": [work], "codexDirectories": [] })
+        json!({ "directories": [work], "codex_directories": [] })
     );
     let (code, _, _) = codex_mcp(&home, &below, &["trust", "--revoke", "."]);
     assert_eq!(code, 0);

@@ -6,6 +6,7 @@ use codex_mcp::jobs::store::{NewJob, Request};
 use codex_mcp_core::job::Ending;
 
 use super::*;
+use crate::terminal::Terminal;
 
 #[tokio::test]
 async fn without_jobs_there_is_a_word_of_how_to_get_some() {
@@ -72,7 +73,7 @@ async fn jobs_are_listed_newest_first_and_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn list_fits_80_columns() {
+async fn list_fits_a_terminal_and_is_whole_in_a_pipe() {
     let stage = Stage::new().await;
     for cwd in [
         "/a/rather/deep/directory/of/a/repository/with/a/long/path",
@@ -86,13 +87,25 @@ async fn list_fits_80_columns() {
     }
     let claim = stage.claim().await;
     stage.finish(&claim, Ending::Failed, json!({})).await;
-    let table = stage.told(&["list"]);
-    for line in table.lines() {
+    let (table, _) = Terminal::runs(stage.command(&["list", "--color", "never"]))
+        .ends()
+        .await;
+    for line in table.lines().map(str::trim_end) {
         assert!(line.chars().count() <= 80, "{line}");
     }
     assert!(table.contains("a task whose"), "{table}");
     assert!(table.contains("/long/path"), "{table}");
     assert!(table.contains("the model"), "{table}");
+
+    let table = stage.told(&["list"]);
+    for whole in [
+        "a task whose name is as long as names of tasks get",
+        "/a/rather/deep/directory/of/a/repository/with/a/long/path",
+        "the model is away",
+        claim.job.as_str(),
+    ] {
+        assert!(table.contains(whole), "{whole}: {table}");
+    }
 }
 
 #[tokio::test]

@@ -67,6 +67,57 @@ async fn a_thread_is_hopped_into(release: &str) {
     );
 }
 
+/// A thread that Codex does not have is an error before anything is started; the beginning
+/// of an id stands for it.
+#[tokio::test]
+async fn thread_is_found_by_the_beginning_of_its_id_or_refused() {
+    let script = Script::new().otherwise([Reply::shell("cat README.md"), Reply::say("Read it.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let first = stage.run(&["x"]).await;
+    first.assert_done(&["initial"]);
+    let thread = first.result["thread_id"].as_str().unwrap();
+    let second = stage.run(&["y", "--thread", &thread[..8]]).await;
+    second.assert_done(&["initial"]);
+    assert_eq!(second.result["thread_id"], thread);
+
+    let requests = stage.model.request_count();
+    let unknown = "01234567-89ab-7def-8123-456789abcdef";
+    for (thread, words) in [
+        (unknown, "there is no thread 01234567-89ab"),
+        ("01234567", "there is no thread 01234567 in"),
+    ] {
+        let refused = stage.run(&["z", "--thread", thread]).await;
+        assert_eq!(refused.code, Some(3));
+        assert_eq!(refused.result["reason"], "could_not_run");
+        assert!(refused.told.contains(words), "{}", refused.told);
+    }
+    let refused = stage.run(&["z", "--profile", "nope"]).await;
+    assert_eq!(refused.code, Some(3));
+    assert!(
+        refused.told.contains("there is no profile nope"),
+        "{}",
+        refused.told
+    );
+    assert_eq!(stage.model.request_count(), requests);
+}
+
+/// In the registry a run's thread is "interrupted", as nobody has asked for a summary.
+#[tokio::test]
+async fn finished_run_is_listed_with_a_completed_turn() {
+    let script = Script::new().otherwise([Reply::shell("cat README.md"), Reply::say("Read it.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    stage
+        .run(&["Read the README"])
+        .await
+        .assert_done(&["initial"]);
+    let listed = stage.program(&["threads"]).output().await.unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let row = listed.lines().nth(1).unwrap();
+    assert!(row.contains("  ended  completed  no  "), "{listed}");
+    assert!(row.contains("Read the README"), "{listed}");
+    assert!(!listed.contains("interrupted"), "{listed}");
+}
+
 /// What one run was allowed, another one isn't, though newer releases remember it.
 async fn a_grant_ends_with_its_run(release: &str) {
     let script = Script::new()
