@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::exit;
 use super::eyes_mcp::Kind;
 use super::stored::complain;
+use super::thread_ids::{NoThread, ThreadPrefix};
 use super::values::size_limit;
 use super::{own_servers, runtime};
 use crate::config::{self, ConfigError, Flags};
@@ -96,6 +97,8 @@ enum EyesError {
     #[error(transparent)]
     Arguments(#[from] BadArguments),
     #[error(transparent)]
+    Thread(#[from] NoThread),
+    #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("{error}. {}", install(error))]
     NoCodex {
@@ -165,12 +168,13 @@ fn tell(ended: &Ended) -> ExitCode {
 }
 
 fn wrap(args: &Args) -> Result<Ended, EyesError> {
-    let arguments = Arguments::read(codex_args(args))?;
+    let mut arguments = Arguments::read(codex_args(args))?;
     let config = config::load(Flags {
         codex_bin: args.codex_bin.clone(),
         max_image_bytes: args.max_image_bytes,
         ..Flags::default()
     })?;
+    name_conversation(&mut arguments, &config.codex_home, &config.atm_home)?;
     let binary = binary::find(config.chosen_codex())?;
     let limit = config.eyes.max_image_bytes.value;
     let folder = env::current_dir()?.join(arguments.folder().unwrap_or_default());
@@ -214,6 +218,30 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     })?
 }
 
+/// Puts the whole id where the beginning of one was given. What else there is may be a name
+/// that Codex knows.
+fn name_conversation(
+    arguments: &mut Arguments,
+    codex_home: &Path,
+    atm_home: &Path,
+) -> Result<(), NoThread> {
+    let Some(word) = arguments.conversation_mut() else {
+        return Ok(());
+    };
+    let Some(prefix) = word
+        .to_str()
+        .and_then(|text| text.parse::<ThreadPrefix>().ok())
+    else {
+        return Ok(());
+    };
+    match prefix.resolve(codex_home, atm_home) {
+        Ok(thread) => *word = thread.to_string().into(),
+        Err(NoThread::Unknown { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
 fn install(error: &NoCodex) -> &'static str {
     match error {
         NoCodex::NotOnPath => {
@@ -231,4 +259,41 @@ fn codex_args(args: &Args) -> Vec<OsString> {
     let ends = before.and_then(|before| all.get(before));
     let end = ends.filter(|last| *last == "--").cloned();
     end.into_iter().chain(args.codex.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn conversation_is_resumed_by_the_beginning_of_its_id() {
+        const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+        let home = tempfile::tempdir().unwrap();
+        let sessions = home.path().join("sessions/2026/11/22");
+        fs::create_dir_all(&sessions).unwrap();
+        fs::write(
+            sessions.join(format!("rollout-2026-11-22T10-00-00-{ID}.jsonl")),
+            "",
+        )
+        .unwrap();
+        let named = |word: &str| {
+            let mut arguments = Arguments::read(vec!["resume".into(), word.into()]).unwrap();
+            let named = name_conversation(&mut arguments, home.path(), home.path());
+            named.map(|()| arguments.conversation_mut().unwrap().clone())
+        };
+        assert_eq!(named("0199a213").unwrap(), ID);
+        for left in ["deadbeef", "my-thread", ID] {
+            assert_eq!(named(left).unwrap(), left);
+        }
+        let other = "rollout-2026-11-22T10-00-01-0199a213-81c0-7800-8aa1-bbab2a035a54.jsonl";
+        fs::write(sessions.join(other), "").unwrap();
+        let error = named("0199a213").unwrap_err().to_string();
+        assert!(
+            error.contains("several threads begin with 0199a213"),
+            "{error}"
+        );
+        assert!(error.contains(ID), "{error}");
+    }
 }

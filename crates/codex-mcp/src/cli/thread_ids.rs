@@ -12,7 +12,6 @@ use codex_mcp_protocol::codex::ThreadId;
 
 use super::table::shortened;
 use super::times::ago;
-use crate::config::Config;
 use crate::jobs::exec::rollouts::{self, Found};
 use crate::team::{FileError, registry};
 
@@ -78,22 +77,22 @@ impl ThreadPrefix {
         ThreadId::parse(&self.0).ok()
     }
 
-    /// The thread of which Codex has a rollout.
+    /// The thread of which Codex in this home has a rollout.
     ///
     /// # Errors
     ///
     /// [`NoThread`], if there is none, or more than one.
-    pub(super) fn resolve(&self, config: &Config) -> Result<ThreadId, NoThread> {
+    pub(super) fn resolve(&self, codex_home: &Path, atm_home: &Path) -> Result<ThreadId, NoThread> {
         let prefix = self.0.clone();
-        match rollouts::starting_with(&config.codex_home, &self.0) {
+        match rollouts::starting_with(codex_home, &self.0) {
             Found::All(ids) => match ids.as_slice() {
                 [only] => Ok(only.clone()),
                 [] => Err(NoThread::Unknown {
                     prefix,
-                    sessions: config.codex_home.join("sessions"),
+                    sessions: codex_home.join("sessions"),
                 }),
                 several => {
-                    let entries = registered(&config.atm_home, &self.0)?;
+                    let entries = registered(atm_home, &self.0)?;
                     let ids = several.iter().map(ThreadId::as_str);
                     let lines = ids.map(|id| line(id, entries.get(id)));
                     let known = listed(lines.collect());
@@ -103,7 +102,7 @@ impl ThreadPrefix {
             // Codex looks for it in its own way.
             Found::TooMany => self.whole().ok_or(NoThread::Unknown {
                 prefix,
-                sessions: config.codex_home.join("sessions"),
+                sessions: codex_home.join("sessions"),
             }),
         }
     }

@@ -188,7 +188,7 @@ impl Args {
             // A whole id may be known where the job is run, on another machine.
             (Some(session), _) => Past::Session(match session.whole() {
                 Some(session) => session,
-                None => session.resolve(config)?,
+                None => session.resolve(&config.codex_home, &config.atm_home)?,
             }),
             (None, true) => Past::Latest,
             (None, false) => Past::None,

@@ -93,8 +93,9 @@ fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
         profile::check_exists(&config.codex_home, profile)?;
     }
     let mut order = args.order()?;
-    let thread = args.thread.as_ref();
-    order.thread = thread.map(|thread| thread.resolve(&config)).transpose()?;
+    if let Some(thread) = &args.thread {
+        order.thread = Some(thread.resolve(&config.codex_home, &config.atm_home)?);
+    }
     order.check()?;
     runtime::block_on(async {
         let ending = ending.get_or_init(|| Ending::on_signals(ending::OF_A_RUN));

@@ -116,6 +116,22 @@ impl Arguments {
         self.groups.iter().rev().find_map(|group| group.folder())
     }
 
+    /// The conversation that is to be resumed or forked, where it is named.
+    pub fn conversation_mut(&mut self) -> Option<&mut OsString> {
+        let is_last = |group: &Group| group.args.first().is_some_and(|arg| arg == "--last");
+        if self.groups.iter().any(is_last) {
+            return None;
+        }
+        let subcommand = |group: &Group| group.part == Part::Subcommand;
+        let after = self.groups.iter().position(subcommand)?;
+        let mut words = self.groups.iter_mut().skip(after);
+        let word = words.find(|group| group.part == Part::Word)?;
+        match word.args.as_mut_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
     /// The command line that begins.
     #[must_use]
     pub fn begin(&self, added: &Added) -> Vec<OsString> {

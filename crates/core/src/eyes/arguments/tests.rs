@@ -235,3 +235,21 @@ proptest! {
         prop_assert_eq!(before.groups.iter().find(odd), None);
     }
 }
+
+#[test]
+fn conversation_is_the_word_after_resume() {
+    for (line, expected) in [
+        ("resume 0199a213", Some("0199a213")),
+        ("-m m resume -c a=1 0199a213 words", Some("0199a213")),
+        ("fork 0199a213", Some("0199a213")),
+        ("resume --last 0199a213", None),
+        ("resume", None),
+        ("0199a213", None),
+        ("resume -- 0199a213", None),
+    ] {
+        let args = line.split(' ').map(OsString::from).collect();
+        let mut arguments = Arguments::read(args).unwrap();
+        let named = arguments.conversation_mut().map(|word| word.clone());
+        assert_eq!(named, expected.map(OsString::from), "{line}");
+    }
+}
