@@ -2,10 +2,12 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_mcp_core::eyes::picture::SizeLimit;
+use codex_mcp_core::run::criteria::{BadCriterion, Criterion};
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
 use crate::engine::profile::ProfileName;
+use crate::nearest::nearest;
 
 /// One of several words of Codex's.
 pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>
@@ -24,10 +26,72 @@ pub(super) fn profile(text: &str) -> Result<ProfileName, String> {
     ProfileName::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// A criterion of a run.
+pub(super) fn criterion(text: &str) -> Result<Criterion, String> {
+    text.parse().map_err(|error| match error {
+        BadCriterion::Unknown(_) => match meant(text) {
+            Some(kind) => format!("{error}. Did you mean `{kind}`?"),
+            None => error.to_string(),
+        },
+        error => error.to_string(),
+    })
+}
+
+/// The kinds of criteria.
+const CRITERIA: [&str; 9] = [
+    "files",
+    "commits",
+    "branch",
+    "pushed",
+    "pr",
+    "issue_comment",
+    "clean",
+    "command",
+    "diff_within",
+];
+
+/// The kind of criterion that was meant. Earlier programs had `pr-opened?`.
+fn meant(text: &str) -> Option<&'static str> {
+    let kind = text.split('=').next().unwrap_or_default();
+    let kind = kind.trim_start_matches(':').trim_end_matches('?');
+    match kind.replace('-', "_").as_str() {
+        "pr_opened" => Some("pr"),
+        kind => nearest(kind, &CRITERIA),
+    }
+}
+
 /// How many bytes a picture may have.
 pub(super) fn size_limit(text: &str) -> Result<SizeLimit, String> {
     let bytes: u64 = text
         .parse()
         .map_err(|_| "it must be a number of bytes, such as 20000000".to_owned())?;
     SizeLimit::try_from(bytes).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_criterion_is_answered_with_the_nearest() {
+        for (text, kind) in [
+            ("pr-opened?", "pr"),
+            (":pr-opened?", "pr"),
+            ("comits=1", "commits"),
+            ("file=*.md", "files"),
+            ("diff-within=src", "diff_within"),
+        ] {
+            let error = criterion(text).unwrap_err();
+            assert!(
+                error.contains(&format!("Did you mean `{kind}`?")),
+                "{text}: {error}"
+            );
+        }
+        assert!(!criterion("xyz").unwrap_err().contains("Did you mean"));
+        // The kinds that are offered are kinds.
+        for kind in CRITERIA {
+            let known = !matches!(kind.parse::<Criterion>(), Err(BadCriterion::Unknown(_)));
+            assert!(known, "{kind}");
+        }
+    }
 }

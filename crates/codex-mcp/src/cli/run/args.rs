@@ -14,7 +14,7 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode};
 use super::failure::Failure;
 use crate::cli::prompt;
 use crate::cli::thread_ids::ThreadPrefix;
-use crate::cli::values::{one_of, profile};
+use crate::cli::values::{criterion, one_of, profile};
 use crate::config::Flags;
 use crate::duration;
 use crate::engine::profile::ProfileName;
@@ -75,7 +75,7 @@ pub(in crate::cli) struct Args {
     cwd: PathBuf,
 
     /// What must hold in the end; can be given several times, see below.
-    #[arg(long, value_name = "CRITERION")]
+    #[arg(long, value_name = "CRITERION", value_parser = criterion)]
     pub(super) until: Vec<Criterion>,
 
     /// Count what was there before the run, too.

@@ -57,6 +57,7 @@ async fn what_is_said_of_a_job_is_kept() {
     fs::create_dir(work.join("below")).unwrap();
     fs::write(work.join("a b.png"), PICTURE).unwrap();
     fs::write(work.join("schema.json"), r#"{"type": "object"}"#).unwrap();
+    fs::write(stage.home.codex_home().join("p.config.toml"), "").unwrap();
     let job = stage
         .submitted(&[
             "submit",
