@@ -30,6 +30,8 @@ fn entry(thread: &str, seconds: u64) -> Entry {
         backend: None,
         turns: 1,
         no_summary: None,
+        prompt: None,
+        last_turn: None,
         settings: Settings::default(),
         rest: Map::new(),
     }
@@ -183,6 +185,41 @@ fn texts_are_cut_between_characters() {
 }
 
 #[test]
+fn last_turn_is_kept_beside_the_status() {
+    let mut document = Document::default();
+    document.apply(&begin("t", 0));
+    let prompted = |prompt: &str| Change::Touch {
+        thread_id: name("t"),
+        at: at(1),
+        news: Box::new(News {
+            turns: 1,
+            prompt: Some(prompt.to_owned()),
+            ..News::default()
+        }),
+    };
+    let found = |document: &Document| {
+        let entry = again(document).find(&name("t")).unwrap().clone();
+        (entry.status, entry.last_turn, entry.prompt)
+    };
+    let first = Some("first".to_owned());
+    document.apply(&prompted("first"));
+    let running = Some(TurnState::Running);
+    assert_eq!(found(&document), (Status::Active, running, first.clone()));
+    let (thread_id, state) = (name("t"), TurnState::Completed);
+    document.apply(&Change::TurnEnded { thread_id, state });
+    document.apply(&Change::InterruptActive);
+    let completed = Some(TurnState::Completed);
+    assert_eq!(
+        found(&document),
+        (Status::Interrupted, completed, first.clone())
+    );
+    document.apply(&prompted("second"));
+    document.apply(&Change::InterruptActive);
+    let interrupted = Some(TurnState::Interrupted);
+    assert_eq!(found(&document), (Status::Interrupted, interrupted, first));
+}
+
+#[test]
 fn another_text_is_no_registry() {
     for text in [
         "",
@@ -220,6 +257,9 @@ fn change() -> impl Strategy<Value = Change> {
         2 => (thread(), status).prop_map(|(thread_id, status)| Change::SetStatus { thread_id, status, no_summary: None }),
         1 => (thread(), proptest::option::of(0..1_000_000_u64)).prop_map(|(thread_id, since)| {
             Change::Remove { thread_id, idle_since: since.map(at) }
+        }),
+        1 => thread().prop_map(|thread_id| {
+            Change::TurnEnded { thread_id, state: TurnState::Completed }
         }),
         1 => Just(Change::InterruptActive),
     ]
