@@ -152,23 +152,6 @@ async fn a_folder_of_a_repository_stands_for_all_of_it() {
     assert!(prompt.contains(&format!("Work in {top}.")), "{prompt}");
 }
 
-#[tokio::test]
-async fn a_thread_that_is_not_there_is_begun_anew() {
-    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
-    let thread = "0199a213-81c0-7800-8aa1-bbab2a035a53";
-    let ran = stage
-        .run(&["x", "--thread", thread, "--until", "commits=1"])
-        .await;
-    assert_eq!(ran.result["ok"], true, "{:#}", ran.result);
-    assert_eq!(
-        ran.turns(),
-        [("initial", "stale_session"), ("initial", "completed")]
-    );
-    assert_eq!(ran.result["turns"], 1);
-    assert_ne!(ran.result["thread_id"], thread);
-}
-
 /// What the sandbox makes impossible isn't tried.
 #[tokio::test]
 async fn a_read_only_sandbox_is_refused_at_once() {
