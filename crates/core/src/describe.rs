@@ -2,33 +2,28 @@
 
 use codex_mcp_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
 
-use crate::text::BoundedText;
+use crate::progress::{THINKING, without_shell};
+use crate::text::one_line;
 
 /// The longest line, in bytes.
 const LIMIT: usize = 200;
 
-/// One line of at most [`LIMIT`] bytes and a mark where it was cut.
+/// One line of at most [`LIMIT`] bytes. Hidden characters are shown: the words are the
+/// model's or the repository's.
 pub(crate) fn line(text: &str) -> String {
-    let mut line = BoundedText::ending_with(" …");
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(" ", LIMIT);
-        }
-        line.push(word, LIMIT);
-    }
-    line.as_str().to_owned()
+    one_line(text, LIMIT)
 }
 
 /// A step that has begun; `None` if it is of no interest.
 pub(crate) fn item(item: &Item) -> Option<String> {
     let words = match item {
-        Item::AgentMessage { .. } => "Codex is writing".to_owned(),
+        Item::AgentMessage { .. } => "writing".to_owned(),
         Item::CommandExecution { command, .. } => format!("running {}", without_shell(command)),
-        Item::FileChange { changes, .. } => format!("changing {}", paths(changes)),
+        Item::FileChange { changes, .. } => format!("editing {}", paths(changes)),
         Item::McpToolCall { server, tool, .. } => format!("calling {server}.{tool}"),
         Item::WebSearch { query, .. } => format!("searching the web for {query}"),
         Item::CollabAgentToolCall { .. } => "working with other agents".to_owned(),
-        Item::Reasoning => "thinking".to_owned(),
+        Item::Reasoning => THINKING.to_owned(),
         Item::UserMessage | Item::Other => return None,
     };
     Some(line(&words))
@@ -75,14 +70,6 @@ pub(crate) fn ended(item: &Item) -> Option<String> {
         Item::UserMessage | Item::Other => return None,
     };
     Some(line(&words))
-}
-
-/// A command without the shell that Codex runs it in.
-fn without_shell(command: &str) -> String {
-    match shlex::split(command).as_deref() {
-        Some([_, flag, script]) if flag == "-lc" || flag == "-c" => script.clone(),
-        _ => command.to_owned(),
-    }
 }
 
 /// What became of a step: it was done, went wrong, or was not allowed.
@@ -172,11 +159,22 @@ mod tests {
     }
 
     #[test]
+    fn command_is_told_without_its_shell() {
+        let run = serde_json::json!({ "type": "commandExecution",
+            "command": "/bin/bash -lc 'cargo test'" });
+        let told = item(&serde_json::from_value(run).unwrap()).unwrap();
+        assert_eq!(told, "running cargo test");
+    }
+
+    #[test]
     fn a_long_command_becomes_one_short_line() {
-        let command = format!("cat <<EOF\n{}\nEOF", "word \n".repeat(10_000));
+        let command = format!("cat <<EOF\n\u{1b}[31m{}\nEOF", "word \n".repeat(10_000));
         let run = serde_json::json!({ "type": "commandExecution", "command": command });
         let told = item(&serde_json::from_value(run).unwrap()).unwrap();
-        assert!(told.starts_with("running cat <<EOF word word"), "{told}");
-        assert!(told.len() <= LIMIT + 4 && told.ends_with(" …"), "{told}");
+        assert!(
+            told.starts_with("running cat <<EOF \\u{1b}[31mword word"),
+            "{told}"
+        );
+        assert!(told.len() <= LIMIT && told.ends_with(" …"), "{told}");
     }
 }

@@ -12,6 +12,7 @@
 //! - [`events`]: what a session tells those who look in from time to time.
 //! - [`exec`]: what comes of one run of `codex exec`.
 //! - [`eyes`]: what decides of pictures that Codex asks for.
+//! - [`progress`]: the step that Codex is at, in words.
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
@@ -36,6 +37,7 @@ pub mod exec;
 pub mod eyes;
 pub mod job;
 mod json;
+pub mod progress;
 pub mod proxy;
 pub mod run;
 pub mod session;

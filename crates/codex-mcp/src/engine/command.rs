@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::events::Shown;
+use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{self, Outcome, Patience, State};
 use codex_mcp_protocol::codex::{
     ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadSettings, TokenCount, TurnId,
@@ -292,8 +293,8 @@ pub struct View {
     pub turn: u64,
     /// Codex's name for the running turn, once it is known.
     pub turn_id: Option<TurnId>,
-    /// How many steps Codex has taken, and the last one in words.
-    pub progress: (u64, String),
+    /// The step that the turn is at.
+    pub progress: CurrentStep,
     /// How many tokens the running turn has used.
     pub spent: TokenCount,
     /// What Codex waits for.

@@ -61,6 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::action::{self, ActionId, Decision};
+use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{Patience, Session, State};
 use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits};
 use codex_mcp_protocol::rpc::code;
@@ -370,6 +371,14 @@ impl Engine {
         entry.look(Session::used);
         Ok(info)
     }
+    /// The step that a session's turn is at; `None` without a turn. Nobody counts as
+    /// having used the session by that.
+    #[must_use]
+    pub fn current_step(&self, session: &SessionId) -> Option<CurrentStep> {
+        let entry = self.entry(session).ok()?;
+        entry.look(|machine, now| machine.has_turn().then(|| machine.progress(now.instant)))
+    }
+
 
     /// All sessions, in the order in which they began.
     #[must_use]

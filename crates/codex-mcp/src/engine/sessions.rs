@@ -245,7 +245,6 @@ impl Entry {
         let mut inner = self.lock();
         inner.machine.used(now());
         let machine = &inner.machine;
-        let (steps, doing) = machine.progress();
         let open = machine.actions().iter().map(|action| Open {
             id: action.id.clone(),
             ask: action.ask.clone(),
@@ -256,7 +255,7 @@ impl Entry {
             state: machine.state(),
             turn: machine.turns(),
             turn_id: machine.turn_id().cloned(),
-            progress: (steps, doing.to_owned()),
+            progress: machine.progress(now().instant),
             spent: machine.spent(),
             actions: open.collect(),
             outcome: machine.outcome().cloned(),

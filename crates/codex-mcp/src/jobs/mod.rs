@@ -6,9 +6,10 @@
 //! - [`exec`]: the run of one `codex exec`.
 //! - [`run`]: jobs that are runs: turns until what was asked for is there.
 //! - [`report`]: what is kept of what came of one, [`shown`]: jobs as programs are told
-//!   of them.
+//!   of them, [`activity`]: the step that one is at.
 //! - [`host`]: what this machine is called, [`host_key`]: how it knows its own jobs.
 
+pub mod activity;
 pub mod exec;
 mod files;
 pub mod host;

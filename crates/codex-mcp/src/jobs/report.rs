@@ -4,6 +4,7 @@
 use codex_mcp_core::exec::{
     ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
 };
+use codex_mcp_core::progress::without_shell;
 use codex_mcp_core::run::outcome;
 use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::StepStatus;
@@ -90,21 +91,13 @@ const COMMAND: usize = 200;
 
 /// `COMMAND: REASON (exit code N)`.
 fn words(step: &FailedStep) -> String {
-    let mut words = one_line(&bare(&step.what), COMMAND);
+    let mut words = one_line(&without_shell(&step.what), COMMAND);
     if let Some(reason) = &step.reason {
         words = format!("{words}: {reason}");
     }
     match step.exit_code {
         Some(code) => format!("{words} (exit code {code})"),
         None => words,
-    }
-}
-
-/// A command without the shell that Codex runs it in.
-pub(crate) fn bare(command: &str) -> String {
-    match shlex::split(command).as_deref() {
-        Some([_, flag, script]) if flag == "-lc" || flag == "-c" => script.clone(),
-        _ => command.to_owned(),
     }
 }
 

@@ -32,7 +32,7 @@ use super::question::{self, Reply};
 use super::request_state::RequestState;
 use super::resources::{self, Stdio};
 use super::tools::codex_status::{self, Calls, Status};
-use super::tools::jobs::{Begun, Called, JobTool, Waited};
+use super::tools::jobs::{Called, JobTool, Waited, Watch};
 use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api, Groups};
 use super::turn::{TurnWait, Until};
@@ -311,26 +311,25 @@ impl Front {
         };
         match called {
             Called::Answered(answer) => Ok(answer.into()),
-            Called::Begun(run) => self.wait_for_run(context, &jobs, &run).await,
+            Called::Watched(job) => self.wait_for_job(context, &jobs, &job).await,
         }
     }
 
-    /// Waits for a run on behalf of a call, and tells what happens in it.
-    async fn wait_for_run(
+    /// Waits for a job on behalf of a call, and tells what happens in it.
+    async fn wait_for_job(
         &self,
         context: &RequestContext<RoleServer>,
         jobs: &Jobs,
-        run: &Begun,
+        job: &Watch,
     ) -> Result<CallToolResponse, ToolError> {
-        let mut progress = Progress::new(context);
+        let mut progress = Progress::new(context, "opening the thread");
         loop {
-            let waited = run.wait(jobs);
+            let waited = job.wait(jobs);
             match self.wait_until(context, None, &mut progress, waited).await {
-                // Whoever pipes calls into a server gets to know what the run is called.
-                Err(_) if self.closing.is_cancelled() => return Ok(run.goes_on().into()),
-                waited => match waited?? {
-                    Waited::Answered(answer) => return Ok(answer.into()),
-                    Waited::Doing(words) => progress.say(context, words).await,
+                Ok(waited) => match waited? {
+                    Waited::Over(answer) => return Ok(answer.into()),
+                    Waited::Doing(Some(step)) => progress.tell(context, &step).await,
+                    Waited::Doing(None) => {}
                 },
             }
         }
@@ -352,11 +351,15 @@ impl Front {
         let TurnCall {
             prompt,
             warnings,
+                Err(error) => {
+                    let known = job.goes_on().filter(|_| self.closing.is_cancelled());
+                    return known.map(CallToolResponse::from).ok_or(error);
+                }
             wait,
         } = call;
         let came = Instant::now();
         let deadline = came + self.patience.call;
-        let mut progress = Progress::new(context);
+        let mut progress = Progress::new(context, "waiting for the job");
         let opening = self.unless_gone(context, deadline, &mut progress, opening);
         let opened = opening.await?;
         let Opened {
@@ -387,6 +390,7 @@ impl Front {
     }
 
     /// Runs a step of a call on a task of its own, since half a step is worse
+        progress.begin("starting the turn");
     /// than none, and stops waiting for it when the caller goes away.
     async fn unless_gone<T: Send + 'static>(
         &self,
@@ -443,7 +447,7 @@ impl Front {
             Some(wait) => Until::ComeBack(Instant::now() + wait),
             None => Until::GiveUp(Instant::now() + self.patience.call),
         };
-        let progress = Progress::new(context);
+        let progress = Progress::new(context, "answering Codex's questions");
         let wait = TurnWait::new(self, context, turn, thread, until, progress);
         // The client would dismiss the question again, at once and for ever.
         let wait = match taken.contains(&Taken::Dismissed) {

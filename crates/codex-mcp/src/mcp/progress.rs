@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use codex_mcp_core::progress::{CurrentStep, timed};
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, timeout};
 
 use super::turn::CLIENT_PATIENCE;
-use crate::engine::command::View;
 
 /// A client hears at least this often that we are still there (10 s): some cut
 /// a call that has been silent for a minute.
@@ -17,60 +17,64 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Progress notifications, where the caller gave a token.
 pub(super) struct Progress {
     token: Option<ProgressToken>,
-    steps: u64,
     sent: u32,
-    doing: String,
-    began: Instant,
+    /// The number of the last step that was told.
+    step: u64,
+    /// What is being done, and since when.
+    words: String,
+    since: Instant,
     last: Instant,
 }
 
 impl Progress {
-    pub(super) fn new(context: &RequestContext<RoleServer>) -> Self {
+    /// Progress of a call that begins with this.
+    pub(super) fn new(context: &RequestContext<RoleServer>, words: &str) -> Self {
         let now = Instant::now();
         Self {
             token: context.meta.get_progress_token(),
-            steps: 0,
             sent: 0,
-            doing: "waiting for Codex".to_owned(),
-            began: now,
+            step: 0,
+            words: words.to_owned(),
+            since: now,
             last: now,
         }
     }
 
-    /// What was told last, in words.
-    pub(super) fn doing(&self) -> &str {
-        &self.doing
+    /// What is being done, and for how long.
+    pub(super) fn doing(&self) -> String {
+        timed(&self.words, self.since.elapsed())
     }
 
     pub(super) fn next_heartbeat(&self) -> Instant {
         self.last + HEARTBEAT
     }
 
-    pub(super) async fn tell(&mut self, context: &RequestContext<RoleServer>, view: &View) {
-        let (steps, doing) = &view.progress;
-        if *steps > self.steps {
-            self.steps = *steps;
-            self.doing.clone_from(doing);
-            self.send(context, self.doing.clone()).await;
+    /// Begins something without telling it yet.
+    pub(super) fn begin(&mut self, words: &str) {
+        words.clone_into(&mut self.words);
+        self.since = Instant::now();
+    }
+
+    /// Takes the current step, and tells it at once if it is a new one.
+    pub(super) async fn tell(&mut self, context: &RequestContext<RoleServer>, step: &CurrentStep) {
+        self.take(step);
+        if step.number > self.step {
+            self.step = step.number;
+            self.send(context, step.words.clone()).await;
         }
     }
 
-    /// Tells what happens, if that is something else than before.
-    pub(super) async fn say(
-        &mut self,
-        context: &RequestContext<RoleServer>,
-        doing: Option<String>,
-    ) {
-        if let Some(doing) = doing.filter(|doing| *doing != self.doing) {
-            self.doing.clone_from(&doing);
-            self.send(context, doing).await;
+    /// Takes the current step, to be told with the next sign of life.
+    pub(super) fn take(&mut self, step: &CurrentStep) {
+        if !step.words.is_empty() {
+            self.words.clone_from(&step.words);
+            let now = Instant::now();
+            self.since = now.checked_sub(step.took).unwrap_or(now);
         }
     }
 
     pub(super) async fn heartbeat(&mut self, context: &RequestContext<RoleServer>) {
-        let seconds = self.began.elapsed().as_secs();
-        self.send(context, format!("{} ({seconds} s)", self.doing))
-            .await;
+        self.send(context, self.doing()).await;
     }
 
     async fn send(&mut self, context: &RequestContext<RoleServer>, message: String) {

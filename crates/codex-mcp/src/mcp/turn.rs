@@ -132,7 +132,7 @@ impl<'a> TurnWait<'a> {
         loop {
             let view = self.front.engine.inspect(&self.turn.session)?;
             // Before the end: the last step and the end may well come together.
-            self.told.tell(self.context, &view).await;
+            self.told.tell(self.context, &view.progress).await;
             if let Some(outcome) = self.ended(&view) {
                 self.withdraw_all().await;
                 return self.come_back_with(outcome?);
@@ -144,7 +144,11 @@ impl<'a> TurnWait<'a> {
             match self.next(view.revision).await {
                 Event::Changed(changed) => changed?,
                 Event::Answered(answered) => self.take(answered),
-                Event::Heartbeat => self.told.heartbeat(self.context).await,
+                Event::Heartbeat => {
+                    let view = self.front.engine.inspect(&self.turn.session)?;
+                    self.told.take(&view.progress);
+                    self.told.heartbeat(self.context).await;
+                }
                 Event::ComeBack => {
                     self.withdraw_all().await;
                     return Ok(match view.actions.as_slice() {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use codex_mcp_core::progress::CurrentStep;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -12,6 +13,9 @@ use super::error::ToolError;
 use super::front::Front;
 use super::progress::Progress;
 use crate::engine::EngineError;
+
+/// What a call does until a step is known.
+const WAITING: &str = "waiting for Codex";
 
 /// How long what was asked for may take when the client has gone.
 const LAST_ACTS_PATIENCE: Duration = Duration::from_secs(5);
@@ -23,17 +27,41 @@ impl Front {
         context: &RequestContext<RoleServer>,
         what: impl Future<Output = T>,
     ) -> Result<T, ToolError> {
-        let mut progress = Progress::new(context);
+        let mut progress = Progress::new(context, WAITING);
         self.wait_until(context, None, &mut progress, what).await
     }
 
-    /// The same for what has to be there by `deadline`, in a call that goes on and
-    /// tells progress of its own afterwards.
+    /// The same, with signs of life that tell the step which `look` finds.
+    pub(super) async fn wait_watching<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        look: impl Fn() -> Option<CurrentStep>,
+        what: impl Future<Output = T>,
+    ) -> Result<T, ToolError> {
+        let mut progress = Progress::new(context, WAITING);
+        self.wait_telling(context, None, &mut progress, &look, what)
+            .await
+    }
+
+    /// The same for what has to be there by `deadline`, in a call that tells progress of
+    /// its own afterwards.
     pub(super) async fn wait_until<T>(
         &self,
         context: &RequestContext<RoleServer>,
         deadline: Option<Instant>,
         progress: &mut Progress,
+        what: impl Future<Output = T>,
+    ) -> Result<T, ToolError> {
+        self.wait_telling(context, deadline, progress, &|| None, what)
+            .await
+    }
+
+    async fn wait_telling<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        deadline: Option<Instant>,
+        progress: &mut Progress,
+        look: &impl Fn() -> Option<CurrentStep>,
         what: impl Future<Output = T>,
     ) -> Result<T, ToolError> {
         let mut what = std::pin::pin!(what);
@@ -45,6 +73,9 @@ impl Front {
                 done = &mut what => return Ok(done),
                 () = until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
                 () = sleep_until(progress.next_heartbeat()) => {
+                    if let Some(step) = look() {
+                        progress.take(&step);
+                    }
                     progress.heartbeat(context).await;
                     continue;
                 }

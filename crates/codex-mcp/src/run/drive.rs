@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::artifacts::{self, Artifact, Shown};
 use codex_mcp_core::run::criteria::{Grant, Judging};
 use codex_mcp_core::run::findings::{Verdict, judge};
@@ -239,7 +240,7 @@ fn grants(order: &Order, private: Option<&PrivateGit>) -> Grants {
 /// Whether a turn began.
 enum Begun {
     /// It did, and this is how far the session had come before.
-    Turn(TurnRef, (u64, String)),
+    Turn(TurnRef, CurrentStep),
     /// It did not before it was to be ended, for this reason.
     TooLate(TurnEnd),
 }

@@ -6,6 +6,7 @@ use std::future::pending;
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::approval_text;
 use codex_mcp_core::exec::{FailureClass, Refusal};
+use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
 use codex_mcp_core::run::outcome::Usage;
 use codex_mcp_core::session::{Outcome, Steps};
@@ -160,7 +161,7 @@ pub(super) struct Turn<'a, W> {
     /// closed.
     asked: HashMap<ActionId, DropGuard>,
     denied: Vec<String>,
-    told: (u64, String),
+    told: CurrentStep,
     /// How many tokens the run had used before.
     used: u64,
     /// How many of them the watcher was told.
@@ -174,7 +175,7 @@ impl<'a, W: Watcher> Turn<'a, W> {
         engine: &'a Engine,
         watcher: &'a W,
         turn: TurnRef,
-        told: (u64, String),
+        told: CurrentStep,
         used: u64,
     ) -> Self {
         Self {
@@ -236,10 +237,10 @@ impl<'a, W: Watcher> Turn<'a, W> {
     }
 
     fn tell(&mut self, view: &View) {
-        if self.told != view.progress {
-            self.told.clone_from(&view.progress);
-            let (steps, doing) = &self.told;
-            self.watcher.hears(News::Step(*steps, doing));
+        let (before, now) = (&self.told, &view.progress);
+        if (before.number, &before.words) != (now.number, &now.words) {
+            self.told.clone_from(now);
+            self.watcher.hears(News::Step(&self.told));
         }
         let tokens = self.used + Usage::from(view.spent).total_tokens;
         if tokens > self.tokens_told {
@@ -298,7 +299,7 @@ impl<'a, W: Watcher> Turn<'a, W> {
     fn came(self, outcome: &Outcome, pulled: Option<TurnEnd>) -> Came {
         let (end, failure) = match (failing::of_turn(&outcome.ending), pulled) {
             ((TurnEnd::Interrupted, _), Some(TurnEnd::TimedOut)) => {
-                (TurnEnd::TimedOut, Some(failing::of_time(&self.told.1)))
+                (TurnEnd::TimedOut, Some(failing::of_time(&self.told.words)))
             }
             ((TurnEnd::Interrupted, _), Some(why)) => (why, None),
             (ended, _) => ended,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use codex_mcp_core::action::Decision;
+use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::findings::Verdict;
 use codex_mcp_core::run::machine::Prompt;
 use codex_mcp_core::run::outcome::TurnRecord;
@@ -35,9 +36,9 @@ pub enum News<'a> {
     Warning(&'a str),
     /// A turn begins.
     Turn(&'a Prompt),
-    /// Codex does something: how many steps there were in this turn, and the last one
-    /// in words.
-    Step(u64, &'a str),
+    /// Codex is at another step. Its number is a new one unless a step has ended and an
+    /// earlier one continues.
+    Step(&'a CurrentStep),
     /// How many tokens the run has used until now.
     Tokens(u64),
     /// The turn is interrupted.

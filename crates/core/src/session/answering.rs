@@ -87,7 +87,7 @@ impl Session {
             return decline(&ask, request);
         };
         turn.complete(&mut ask);
-        self.step(Some(describe::ask(&ask)));
+        self.activity.tell(describe::ask(&ask), now.instant);
         // A client that looks in as often as it is told sees it within this time.
         let unseen = self.patience.poll_interval();
         let action = Action {
@@ -123,7 +123,8 @@ impl Session {
         let answer = action::answer(&action.ask, decision)?;
         let action = self.actions.remove(position);
         self.alive(now);
-        self.step(Some("going on".to_owned()));
+        self.activity.count();
+        self.activity.resume(now.instant);
         self.close(&action, &Closed::Decided(decision, note), now);
         let mut effects = vec![Effect::Answer {
             request: action.request,

@@ -28,6 +28,7 @@ impl Session {
             Notification::Delta(source, delta) => self.wrote(source, &delta, now),
             Notification::TurnStarted(turn) => {
                 self.write_news(EventType::Progress, (method, params), None, now);
+                self.activity.resume(now.instant);
                 return self.started(turn.id);
             }
             Notification::TurnCompleted(turn) => {
@@ -39,7 +40,9 @@ impl Session {
             Notification::ItemStarted(item) => {
                 let words = describe::item(&item);
                 self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
-                self.step(words);
+                if let Some(words) = words {
+                    self.activity.begin(step_id(&item), words, now.instant);
+                }
                 if let Some(turn) = &mut self.turn {
                     turn.begins(&item);
                     if let Item::FileChange { id, changes, .. } = item {
@@ -50,6 +53,10 @@ impl Session {
             Notification::ItemCompleted(item) => {
                 let words = describe::ended(&item);
                 self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
+                // After a message comes a step of its own, or the end.
+                if !matches!(item, Item::AgentMessage { .. }) {
+                    self.activity.end(step_id(&item), now.instant);
+                }
                 self.item_completed(item);
             }
             Notification::Raw(item) => {
@@ -166,7 +173,8 @@ impl Session {
             });
             return self.write(now, EventType::Error, data);
         }
-        self.step(Some(describe::line(&error.message)));
+        let words = describe::line(&error.message);
+        self.activity.tell(words, now.instant);
         let mut data = json!({
             "method": "codex-mcp/reconnect",
             "sourceMethod": "error",
@@ -233,6 +241,17 @@ fn kind_of(item: &Item) -> EventType {
     match item {
         Item::AgentMessage { .. } => EventType::Output,
         _ => EventType::Progress,
+    }
+}
+
+/// The name by which Codex tells the end of a step; empty if it has none.
+fn step_id(item: &Item) -> &str {
+    match item {
+        Item::CommandExecution { id, .. }
+        | Item::FileChange { id, .. }
+        | Item::McpToolCall { id, .. }
+        | Item::WebSearch { id, .. } => id,
+        _ => "",
     }
 }
 

@@ -39,6 +39,7 @@ use serde_json::Value;
 use crate::action::{Action, WrongDecision};
 use crate::clock::Now;
 use crate::events::{EventData, EventLog, EventType, Poll, Shown};
+use crate::progress::{Activity, CurrentStep};
 
 pub use answering::{Asked, ClosedQuestion, Closing};
 pub use shown::{IDLE_POLL_INTERVAL, View};
@@ -193,8 +194,7 @@ pub struct Session {
     refused: u64,
     /// What the thread has used, as Codex told last.
     used: Option<TokenCount>,
-    steps: u64,
-    doing: String,
+    activity: Activity<Instant>,
     created: Now,
     /// When Codex was heard, or the session used, last.
     active: Now,
@@ -221,8 +221,7 @@ impl Session {
             turns: 0,
             refused: 0,
             used: None,
-            steps: 0,
-            doing: String::new(),
+            activity: Activity::new(now.instant),
             created: now,
             active: now,
             heard: now.instant,
@@ -279,11 +278,22 @@ impl Session {
         self.turn.is_some()
     }
 
-    /// How many steps have been told, and the last one in words. The number
-    /// only ever rises.
+    /// The step that the turn is at.
     #[must_use]
-    pub fn progress(&self) -> (u64, &str) {
-        (self.steps, &self.doing)
+    pub fn progress(&self, now: Instant) -> CurrentStep {
+        let activity = &self.activity;
+        let (words, since) = match self.stalled {
+            Some(_) if self.turn.is_some() => {
+                let words = format!("no event from Codex ({})", activity.words());
+                (words, self.heard)
+            }
+            _ => (activity.words().to_owned(), activity.since()),
+        };
+        CurrentStep {
+            number: activity.number(),
+            words,
+            took: now.saturating_duration_since(since),
+        }
     }
 
     /// All that Codex has said in the running turn.
@@ -343,6 +353,7 @@ impl Session {
                 let since = self.log.next_id();
                 self.turn = Some(Running::new(form, self.lost.take(), since));
                 self.turns += 1;
+                self.activity.turn_begins(now.instant);
                 self.alive(now);
                 Ok(())
             }
@@ -412,8 +423,7 @@ impl Session {
         if self.state() == State::Running && silent >= self.patience.stall {
             let before = self.stalled.replace(now.instant);
             if before.is_none() {
-                let seconds = silent.as_secs();
-                self.step(Some(format!("Codex has been silent for {seconds} s")));
+                self.activity.count();
                 self.log_stall(silent, now);
             }
         }
@@ -456,13 +466,6 @@ impl Session {
         self.active = now;
         self.heard = now.instant;
         self.stalled = None;
-    }
-
-    fn step(&mut self, words: Option<String>) {
-        if let Some(words) = words {
-            self.steps += 1;
-            self.doing = words;
-        }
     }
 
     fn write(&mut self, now: Now, kind: EventType, data: Value) {

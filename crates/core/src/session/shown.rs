@@ -13,6 +13,7 @@ use crate::approval_text;
 use crate::clock::timestamp;
 use crate::events::ResponseMode;
 use crate::json::{merged, without_nulls};
+use crate::progress::CurrentStep;
 use crate::text::BoundedText;
 
 /// How long a client may well wait between two looks at a running turn in which
@@ -35,8 +36,8 @@ pub struct View {
     pub turns: u64,
     /// The running turn, once its name is known.
     pub turn: Option<TurnId>,
-    /// How many steps Codex has taken, and the last one in words.
-    pub progress: (u64, String),
+    /// The step that the running turn is at.
+    pub progress: CurrentStep,
     /// How many questions are open.
     pub open: usize,
     /// For how long nothing was heard of the turn, if that is too long.
@@ -88,7 +89,10 @@ impl Session {
             active: self.active.wall,
             turns: self.turns - self.refused,
             turn: self.turn_id().cloned(),
-            progress: (self.steps, self.doing.clone()),
+            progress: match self.turn {
+                Some(_) => self.progress(now),
+                None => CurrentStep::default(),
+            },
             open: self.actions.len(),
             stalled: self.stalled.filter(|_| self.turn.is_some()).map(|_| silent),
             cancelled: self

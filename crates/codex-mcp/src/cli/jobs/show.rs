@@ -12,7 +12,7 @@ use super::{show_run, state, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::{ago, took};
-use crate::jobs::report::{CommandReport, Report, Step, bare};
+use crate::jobs::report::{CommandReport, Report, Step};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, PromptText, Whose};
@@ -21,6 +21,7 @@ use anstyle::{AnsiColor, Style};
 use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
+use codex_mcp_core::progress::without_shell;
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;
@@ -240,7 +241,7 @@ impl<W: Write> Page<W> {
             (_, None) => "no end".to_owned(),
         };
         let most = if self.full { usize::MAX } else { COMMAND };
-        let command = shortened(&bare(&report.command), most);
+        let command = shortened(&without_shell(&report.command), most);
         format!("{code:<8} $ {command}")
     }
 

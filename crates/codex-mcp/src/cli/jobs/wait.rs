@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::job::{JobId, JobPrefix, JobState};
 use codex_mcp_core::text::visible_line;
@@ -17,6 +17,7 @@ use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
 use crate::duration;
+use crate::jobs::activity::{JobActivity, TAIL};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, JobSummary};
@@ -25,7 +26,7 @@ use crate::output;
 /// How many events are read at once, and how many of the past to find the last that
 /// Codex did.
 const PAGE: u32 = 50;
-const PAST: u32 = 5;
+const PAST: u32 = TAIL;
 
 const CODES: &str = "\
 Exit codes: 0 all have completed, 1 one has failed, 2 one was cancelled, 3 it can't be told
@@ -123,8 +124,8 @@ struct Waited<'a> {
     standing: Standing,
     /// The number of the last event that was read.
     read: Option<u32>,
-    /// The last that Codex did.
-    doing: Option<String>,
+    /// The step that it is at.
+    activity: JobActivity,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,13 +171,13 @@ fn in_a_line(all: &[Waited<'_>], elapsed: Duration) -> String {
     match all {
         [one] => {
             let state = one.state().map_or("", JobState::as_str);
-            let doing = one.doing.as_deref().unwrap_or_default();
+            let doing = one.doing().unwrap_or_default();
             format!("{} {state} {time}  {doing}", short(one.id))
         }
         several => {
             let under_way: Vec<_> = several.iter().filter(|one| one.is_under_way()).collect();
             let ended = several.len() - under_way.len();
-            let doing = under_way.iter().find_map(|one| one.doing.as_deref());
+            let doing = under_way.iter().find_map(|one| one.doing());
             let doing = doing.unwrap_or_default();
             format!("{ended} of {} have ended {time}  {doing}", several.len())
         }
@@ -190,12 +191,18 @@ impl<'a> Waited<'a> {
             summary: None,
             standing: Standing::UnderWay,
             read: None,
-            doing: None,
+            activity: JobActivity::default(),
         }
     }
 
     fn is_under_way(&self) -> bool {
         self.standing == Standing::UnderWay
+    }
+
+    /// What is being done, and for how long.
+    fn doing(&self) -> Option<String> {
+        let step = self.activity.step(SystemTime::now());
+        step.map(|step| step.to_string())
     }
 
     fn state(&self) -> Option<JobState> {
@@ -246,11 +253,13 @@ impl<'a> Waited<'a> {
             return Ok(());
         };
         self.read = events.last().map(|event| event.sequence).or(self.read);
-        if let Some(doing) = events.iter().rev().find_map(words::line) {
-            if teller.screen() == Screen::Plain {
-                teller.say(&format!("{} {doing}", short(self.id)));
-            }
-            self.doing = Some(doing);
+        for event in &events {
+            self.activity.take(event);
+        }
+        if teller.screen() == Screen::Plain
+            && let Some(did) = events.iter().rev().find_map(words::line)
+        {
+            teller.say(&format!("{} {did}", short(self.id)));
         }
         Ok(())
     }

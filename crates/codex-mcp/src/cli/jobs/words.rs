@@ -1,5 +1,6 @@
 //! What Codex does in a job, in a line for people.
 
+use codex_mcp_core::progress::without_shell;
 use codex_mcp_protocol::codex::StepStatus;
 use codex_mcp_protocol::codex::exec::{
     ExecChangeKind, ExecEvent, ExecFileChange, ExecItem, ExecTodo,
@@ -7,7 +8,6 @@ use codex_mcp_protocol::codex::exec::{
 use serde_json::Value;
 
 use crate::cli::table::shortened;
-use crate::jobs::report::bare;
 use crate::jobs::store::StoredEvent;
 
 /// The longest line, in characters.
@@ -68,7 +68,7 @@ fn known_event(event: ExecEvent) -> Option<String> {
 
 fn begun(item: ExecItem) -> Option<String> {
     Some(match item {
-        ExecItem::CommandExecution { command, .. } => format!("$ {}", bare(&command)),
+        ExecItem::CommandExecution { command, .. } => format!("$ {}", without_shell(&command)),
         ExecItem::McpToolCall { server, tool, .. } => format!("calls {server}.{tool}"),
         ExecItem::TodoList { items } => plan(&items),
         _ => return None,
@@ -84,9 +84,9 @@ fn done(item: ExecItem) -> Option<String> {
             status,
             ..
         } => match (status, exit_code) {
-            (StepStatus::Declined, _) => format!("not allowed: {}", bare(&command)),
-            (_, Some(code)) => format!("exit code {code}: {}", bare(&command)),
-            (_, None) => format!("never ended: {}", bare(&command)),
+            (StepStatus::Declined, _) => format!("not allowed: {}", without_shell(&command)),
+            (_, Some(code)) => format!("exit code {code}: {}", without_shell(&command)),
+            (_, None) => format!("never ended: {}", without_shell(&command)),
         },
         ExecItem::FileChange {
             changes, status, ..

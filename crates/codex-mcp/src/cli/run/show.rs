@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anstyle::Style;
 use codex_mcp_core::action::Decision;
+use codex_mcp_core::progress::{CurrentStep, timed};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 use tokio::time::sleep;
@@ -25,10 +26,19 @@ pub(super) struct Show {
     began: Cell<Instant>,
     /// How many tokens the run has used.
     tokens: Cell<u64>,
-    /// The running turn, and what Codex does in it.
-    doing: RefCell<Option<(u32, String)>>,
+    /// The running turn, and what is done in it.
+    doing: RefCell<Option<Doing>>,
+    /// The number of the last of Codex's steps.
+    steps: Cell<u64>,
     /// How many questions are put to a person.
     asking: Cell<usize>,
+}
+
+/// The running turn, and what is done in it.
+struct Doing {
+    turn: u32,
+    words: String,
+    since: Instant,
 }
 
 /// How often the line is drawn that shows what goes on.
@@ -59,6 +69,7 @@ impl Show {
             began: Cell::new(Instant::now()),
             tokens: Cell::default(),
             doing: RefCell::default(),
+            steps: Cell::default(),
             asking: Cell::default(),
         }
     }
@@ -75,22 +86,41 @@ impl Show {
         }
     }
 
-    /// A step: a line of its own where lines can't be drawn again.
-    fn step(&self, step: &str) {
-        if let Some((_, doing)) = self.doing.borrow_mut().as_mut() {
-            step.clone_into(doing);
+    /// A step of Codex's.
+    fn step(&self, step: &CurrentStep) {
+        // One that has no new number was told before.
+        let is_new = self.steps.replace(step.number) != step.number && step.number > 0;
+        if let Some(doing) = self.doing.borrow_mut().as_mut() {
+            doing.words.clone_from(&step.words);
+            let now = Instant::now();
+            doing.since = now.checked_sub(step.took).unwrap_or(now);
         }
+        self.doing_now(&step.words, is_new);
+    }
+
+    /// A step of ours.
+    fn own_step(&self, words: &str) {
+        if let Some(doing) = self.doing.borrow_mut().as_mut() {
+            words.clone_into(&mut doing.words);
+            doing.since = Instant::now();
+        }
+        self.doing_now(words, true);
+    }
+
+    /// Draws the line, or writes one for a new step where lines can't be drawn again.
+    fn doing_now(&self, words: &str, is_new: bool) {
         let screen = self.teller.borrow().screen();
         match screen {
             Screen::Terminal => self.draw(),
-            Screen::Plain => self.say(&format!("  {step}")),
+            Screen::Plain if is_new => self.say(&format!("  {words}")),
+            Screen::Plain => {}
         }
     }
 
     /// Draws turn, time, tokens, and what Codex does, unless a person is asked.
     fn draw(&self) {
         let doing = self.doing.borrow();
-        let Some((turn, doing)) = doing.as_ref().filter(|_| self.asking.get() == 0) else {
+        let Some(doing) = doing.as_ref().filter(|_| self.asking.get() == 0) else {
             return;
         };
         let took = took(self.began.get().elapsed());
@@ -98,11 +128,12 @@ impl Show {
         if self.tokens.get() > 0 {
             numbers += &format!("  {}", words::tokens(self.tokens.get()));
         }
-        let turn = format!("  turn {turn} of {}", self.most_turns);
+        let turn = format!("  turn {} of {}", doing.turn, self.most_turns);
+        let step = timed(&doing.words, doing.since.elapsed());
         self.teller.borrow_mut().draw_parts(&[
             (Style::new().bold(), turn),
             (Style::new().dimmed(), numbers),
-            (Style::new(), format!("  {doing}")),
+            (Style::new(), format!("  {step}")),
         ]);
     }
 
@@ -158,13 +189,16 @@ impl Watcher for Show {
             News::Turn(prompt) => {
                 self.began.set(Instant::now());
                 self.say(&words::turn(prompt, self.most_turns));
-                let begins = (prompt.turn, "Codex begins".to_owned());
-                self.doing.replace(Some(begins));
+                self.doing.replace(Some(Doing {
+                    turn: prompt.turn,
+                    words: "starting the turn".to_owned(),
+                    since: Instant::now(),
+                }));
             }
-            News::Step(_, doing) => self.step(doing),
+            News::Step(step) => self.step(step),
             News::Tokens(tokens) => self.tokens.set(tokens),
-            News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
-            News::Looking => self.step("looking at what is there"),
+            News::Interrupted => self.own_step("interrupted; waiting for Codex to let go"),
+            News::Looking => self.own_step("looking at what is there"),
             News::TurnEnded(record) => {
                 self.doing.replace(None);
                 self.turn_ended(record);

@@ -111,7 +111,7 @@ impl Watcher for Reporter<'_> {
                 let data = json!({ "words": words, "turn": prompt.turn, "prompt": prompt.kind });
                 self.journal.note(TURN, &data);
             }
-            News::Step(_, doing) => self.step(doing),
+            News::Step(step) => self.step(&step.words),
             // The evidence of each turn has them.
             News::Tokens(_) => {}
             News::Interrupted => self.step("interrupted; waiting for Codex to let go"),

@@ -63,9 +63,12 @@ impl Proxy {
         let called = tool.call(&self.jobs, None, given).await?;
         let mut result = match called {
             Called::Answered(answer) => answer,
-            Called::Begun(run) => tokio::select! {
-                answer = run.answer(&self.jobs) => answer?,
-                () = self.leaving.cancelled() => run.goes_on(),
+            Called::Watched(job) => match job.goes_on() {
+                Some(goes_on) => tokio::select! {
+                    answer = job.answer(&self.jobs) => answer?,
+                    () = self.leaving.cancelled() => goes_on,
+                },
+                None => job.answer(&self.jobs).await?,
             },
         };
         self.warnings.attach(&mut result);

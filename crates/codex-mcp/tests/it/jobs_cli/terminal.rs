@@ -132,7 +132,7 @@ async fn progress_is_one_line_that_is_drawn_again() {
     let claim = stage.claim().await;
     let terminal = terminal.shows("running").await;
     stage.append(&claim, &[command("started", None)]).await;
-    let terminal = terminal.shows("$ make test").await;
+    let terminal = terminal.shows("running make test, 1 s").await;
     stage.finish(&claim, Ending::Completed, report()).await;
     let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(0), "{seen}");

@@ -24,11 +24,73 @@ async fn a_silent_turn_is_told_of_every_ten_seconds() {
     for n in 1..=5_u32 {
         let progress = world.client.next_is("notifications/progress").await;
         assert_eq!(progress["params"]["progress"], f64::from(n));
+        assert_eq!(progress["params"]["message"], format!("thinking, {n}0 s"));
         assert_eq!(began.elapsed().as_secs(), u64::from(n) * 10);
     }
     let response = world.done().await;
     assert_eq!(response["result"]["structuredContent"]["content"], "done");
     world.finish().await;
+}
+
+/// The words are the model's, so they are bounded and have no hidden characters.
+#[tokio::test(start_paused = true)]
+async fn progress_tells_the_current_step_and_its_time() {
+    let mut world = World::new(json!({})).await;
+    world.call(json!({"progressToken": 7})).await;
+    world.start_turn().await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let command = format!("/bin/sh -c 'make \u{1b}[31m\n {}'", "x".repeat(1000));
+    let item = json!({"type": "commandExecution", "id": "c", "command": command});
+    let told = json!({"turnId": "turn", "item": item});
+    world.tell("item/started", told.clone()).await;
+    let mut messages = Vec::new();
+    for _ in 0..2 {
+        let progress = world.client.next_is("notifications/progress").await;
+        let message = progress["params"]["message"].as_str().unwrap();
+        messages.push(message.to_owned());
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    world.tell("item/completed", told).await;
+    let progress = world.client.next_is("notifications/progress").await;
+    assert_eq!(progress["params"]["message"], "thinking, 8 s");
+    let running = messages[0].clone();
+    assert!(
+        running.starts_with("running make \\u{1b}[31m xxx"),
+        "{running}"
+    );
+    assert!(running.len() <= 200 && running.ends_with(" …"), "{running}");
+    assert_eq!(messages[1], format!("{running}, 10 s"));
+    world.done().await;
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_says_so_when_codex_is_silent() {
+    let mut world = World::new(json!({})).await;
+    let prompt = json!({"prompt": "work", "wait-ms": 400_000});
+    world.call_with(prompt, json!({"progressToken": 7})).await;
+    world.start_turn().await;
+    let mut messages = Vec::new();
+    for _ in 0..31 {
+        let progress = world.client.next_is("notifications/progress").await;
+        let message = progress["params"]["message"].as_str().unwrap();
+        messages.push(message.to_owned());
+    }
+    assert_eq!(messages[28], "thinking, 4 min 50 s");
+    let silent = |message: &String| message.starts_with("no event from Codex (thinking)");
+    assert_eq!(messages.iter().filter(|message| silent(message)).count(), 2);
+    world.tell("thread/tokenUsage/updated", usage()).await;
+    let progress = world.client.next_is("notifications/progress").await;
+    let message = progress["params"]["message"].as_str().unwrap();
+    assert!(message.starts_with("thinking, 5 min "), "{message}");
+    world.done().await;
+    world.finish().await;
+}
+
+fn usage() -> Value {
+    let tokens = json!({"totalTokens": 1, "inputTokens": 1, "cachedInputTokens": 0,
+        "outputTokens": 0, "reasoningOutputTokens": 0});
+    json!({"turnId": "turn", "tokenUsage": {"total": tokens, "last": tokens}})
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +367,10 @@ async fn a_call_gives_a_sign_of_life_also_before_the_turn_has_begun() {
     let start = world.codex.next_is("thread/start").await;
     let mut told = Vec::new();
     for nth in 1..=2_u64 {
-        told.push(world.client.next_is("notifications/progress").await);
+        let progress = world.client.next_is("notifications/progress").await;
+        let message = format!("opening the thread, {nth}0 s");
+        assert_eq!(progress["params"]["message"], message);
+        told.push(progress);
         assert_eq!(began.elapsed().as_secs(), nth * 10);
     }
     let thread = json!({"thread": {"id": THREAD}});

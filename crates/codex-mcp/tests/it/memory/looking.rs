@@ -293,6 +293,8 @@ async fn a_wait_gives_a_sign_of_life_where_it_is_wanted() {
                 .await;
             assert_eq!(progress["params"]["progressToken"], "p");
             assert_eq!(progress["params"]["progress"], f64::from(nth));
+            let message = progress["params"]["message"].as_str().unwrap();
+            assert!(message.starts_with("thinking, "), "{message}");
             assert_eq!(began.elapsed().as_secs(), u64::from(nth) * 10);
         }
         sessions.answer(call).await;

@@ -14,6 +14,7 @@ use crate::jobs::Worker;
 on_each_release!(
     a_job_outlives_its_client_and_is_gone_on_with,
     a_job_is_called_off_with_all_that_it_has_started,
+    waiting_for_a_job_tells_its_current_step,
 );
 
 /// A stage whose worker leaves soon when there is nothing to do.
@@ -105,6 +106,30 @@ async fn a_job_outlives_its_client_and_is_gone_on_with(release: &str) {
     assert_eq!(listed["jobs"][0]["job_id"], job);
     assert_eq!(listed["jobs"][1]["job_id"], first["job_id"]);
     assert!(other.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+async fn waiting_for_a_job_tells_its_current_step(release: &str) {
+    let waits = "until [ -e go.txt ]; do sleep 0.05; done";
+    let script = Script::new().otherwise([Reply::shell(waits), Reply::say("Done.")]);
+    let stage = stage(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let job = submit(&mut client, here(&stage, "wait")).await;
+    let call = json!({ "name": "call_status", "_meta": { "progressToken": "mine" },
+        "arguments": { "job_id": job, "wait_ms": 600_000 } });
+    let id = client.request("tools/call", call);
+    loop {
+        let told = client.notification("notifications/progress").await;
+        let message = told["params"]["message"].as_str().unwrap();
+        if message.starts_with(&format!("running {waits}")) {
+            break;
+        }
+    }
+    std::fs::write(stage.file("go.txt"), "").unwrap();
+    client.ignore("notifications/progress");
+    let done = client.result(&id).await;
+    assert_eq!(structured(&done)["status"], "completed", "{done:#}");
+    assert!(client.finish().await.success());
     until_all_is_gone(&stage).await;
 }
 

@@ -78,7 +78,7 @@ fn answers_are_told_with_what_was_said() {
 fn an_answer_that_does_not_fit_leaves_the_question_open() {
     let mut world = World::running();
     world.ask(user_input());
-    let before = world.session.progress().0;
+    let before = world.session.progress(world.now.instant).number;
     let Value::Object(answers) = json!({"another": "yes"}) else {
         panic!("an object");
     };
@@ -88,7 +88,7 @@ fn an_answer_that_does_not_fit_leaves_the_question_open() {
         assert!(matches!(refusal, Err(DecisionRefused::Wrong(_))));
     }
     assert_eq!(world.session.state(), State::WaitingApproval);
-    assert_eq!(world.session.progress().0, before);
+    assert_eq!(world.session.progress(world.now.instant).number, before);
     assert_eq!(world.told("approval_result"), Vec::<Value>::new());
 }
 
@@ -96,9 +96,10 @@ fn an_answer_that_does_not_fit_leaves_the_question_open() {
 fn deciding_a_question_is_a_step() {
     let mut world = World::running();
     world.apply(Event::Asked);
-    let (before, _) = world.session.progress();
+    let before = world.session.progress(world.now.instant).number;
     world.apply(Event::Accept);
-    assert_eq!(world.session.progress(), (before + 1, "going on"));
+    let step = world.session.progress(world.now.instant);
+    assert_eq!((step.number, step.words.as_str()), (before + 1, "thinking"));
 }
 
 #[test]

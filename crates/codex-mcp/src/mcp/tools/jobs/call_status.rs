@@ -1,12 +1,14 @@
 //! `call_status`: how a job stands, and what has come of it.
 
-use codex_mcp_core::job::WORKER_LOST;
+use codex_mcp_core::job::{JobId, WORKER_LOST};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::parameters::{Count, Wait, arguments};
 use super::schema::{input, output};
+use super::watch::{Waited, until_ended};
 use super::{Id, answer, tool};
 use crate::jobs::service::{Jobs, Looked};
 use crate::jobs::shown;
@@ -50,7 +52,18 @@ ended run.";
     tool(NAME, "Job Status", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
+/// What a call asks for.
+#[derive(Debug)]
+pub(in crate::mcp) struct Asked {
+    id: JobId,
+    /// How many of the last events to tell.
+    tail: u32,
+    /// Until when to wait for the end.
+    until: Instant,
+}
+
+/// Reads the arguments of a call.
+pub(super) fn ask(given: JsonObject) -> Result<Asked, ToolError> {
     let Arguments {
         job_id: Id(id),
         wait_ms,
@@ -61,21 +74,37 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
         let why = format!("tail must be at most {MOST_EVENTS}, not {tail}");
         return Err(ToolError::new(Code::InvalidArgument, why));
     }
-    let wait = wait_ms.map(|Wait(wait)| wait);
-    let Looked { job, no_worker } = jobs.look(&id, wait).await?;
-    let mut record = shown::record(&job);
-    if let Some(members) = record.as_object_mut() {
-        if tail > 0 {
-            let events = jobs
-                .tail(&id, u32::try_from(tail).unwrap_or(u32::MAX))
-                .await?;
-            members.insert("events".to_owned(), events.iter().map(event).collect());
-        }
-        if let Some(note) = note(&job, no_worker) {
-            members.insert("note".to_owned(), note.into());
+    let wait = wait_ms.map(|Wait(wait)| wait).unwrap_or_default();
+    Ok(Asked {
+        id,
+        tail: u32::try_from(tail).unwrap_or(u32::MAX),
+        until: Instant::now() + wait,
+    })
+}
+
+impl Asked {
+    /// Waits for a second at most.
+    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+        match until_ended(jobs, &self.id, self.until).await? {
+            Waited::Over(looked) => Ok(Waited::Over(self.answer(jobs, looked).await?)),
+            Waited::Doing(step) => Ok(Waited::Doing(step)),
         }
     }
-    Ok(answer(record))
+
+    async fn answer(&self, jobs: &Jobs, looked: Looked) -> Result<CallToolResult, ToolError> {
+        let Looked { job, no_worker } = looked;
+        let mut record = shown::record(&job);
+        if let Some(members) = record.as_object_mut() {
+            if self.tail > 0 {
+                let events = jobs.tail(&self.id, self.tail).await?;
+                members.insert("events".to_owned(), events.iter().map(event).collect());
+            }
+            if let Some(note) = note(&job, no_worker) {
+                members.insert("note".to_owned(), note.into());
+            }
+        }
+        Ok(answer(record))
+    }
 }
 
 /// What there is to say and to do, beside the record.

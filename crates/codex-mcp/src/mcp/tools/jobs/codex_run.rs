@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::parameters::{Count, Wait, arguments};
 use super::schema::{about, input, off, one_of, or, output, sandbox, texts};
+use super::watch::{Waited, until_ended};
 use super::{answer, tool};
 use crate::engine::profile::ProfileName;
 use crate::jobs::run::order::RunOrder;
@@ -30,9 +31,6 @@ pub(super) const NAME: &str = crate::jobs::run::order::TOOL;
 /// How long the end is waited for, unless told otherwise: clients cut calls after a
 /// minute.
 const WAIT: Duration = Duration::from_secs(50);
-
-/// How often a caller that waits is told what happens.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,15 +142,6 @@ pub(in crate::mcp) struct Begun {
     until: Instant,
 }
 
-/// What has come of waiting for a while.
-#[derive(Debug)]
-pub(in crate::mcp) enum Waited {
-    /// The answer: the run has ended, or has been waited for long enough.
-    Answered(CallToolResult),
-    /// The run goes on, and this is what happened last in it, if anybody knows.
-    Doing(Option<String>),
-}
-
 /// Hands the run over: from then on it goes on by itself.
 pub(super) async fn begin(
     jobs: &Jobs,
@@ -169,34 +158,14 @@ pub(super) async fn begin(
 }
 
 impl Begun {
-    /// Waits for the end, and answers what has come of the run until then. Nothing is
-    /// lost when this is dropped.
-    pub(in crate::mcp) async fn answer(&self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
-        loop {
-            if let Waited::Answered(answer) = self.wait(jobs).await? {
-                return Ok(answer);
-            }
-        }
-    }
-
-    /// The same, for a second at most.
-    pub(in crate::mcp) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+    /// Waits for the end, for a second at most. Nothing is lost when this is dropped.
+    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
         let id = &self.job;
-        let left = self.until.saturating_duration_since(Instant::now());
-        let wait = left.min(BETWEEN_LOOKS);
-        let looked = jobs.look(id, Some(wait)).await;
-        let looked = looked.map_err(|error| {
+        let waited = until_ended(jobs, id, self.until).await.map_err(|error| {
             let note = format!("the run is job {id} (call_status), but it can't be looked at");
-            ToolError::from(error).with_note(&note)
+            error.with_note(&note)
         })?;
-        let has_ended = looked.job.summary.state.has_ended();
-        if has_ended || Instant::now() >= self.until {
-            return Ok(Waited::Answered(self.so_far(looked)));
-        }
-        let last = jobs.tail(id, 1).await?.pop();
-        let data = last.and_then(|event| serde_json::from_str::<Value>(&event.data).ok());
-        let words = data.and_then(|data| data.get("words")?.as_str().map(str::to_owned));
-        Ok(Waited::Doing(words))
+        Ok(waited.map(|looked| self.so_far(looked)))
     }
 
     fn so_far(&self, Looked { job, no_worker }: Looked) -> CallToolResult {
@@ -224,7 +193,7 @@ impl Begun {
     }
 
     /// The answer where nobody waits any more.
-    pub(in crate::mcp) fn goes_on(&self) -> CallToolResult {
+    pub(super) fn goes_on(&self) -> CallToolResult {
         let message = self.message();
         answer(json!({ "status": "running", "job_id": self.job, "message": message }))
     }

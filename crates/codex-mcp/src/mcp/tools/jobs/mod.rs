@@ -7,12 +7,13 @@ mod call_codex;
 mod call_jobs;
 mod call_status;
 mod codex_run;
+mod watch;
 
 use codex_mcp_core::job::{BadId, JobId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 
-pub(in crate::mcp) use codex_run::{Begun, Waited};
+pub(in crate::mcp) use watch::{Waited, Watch};
 
 use super::{answer, parameters, schema, tool};
 use crate::jobs::order::BadOrder;
@@ -73,12 +74,12 @@ impl JobTool {
     ) -> Result<Called, ToolError> {
         let answered = match self {
             Self::Codex => call_codex::call(jobs, client, given).await,
-            Self::Status => call_status::call(jobs, given).await,
+            Self::Status => return Ok(Called::Watched(Watch::Job(call_status::ask(given)?))),
             Self::Jobs => call_jobs::call(jobs, given).await,
             Self::Cancel => call_cancel::call(jobs, given).await,
             Self::Run => {
                 let begun = codex_run::begin(jobs, client, given).await?;
-                return Ok(Called::Begun(begun));
+                return Ok(Called::Watched(Watch::Run(begun)));
             }
         };
         answered.map(Called::Answered)
@@ -96,8 +97,8 @@ impl JobTool {
 pub(in crate::mcp) enum Called {
     /// The answer.
     Answered(CallToolResult),
-    /// A run, whose end may be waited for.
-    Begun(Begun),
+    /// A job whose end may be waited for.
+    Watched(Watch),
 }
 
 /// The name of a job.

@@ -146,9 +146,9 @@ pub(in crate::mcp::tools) async fn call(
                 true => Deciding::Other,
                 false => Deciding::Reader,
             };
-            front
-                .wait_for(context, front.engine.news(&session, &poll, wait, deciding))
-                .await??;
+            let news = front.engine.news(&session, &poll, wait, deciding);
+            let look = || front.engine.current_step(&session);
+            front.wait_watching(context, look, news).await??;
         }
     } else {
         given.nothing_to_wait_for()?;

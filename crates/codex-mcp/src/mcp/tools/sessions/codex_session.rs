@@ -302,7 +302,11 @@ async fn wait_any(
     let sessions: Vec<SessionId> = names.iter().map(|name| SessionId::named(name)).collect();
     let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
     let attention = front.engine.attention(&sessions, wait);
-    let first = front.wait_for(context, attention).await??;
+    let look = || {
+        let mut sessions = sessions.iter();
+        sessions.find_map(|session| front.engine.current_step(session))
+    };
+    let first = front.wait_watching(context, look, attention).await??;
     Ok(match first {
         Some(Attention { session, state }) => json!({ "sessionId": session, "status": state }),
         None => json!({ "timedOut": true }),
@@ -387,7 +391,7 @@ fn public(info: &Info) -> Map<String, Value> {
         "pendingRequestCount": view.open,
         "turns": view.turns,
         "turnId": view.turn,
-        "doing": Some(&view.progress.1).filter(|doing| view.state.is_at_work() && !doing.is_empty()),
+        "doing": view.state.is_at_work().then(|| view.progress.to_string()),
         "stalledForMs": view.stalled.map(milliseconds),
     });
     let mut told = match told {

@@ -62,8 +62,13 @@ async fn a_line_ticks_while_a_run_goes_on() {
     let script = Script::new().otherwise([Reply::shell("sleep 9"), Reply::say("Slept.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let mut terminal = stage.run_on_terminal(&["x"]);
-    for _ in 0..4 {
-        terminal = terminal.shows("s\u{1b}[0m  running").await;
+    for step in [
+        "s\u{1b}[0m  running sleep 9, 1 s",
+        "s\u{1b}[0m  running sleep 9, 2 s",
+        "s\u{1b}[0m  running sleep 9, 3 s",
+        "s\u{1b}[0m  running sleep 9, 4 s",
+    ] {
+        terminal = terminal.shows(step).await;
         assert!(!terminal.seen.contains("looking"), "{}", terminal.seen);
         terminal.seen.clear();
     }

@@ -1,0 +1,108 @@
+//! The step that a job is at, by its events.
+
+use std::time::SystemTime;
+
+use codex_mcp_core::exec::activity;
+use codex_mcp_core::progress::{Activity, CurrentStep};
+use codex_mcp_core::text::one_line;
+use codex_mcp_protocol::codex::exec::ExecEvent;
+use serde_json::Value;
+
+use super::store::StoredEvent;
+
+/// How many events to read for it: the beginnings of the steps that are under way are
+/// among the last.
+pub const TAIL: u32 = 50;
+
+/// The longest words of an event of a run, in bytes.
+const LONGEST: usize = 200;
+
+/// The step that a job is at.
+#[derive(Debug, Clone, Default)]
+pub struct JobActivity(Option<Activity<SystemTime>>);
+
+impl JobActivity {
+    /// Takes in the next event.
+    pub fn take(&mut self, event: &StoredEvent) {
+        let at = event.at;
+        let activity = self.0.get_or_insert_with(|| Activity::new(at));
+        match serde_json::from_str::<ExecEvent>(&event.data) {
+            Ok(event) => activity::take(activity, &event, at),
+            // An event of a run is kept with words for it.
+            Err(_) => {
+                let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                if let Some(words) = data.get("words").and_then(Value::as_str) {
+                    activity.tell(one_line(words, LONGEST), at);
+                }
+            }
+        }
+    }
+
+    /// The step; `None` before the first.
+    #[must_use]
+    pub fn step(&self, now: SystemTime) -> Option<CurrentStep> {
+        let activity = self.0.as_ref()?;
+        let step = CurrentStep {
+            number: activity.number(),
+            words: activity.words().to_owned(),
+            // The clock of the store may be another one.
+            took: now.duration_since(activity.since()).unwrap_or_default(),
+        };
+        (!step.words.is_empty()).then_some(step)
+    }
+}
+
+/// The step after these events, the last ones of a job.
+#[must_use]
+pub fn current_step(events: &[StoredEvent], now: SystemTime) -> Option<CurrentStep> {
+    let mut activity = JobActivity::default();
+    for event in events {
+        activity.take(event);
+    }
+    let mut step = activity.step(now)?;
+    // Unlike the number of steps in the tail, it only ever rises.
+    step.number = events.last().map_or(0, |last| last.sequence.into());
+    Some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(sequence: u32, seconds: u64, data: &Value) -> StoredEvent {
+        StoredEvent {
+            sequence,
+            at: UNIX_EPOCH + Duration::from_secs(seconds),
+            kind: String::new(),
+            data: data.to_string(),
+        }
+    }
+
+    #[test]
+    fn step_of_a_job_is_told_with_its_time() {
+        let now = UNIX_EPOCH + Duration::from_secs(22);
+        assert_eq!(current_step(&[], now), None);
+        let item = json!({ "type": "command_execution", "id": "1", "command": "cargo test" });
+        let events = [
+            event(7, 5, &json!({ "type": "turn.started" })),
+            event(8, 10, &json!({ "type": "item.started", "item": item })),
+        ];
+        let step = current_step(&events, now).unwrap();
+        assert_eq!(step.to_string(), "running cargo test, 12 s");
+        assert_eq!(step.number, 8);
+    }
+
+    #[test]
+    fn step_of_a_run_has_no_hidden_characters() {
+        let words = format!("running \u{1b}[31m{}", "x".repeat(1000));
+        let events = [event(1, 1, &json!({ "words": words }))];
+        let step = current_step(&events, UNIX_EPOCH + Duration::from_secs(3)).unwrap();
+        assert!(step.words.starts_with("running \\u{1b}[31mxxx"), "{step}");
+        assert!(step.words.len() <= LONGEST, "{step}");
+        assert!(step.to_string().ends_with(" …, 2 s"), "{step}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Waiting for the end of a job on behalf of a call.
+
+use std::time::{Duration, SystemTime};
+
+use codex_mcp_core::job::JobId;
+use codex_mcp_core::progress::CurrentStep;
+use rmcp::model::CallToolResult;
+use tokio::time::Instant;
+
+use super::call_status::Asked;
+use super::codex_run::Begun;
+use crate::jobs::activity;
+use crate::jobs::service::{Jobs, Looked};
+use crate::mcp::error::ToolError;
+
+/// How often a caller that waits can be told what happens.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// A job whose end a call waits for.
+#[derive(Debug)]
+pub(in crate::mcp) enum Watch {
+    /// A run that the call has begun.
+    Run(Begun),
+    /// A job that the call asks about.
+    Job(Asked),
+}
+
+/// What has come of waiting for a while.
+#[derive(Debug)]
+pub(in crate::mcp) enum Waited<T = CallToolResult> {
+    /// The job has ended, or has been waited for long enough.
+    Over(T),
+    /// It runs, and is at this step, if that is known.
+    Doing(Option<CurrentStep>),
+}
+
+impl<T> Waited<T> {
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Waited<U> {
+        match self {
+            Self::Over(what) => Waited::Over(change(what)),
+            Self::Doing(step) => Waited::Doing(step),
+        }
+    }
+}
+
+impl Watch {
+    /// Waits for a second at most.
+    pub(in crate::mcp) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+        match self {
+            Self::Run(run) => run.wait(jobs).await,
+            Self::Job(asked) => asked.wait(jobs).await,
+        }
+    }
+
+    /// Waits until there is an answer.
+    pub(in crate::mcp) async fn answer(&self, jobs: &Jobs) -> Result<CallToolResult, ToolError> {
+        loop {
+            if let Waited::Over(answer) = self.wait(jobs).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// The answer where the server ends: who pipes calls into a server gets to know what
+    /// the run is called.
+    pub(in crate::mcp) fn goes_on(&self) -> Option<CallToolResult> {
+        match self {
+            Self::Run(run) => Some(run.goes_on()),
+            Self::Job(_) => None,
+        }
+    }
+}
+
+/// Waits for the end of a job, for a second at most.
+pub(super) async fn until_ended(
+    jobs: &Jobs,
+    id: &JobId,
+    until: Instant,
+) -> Result<Waited<Looked>, ToolError> {
+    let left = until.saturating_duration_since(Instant::now());
+    let looked = jobs.look(id, Some(left.min(BETWEEN_LOOKS))).await?;
+    if looked.job.summary.state.has_ended() || Instant::now() >= until {
+        return Ok(Waited::Over(looked));
+    }
+    let events = jobs.tail(id, activity::TAIL).await?;
+    Ok(Waited::Doing(activity::current_step(
+        &events,
+        SystemTime::now(),
+    )))
+}
