@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::account::Account;
 use super::complaints::{Complaints, LastWords};
 use super::connection::{CallError, Connection, Listener};
-use super::exit::Exit;
+use super::exit::{Cause, Exit};
 use super::spawn::{Process, Program, Streams, spawn};
 
 /// How long Codex may take from its start to its first answer. A start takes
@@ -80,7 +80,7 @@ impl AppServer {
         program: &Program,
         line_limit: usize,
         listener: Arc<dyn Listener>,
-        gone: impl FnOnce(Exit) + Send + 'static,
+        gone: impl FnOnce(Exit, Cause) + Send + 'static,
         ending: watch::Sender<Option<Exit>>,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
@@ -93,6 +93,15 @@ impl AppServer {
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
         let mut ended = ending.subscribe();
         let guard = process.pid();
+        let closing = connection.clone();
+        let cause = move || match closing.was_closed() {
+            true => Cause::Asked,
+            false => Cause::Itself,
+        };
+        let run = async move {
+            run.await;
+            cause()
+        };
         tokio::spawn(supervise(run, process, ending, gone));
 
         let introduced = Self::introduce(connection, ended.clone()).await;
@@ -195,12 +204,12 @@ pub(super) async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
 }
 
 async fn supervise(
-    run: impl Future<Output = ()>,
+    run: impl Future<Output = Cause>,
     mut process: Process,
     ending: watch::Sender<Option<Exit>>,
-    gone: impl FnOnce(Exit),
+    gone: impl FnOnce(Exit, Cause),
 ) {
-    run.await;
+    let cause = run.await;
     let exit = process
         .end_after(END_PATIENCE)
         .await
@@ -209,6 +218,6 @@ async fn supervise(
             Exit::Unknown
         });
     tracing::info!("Codex {exit}");
-    gone(exit);
+    gone(exit, cause);
     ending.send_replace(Some(exit));
 }

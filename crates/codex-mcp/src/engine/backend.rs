@@ -23,7 +23,7 @@ use super::app_server::{AppServer, StartError, exit_of};
 use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
-use super::exit::Exit;
+use super::exit::{Cause, Exit};
 use super::release::{has_command, release_of};
 use super::spawn::Program;
 use crate::git::ELSEWHERE;
@@ -76,7 +76,7 @@ pub(crate) struct Generation(u64);
 /// What hears of the app-server's threads and of its end.
 pub(crate) trait Supervisor: Listener {
     /// An app-server has ended, and with it every thread that it had loaded.
-    fn gone(&self, generation: Generation, exit: Exit);
+    fn gone(&self, generation: Generation, exit: Exit, cause: Cause);
 }
 
 /// An app-server and which one it is.
@@ -222,7 +222,7 @@ impl Backend {
         // A thread works in the repository around its folder.
         program.without = ELSEWHERE;
         let listener: Arc<dyn Listener> = supervisor.clone();
-        let gone = move |exit| supervisor.gone(generation, exit);
+        let gone = move |exit, cause| supervisor.gone(generation, exit, cause);
         let (ending, ended) = watch::channel(None);
         self.last.send_replace(ended);
         let started =

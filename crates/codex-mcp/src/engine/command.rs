@@ -11,8 +11,8 @@ use codex_mcp_core::events::Shown;
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{self, Outcome, Patience, State};
 use codex_mcp_protocol::codex::{
-    ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadSettings, TokenCount, TurnId,
-    TurnManner,
+    ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadResponse, ThreadSettings,
+    TokenCount, TurnId, TurnManner,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -314,6 +314,64 @@ pub struct Open {
     pub shown: Value,
 }
 
+/// The settings in effect of a thread, as Codex tells them when it begins, takes up or
+/// forks the thread, with the changes of later prompts. `None` is what nobody has told.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Effective {
+    /// The model.
+    pub model: Option<String>,
+    /// When Codex asks: a word, or an object of a newer Codex.
+    pub approval_policy: Option<Value>,
+    /// The sandbox of commands.
+    pub sandbox: Option<SandboxMode>,
+}
+
+impl Effective {
+    /// As Codex tells it. What it does not tell is as it was set.
+    pub(super) fn told(response: &ThreadResponse, set: &ThreadSettings) -> Self {
+        let told = Self {
+            model: response.model.clone(),
+            approval_policy: response.approval_policy.clone(),
+            sandbox: response.sandbox.mode(),
+        };
+        told.or(set.model.as_ref(), set.approval_policy, set.sandbox)
+    }
+
+    /// With what a prompt changes, or will change.
+    pub(super) fn with(&self, overrides: &Overrides) -> Self {
+        let Overrides {
+            model,
+            approval_policy,
+            sandbox,
+            ..
+        } = overrides;
+        let changed = Self::default().or(model.as_ref(), *approval_policy, *sandbox);
+        Self {
+            model: changed.model.or_else(|| self.model.clone()),
+            approval_policy: changed
+                .approval_policy
+                .or_else(|| self.approval_policy.clone()),
+            sandbox: changed.sandbox.or(self.sandbox),
+        }
+    }
+
+    fn or(
+        self,
+        model: Option<&String>,
+        approval_policy: Option<ApprovalPolicy>,
+        sandbox: Option<SandboxMode>,
+    ) -> Self {
+        let set = |policy| serde_json::to_value(policy).ok();
+        Self {
+            model: self.model.or_else(|| model.cloned()),
+            approval_policy: self
+                .approval_policy
+                .or_else(|| approval_policy.and_then(set)),
+            sandbox: self.sandbox.or(sandbox),
+        }
+    }
+}
+
 /// A session, for somebody who looks at all of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Info {
@@ -321,8 +379,10 @@ pub struct Info {
     pub session: SessionId,
     /// Its thread.
     pub thread: ThreadId,
-    /// Its settings.
+    /// What the caller has set.
     pub settings: Settings,
+    /// The settings in effect from the next turn on.
+    pub effective: Effective,
     /// How it stands.
     pub view: session::View,
     /// How long a client may well wait before it looks again; `None` if nothing will

@@ -6,7 +6,7 @@
 //! stray is no reason to lose its threads.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ struct Shared {
     outbox: mpsc::Sender<Vec<u8>>,
     /// Woken when nothing more can come of this connection.
     broken: Notify,
+    /// Whether we have ended it.
+    closed: AtomicBool,
 }
 
 /// The sending side of a connection; clones share it.
@@ -100,6 +102,7 @@ impl Connection {
             waiting: Mutex::new(Some(HashMap::new())),
             outbox,
             broken: Notify::new(),
+            closed: AtomicBool::new(false),
         });
         let connection = Self {
             shared: Arc::clone(&shared),
@@ -175,7 +178,13 @@ impl Connection {
 
     /// Ends the connection: Codex sees the end of its input.
     pub(crate) fn close(&self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.broken.notify_one();
+    }
+
+    /// Whether it was ended by [`close`](Self::close), or is about to be.
+    pub(crate) fn was_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::Relaxed)
     }
 
     /// Sends a notification without parameters.

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::SystemTime;
 
+use codex_mcp_core::clock::timestamp;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,30 @@ impl Exit {
             (None, Some(signal)) => Self::Signal(signal),
             (None, None) => Self::Unknown,
         }
+    }
+}
+
+/// Who has ended a Codex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// We have, by the end of its input.
+    Asked,
+    /// Itself, or somebody else.
+    Itself,
+}
+
+/// The end of a Codex that nobody had asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Death {
+    /// How it ended.
+    pub exit: Exit,
+    /// When.
+    pub at: SystemTime,
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Codex {} at {}", self.exit, timestamp(self.at))
     }
 }
 

@@ -2,7 +2,7 @@
 //! decide.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Asked, Effect, Session, State};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::backend::{Generation, Supervisor};
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
-use super::exit::Exit;
+use super::exit::{Cause, Death, Exit};
 use super::sessions::{Entry, Sessions};
 use super::witness::Witness;
 
@@ -34,6 +34,24 @@ pub(super) struct Hub {
     pub(super) sessions: Sessions,
     /// How much of the account's limits is used, once Codex has told.
     rate_limits: Mutex<Option<RateLimits>>,
+    deaths: Mutex<Deaths>,
+}
+
+/// What is known of the Codexes that have died.
+#[derive(Default)]
+struct Deaths {
+    last: Option<Death>,
+    /// Whether nobody was told of the last one.
+    is_news: bool,
+}
+
+impl Deaths {
+    fn died(&mut self, death: Death) {
+        *self = Self {
+            last: Some(death),
+            is_news: true,
+        };
+    }
 }
 
 impl Hub {
@@ -41,11 +59,25 @@ impl Hub {
         self.limits().clone()
     }
 
-    fn limits(&self) -> MutexGuard<'_, Option<RateLimits>> {
-        // They are valid at every point.
-        let limits = self.rate_limits.lock();
-        limits.unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn last_death(&self) -> Option<Death> {
+        lock(&self.deaths).last
     }
+
+    /// The last death, if nobody was told of it. From now on somebody was.
+    pub(super) fn unreported_death(&self) -> Option<Death> {
+        let mut deaths = lock(&self.deaths);
+        let is_news = std::mem::take(&mut deaths.is_news);
+        deaths.last.filter(|_| is_news)
+    }
+
+    fn limits(&self) -> MutexGuard<'_, Option<RateLimits>> {
+        lock(&self.rate_limits)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is in them is valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener for Hub {
@@ -105,7 +137,11 @@ impl Listener for Hub {
 }
 
 impl Supervisor for Hub {
-    fn gone(&self, generation: Generation, exit: Exit) {
+    fn gone(&self, generation: Generation, exit: Exit, cause: Cause) {
+        if cause == Cause::Itself {
+            let at = SystemTime::now();
+            lock(&self.deaths).died(Death { exit, at });
+        }
         for entry in self.sessions.all() {
             if entry.server().1 == generation {
                 entry.change(|machine, now| machine.lose(&format!("Codex {exit}"), now));

@@ -48,7 +48,7 @@ mod workspace;
 pub use app_server::StartError;
 pub use backend::{Launch, LaunchError, Standing};
 pub use error::EngineError;
-pub use exit::Exit;
+pub use exit::{Death, Exit};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 pub use release::{help, is_known, noted_release, release_of};
 pub use witness::{Act, Given, Kind, Nobody, Witness};
@@ -215,6 +215,18 @@ impl Engine {
         self.hub.rate_limits()
     }
 
+    /// The last end of a Codex that nobody had asked to end.
+    #[must_use]
+    pub fn last_death(&self) -> Option<Death> {
+        self.hub.last_death()
+    }
+
+    /// The same, if this has not been asked since that Codex died.
+    #[must_use]
+    pub fn unreported_death(&self) -> Option<Death> {
+        self.hub.unreported_death()
+    }
+
     /// How the app-server stands.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -359,6 +371,14 @@ impl Engine {
         Ok(self.entry(session)?.view())
     }
 
+    /// The step that a session's turn is at; `None` without a turn. Nobody counts as
+    /// having used the session by that.
+    #[must_use]
+    pub fn current_step(&self, session: &SessionId) -> Option<CurrentStep> {
+        let entry = self.entry(session).ok()?;
+        entry.look(|machine, now| machine.has_turn().then(|| machine.progress(now.instant)))
+    }
+
     /// A session, its settings included.
     ///
     /// # Errors
@@ -371,14 +391,6 @@ impl Engine {
         entry.look(Session::used);
         Ok(info)
     }
-    /// The step that a session's turn is at; `None` without a turn. Nobody counts as
-    /// having used the session by that.
-    #[must_use]
-    pub fn current_step(&self, session: &SessionId) -> Option<CurrentStep> {
-        let entry = self.entry(session).ok()?;
-        entry.look(|machine, now| machine.has_turn().then(|| machine.progress(now.instant)))
-    }
-
 
     /// All sessions, in the order in which they began.
     #[must_use]

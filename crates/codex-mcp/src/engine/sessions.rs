@@ -14,7 +14,7 @@ use super::EngineError;
 use super::backend::Running;
 use super::clock::now;
 use super::command::{
-    Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
+    Effective, Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
 };
 use super::witness::{Kind, Witness};
 use crate::picture::PictureCopies;
@@ -49,6 +49,8 @@ struct Inner {
     machine: Session,
     /// What the caller set, to be set again when the thread is taken up anew.
     settings: Settings,
+    /// What is in effect, without the changes that are pending.
+    effective: Effective,
     /// Changes of the settings that the next prompt is to bring.
     pending: Overrides,
     /// The app-server that has, or last had, the thread loaded.
@@ -89,7 +91,7 @@ impl Entry {
     pub(super) fn new(
         thread: ThreadId,
         origin: Origin,
-        settings: Settings,
+        (settings, effective): (Settings, Effective),
         server: Running,
         patience: Patience,
         witness: Arc<dyn Witness>,
@@ -105,6 +107,7 @@ impl Entry {
             inner: Mutex::new(Inner {
                 machine,
                 settings,
+                effective,
                 pending: Overrides::default(),
                 server,
                 loading: Loading::Loaded,
@@ -210,6 +213,7 @@ impl Entry {
     /// Codex has taken a prompt, and with it its changes of the settings.
     pub(super) fn prompted(&self, prompt: &Prompt) {
         let mut inner = self.lock();
+        inner.effective = inner.effective.with(&prompt.overrides);
         inner.settings.apply(prompt);
         inner.pending = Overrides::default();
     }
@@ -220,9 +224,10 @@ impl Entry {
         inner.loading == Loading::Loaded && inner.server.1 == server.1
     }
 
-    pub(super) fn now_loaded_in(&self, server: Running) {
+    pub(super) fn now_loaded_in(&self, server: Running, effective: Effective) {
         let mut inner = self.lock();
         inner.server = server;
+        inner.effective = effective;
         inner.loading = Loading::Loaded;
     }
 
@@ -268,6 +273,7 @@ impl Entry {
             session: self.id.clone(),
             thread: self.thread.clone(),
             settings: inner.settings.with(&inner.pending),
+            effective: inner.effective.with(&inner.pending),
             view: inner.machine.view(now().instant),
             poll_interval: inner.poll_interval(),
         }

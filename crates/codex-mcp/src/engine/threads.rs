@@ -11,7 +11,7 @@ use codex_mcp_protocol::codex::{
 
 use super::app_server::AppServer;
 use super::backend::Running;
-use super::command::{Known, Opened, Refusals, Resume, SessionId, Settings, Start};
+use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Act, Engine, EngineError, call, hub, mcp_servers, profile};
@@ -38,7 +38,7 @@ impl Engine {
             raw_events: start.refusals == Refusals::Told,
         };
         let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        let entry = self.enter(begun.thread.id, Origin::Begun, start, running)?;
+        let entry = self.enter(&begun, Origin::Begun, start, running)?;
         Ok(opened(&entry, begun.sandbox))
     }
 
@@ -76,7 +76,7 @@ impl Engine {
         if running.0.account.stops_resumed(&resumed) {
             return Err(self.without_login(&running.0));
         }
-        let entry = self.enter(resumed.thread.id, Origin::Before, start, running)?;
+        let entry = self.enter(&resumed, Origin::Before, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
     }
 
@@ -148,7 +148,7 @@ impl Engine {
             patience: Some(entry.look(|machine, _| machine.patience())),
             ..Start::default()
         };
-        let entry = self.enter(forked.thread.id, Origin::Before, start, running)?;
+        let entry = self.enter(&forked, Origin::Before, start, running)?;
         Ok(opened(&entry, forked.sandbox))
     }
 
@@ -160,8 +160,9 @@ impl Engine {
             return Ok(());
         }
         let settings = self.confined(&entry.settings(), &running.0, Conversation::Resumed)?;
-        resume_in(&running.0, &entry.thread, &settings, None).await?;
-        entry.now_loaded_in(running);
+        let resumed = resume_in(&running.0, &entry.thread, &settings, None).await?;
+        let effective = Effective::told(&resumed, &entry.settings().thread);
+        entry.now_loaded_in(running, effective);
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl Engine {
 
     fn enter(
         &self,
-        thread: ThreadId,
+        response: &ThreadResponse,
         origin: Origin,
         start: Start,
         running: Running,
@@ -184,7 +185,10 @@ impl Engine {
         let patience = start.patience.unwrap_or(self.options.patience);
         let opened = start.clone();
         let witness = Arc::clone(&self.witness);
-        let entry = Entry::new(thread, origin, start.settings, running, patience, witness);
+        let effective = Effective::told(response, &start.settings.thread);
+        let settings = (start.settings, effective);
+        let thread = response.thread.id.clone();
+        let entry = Entry::new(thread, origin, settings, running, patience, witness);
         let Added { entry, evicted } = self
             .hub
             .sessions

@@ -74,6 +74,11 @@ impl ToolError {
         self.code == Code::InvalidArgument
     }
 
+    /// Whether it tells that Codex has died.
+    pub(super) fn is_about_a_death(&self) -> bool {
+        self.code == Code::CodexDied
+    }
+
     /// What happened.
     pub(super) fn message(&self) -> &str {
         &self.message

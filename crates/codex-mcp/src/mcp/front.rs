@@ -169,21 +169,41 @@ impl Front {
                 reason: failure.map(|failure| failure.to_string()),
             },
         };
-        let (active_threads, open_questions) = self.engine.under_way();
+        let (_, open_questions) = self.engine.under_way();
+        let mut warnings = self.warnings.all();
+        warnings.extend(self.news_of_death());
         Status {
             backend: "app-server",
             member: self.defaults.member().cloned(),
             codex,
+            last_exit: self.engine.last_death(),
             uptime: self.started.elapsed(),
             calls: Calls {
                 total: self.calls.total.load(Ordering::Relaxed),
                 in_flight: self.calls.in_flight.load(Ordering::Relaxed),
             },
-            active_threads,
+            active_threads: self.active_threads().await,
             open_questions,
             pending_mail: self.office.pending_mail().await,
             messages: None,
-            warnings: self.warnings.all(),
+            warnings,
+        }
+    }
+
+    /// That Codex has died, for the first answer after that.
+    fn news_of_death(&self) -> Option<String> {
+        let death = self.engine.unreported_death()?;
+        Some(format!(
+            "{death}. The next call starts it again, and its threads continue"
+        ))
+    }
+
+    /// How many threads are active, as `codex_threads` shows them; without a record of
+    /// threads, how many sessions are not cancelled.
+    async fn active_threads(&self) -> usize {
+        match self.office.active_threads().await {
+            Some(active) => active,
+            None => self.engine.active_sessions(),
         }
     }
 
@@ -322,7 +342,7 @@ impl Front {
         jobs: &Jobs,
         job: &Watch,
     ) -> Result<CallToolResponse, ToolError> {
-        let mut progress = Progress::new(context, "opening the thread");
+        let mut progress = Progress::new(context, "waiting for the job");
         loop {
             let waited = job.wait(jobs);
             match self.wait_until(context, None, &mut progress, waited).await {
@@ -331,6 +351,10 @@ impl Front {
                     Waited::Doing(Some(step)) => progress.tell(context, &step).await,
                     Waited::Doing(None) => {}
                 },
+                Err(error) => {
+                    let known = job.goes_on().filter(|_| self.closing.is_cancelled());
+                    return known.map(CallToolResponse::from).ok_or(error);
+                }
             }
         }
     }
@@ -351,15 +375,11 @@ impl Front {
         let TurnCall {
             prompt,
             warnings,
-                Err(error) => {
-                    let known = job.goes_on().filter(|_| self.closing.is_cancelled());
-                    return known.map(CallToolResponse::from).ok_or(error);
-                }
             wait,
         } = call;
         let came = Instant::now();
         let deadline = came + self.patience.call;
-        let mut progress = Progress::new(context, "waiting for the job");
+        let mut progress = Progress::new(context, "opening the thread");
         let opening = self.unless_gone(context, deadline, &mut progress, opening);
         let opened = opening.await?;
         let Opened {
@@ -370,6 +390,7 @@ impl Front {
         };
         let engine = Arc::clone(&self.engine);
         let prompting = async move { engine.prompt(&session, Prompt::text(prompt)).await };
+        progress.begin("starting the turn");
         let prompting = self.unless_gone(context, deadline, &mut progress, prompting);
         match prompting.await {
             Ok(Ready::Now(turn)) => {
@@ -390,7 +411,6 @@ impl Front {
     }
 
     /// Runs a step of a call on a task of its own, since half a step is worse
-        progress.begin("starting the turn");
     /// than none, and stops waiting for it when the caller goes away.
     async fn unless_gone<T: Send + 'static>(
         &self,
@@ -627,12 +647,16 @@ impl ServerHandler for Front {
         };
         let answered = answered.map(|response| match response {
             CallToolResponse::Complete(mut result) if tool.carries_warnings() => {
-                self.warnings.attach(&mut result);
+                self.warnings.attach(&mut result, || self.news_of_death());
                 CallToolResponse::Complete(result)
             }
             other => other,
         });
         answered.or_else(|error| {
+            if error.is_about_a_death() {
+                // The next answer need not tell it again.
+                let _ = self.engine.unreported_death();
+            }
             tracing::debug!("{}: {}", call.name, error.text());
             Ok(tool.refusal(error).into())
         })

@@ -48,16 +48,22 @@ impl Warnings {
         new
     }
 
-    /// Adds the new ones to a result: to its object, and to the text that repeats it.
-    /// A result without an object, and an error, carry none.
-    pub(super) fn attach(&self, result: &mut CallToolResult) {
+    /// Adds the new ones to a result, and the one that `once` has for the first result
+    /// that can carry it: to its object, and to the text that repeats it. A result without
+    /// an object, and an error, carry none.
+    pub(super) fn attach(
+        &self,
+        result: &mut CallToolResult,
+        once: impl FnOnce() -> Option<String>,
+    ) {
         let Some(Value::Object(object)) = &mut result.structured_content else {
             return;
         };
         if result.is_error == Some(true) {
             return;
         }
-        let new = self.take_new();
+        let mut new = self.take_new();
+        new.extend(once());
         if new.is_empty() {
             return;
         }
@@ -109,22 +115,35 @@ mod tests {
         warnings.push("one");
         warnings.push("one");
         let mut first = result(json!({ "a": 1, "warnings": ["own"] }));
-        warnings.attach(&mut first);
+        warnings.attach(&mut first, || None);
         let expected = json!({ "a": 1, "warnings": ["own", "one"] });
         assert_eq!(first.structured_content, Some(expected.clone()));
         let text = first.content.last().unwrap().as_text().unwrap();
         assert_eq!(serde_json::from_str::<Value>(&text.text).unwrap(), expected);
         warnings.push("other");
         let mut second = result(json!({}));
-        warnings.attach(&mut second);
+        warnings.attach(&mut second, || None);
         assert_eq!(
             second.structured_content,
             Some(json!({ "warnings": ["other"] }))
         );
         let mut third = result(json!({}));
-        warnings.attach(&mut third);
+        warnings.attach(&mut third, || None);
         assert_eq!(third.structured_content, Some(json!({})));
         assert_eq!(warnings.all(), ["one", "other"]);
+    }
+
+    #[test]
+    fn warning_for_one_result_waits_for_one_that_can_carry_it() {
+        let warnings = Warnings::default();
+        let mut error = result(json!({}));
+        error.is_error = Some(true);
+        warnings.attach(&mut error, || unreachable!());
+        let mut next = result(json!({}));
+        warnings.attach(&mut next, || Some("once".to_owned()));
+        let expected = json!({ "warnings": ["once"] });
+        assert_eq!(next.structured_content, Some(expected));
+        assert_eq!(warnings.all(), [""; 0]);
     }
 
     #[test]
@@ -133,9 +152,9 @@ mod tests {
         warnings.push("one");
         let mut error = result(json!({}));
         error.is_error = Some(true);
-        warnings.attach(&mut error);
+        warnings.attach(&mut error, || None);
         let mut next = result(json!({}));
-        warnings.attach(&mut next);
+        warnings.attach(&mut next, || None);
         assert_eq!(
             next.structured_content,
             Some(json!({ "warnings": ["one"] }))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use codex_mcp_core::team::registry::Status;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +21,7 @@ const HURRY: Duration = Duration::from_millis(250);
 const LOCKS: u32 = 3;
 
 /// How long somebody who wants to know everything else waits for the number of
-/// messages: there may be very many.
+/// messages, or of threads: there may be very many.
 const COUNT_PATIENCE: Duration = Duration::from_millis(250);
 
 /// What a server does as a member of a team. There is none of it where nothing can be
@@ -51,6 +52,20 @@ impl Office {
         counted
             .inspect_err(|error| tracing::warn!("mail can't be counted: {error}"))
             .ok()
+    }
+
+    /// How many of the identity's threads are active, where that is kept and can be told
+    /// at once.
+    pub async fn active_threads(&self) -> Option<usize> {
+        let listing = self.records.as_ref()?.threads();
+        let listed = timeout(COUNT_PATIENCE, listing).await.ok()?;
+        let threads = listed
+            .inspect_err(|error| tracing::warn!("threads cannot be counted: {error}"))
+            .ok()?;
+        let active = threads
+            .iter()
+            .filter(|entry| entry.status == Status::Active);
+        Some(active.count())
     }
 
     /// Leaves the team, and puts the records away: what is still active is

@@ -202,6 +202,12 @@ pub struct WorkspaceWrite {
 pub struct ThreadResponse {
     /// The thread.
     pub thread: Thread,
+    /// The model in effect.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The approval policy in effect: a word, or an object of a newer Codex.
+    #[serde(default)]
+    pub approval_policy: Option<Value>,
     /// How far its commands may reach.
     #[serde(default)]
     pub sandbox: ToldSandbox,

@@ -62,16 +62,16 @@ impl AppServerDialect {
         let folder = folder(call);
         json!({
             "thread": self.thread(call),
-            "model": "fake-model",
+            "model": given(call, "model", "fake-model"),
             "modelProvider": "fake",
             "serviceTier": null,
             "disabledPluginIds": [],
             "cwd": folder,
             "runtimeWorkspaceRoots": [folder],
             "instructionSources": [],
-            "approvalPolicy": "on-request",
+            "approvalPolicy": given(call, "approvalPolicy", "on-request"),
             "approvalsReviewer": "user",
-            "sandbox": {"type": "readOnly", "networkAccess": false},
+            "sandbox": {"type": sandbox(call), "networkAccess": false},
             "activePermissionProfile": {"id": ":read-only", "extends": null},
             "reasoningEffort": null,
             "multiAgentMode": "explicitRequestOnly",
@@ -87,6 +87,23 @@ impl AppServerDialect {
             "platformFamily": "unix",
             "platformOs": "linux",
         })
+    }
+}
+
+/// A setting of the call, or else the default.
+fn given(call: &Call, name: &str, default: &str) -> Value {
+    match &call.params[name] {
+        Value::Null => default.into(),
+        given => given.clone(),
+    }
+}
+
+/// The sandbox of a thread, by the name that answers have for it.
+fn sandbox(call: &Call) -> &'static str {
+    match call.params["sandbox"].as_str() {
+        Some("workspace-write") => "workspaceWrite",
+        Some("danger-full-access") => "dangerFullAccess",
+        _ => "readOnly",
     }
 }
 

@@ -71,12 +71,13 @@ impl Proxy {
                 None => job.answer(&self.jobs).await?,
             },
         };
-        self.warnings.attach(&mut result);
+        self.warnings.attach(&mut result, || None);
         Ok(result.into())
     }
 
     async fn status(&self) -> Status {
         let pending_mail = self.recorder.office.pending_mail().await;
+        let active_threads = self.recorder.office.active_threads().await;
         let state = lock(&self.state);
         let counts = state.router.counts();
         let codex = match state.router.child() {
@@ -92,12 +93,13 @@ impl Proxy {
             backend: "mcp-server",
             member: self.defaults.member().cloned(),
             codex,
+            last_exit: None,
             uptime: self.started.elapsed(),
             calls: Calls {
                 total: counts.calls,
                 in_flight: counts.in_flight,
             },
-            active_threads: counts.active_threads,
+            active_threads: active_threads.unwrap_or(counts.active_threads),
             open_questions: counts.questions,
             pending_mail,
             messages: Some(Messages {

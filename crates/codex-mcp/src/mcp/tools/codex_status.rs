@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use codex_mcp_core::clock::timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::parameters::arguments;
 use super::schema::{input, output};
 use super::tool;
+use crate::engine::{Death, Exit};
 use crate::mcp::error::ToolError;
 use crate::team::Member;
 
@@ -32,10 +34,13 @@ pub(in crate::mcp) struct Status {
     #[serde(flatten)]
     pub(in crate::mcp) member: Option<Member>,
     pub(in crate::mcp) codex: Codex,
+    /// The last Codex that has died, if one has.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_exit")]
+    pub(in crate::mcp) last_exit: Option<Death>,
     #[serde(rename = "uptimeSeconds", serialize_with = "as_seconds")]
     pub(in crate::mcp) uptime: Duration,
     pub(in crate::mcp) calls: Calls,
-    /// Threads with a turn that is under way.
+    /// Threads that `codex_threads` shows as active.
     pub(in crate::mcp) active_threads: usize,
     pub(in crate::mcp) open_questions: usize,
     /// How many unread messages there are, if the server is in a team and can tell.
@@ -76,6 +81,23 @@ pub(in crate::mcp) struct Calls {
 pub(in crate::mcp) struct Messages {
     pub(in crate::mcp) from_client: u64,
     pub(in crate::mcp) from_codex: u64,
+}
+
+/// `{code or signal, message, at}`; neither code nor signal where nobody can tell.
+fn as_exit<S: serde::Serializer>(death: &Option<Death>, serializer: S) -> Result<S::Ok, S::Error> {
+    let told = death.map(|Death { exit, at }| {
+        let how = match exit {
+            Exit::Code(code) => Some(("code", code)),
+            Exit::Signal(signal) => Some(("signal", signal)),
+            Exit::Unknown => None,
+        };
+        let mut told = Map::new();
+        told.insert("message".to_owned(), exit.to_string().into());
+        told.insert("at".to_owned(), timestamp(at).into());
+        told.extend(how.map(|(name, number)| (name.to_owned(), number.into())));
+        told
+    });
+    told.serialize(serializer)
 }
 
 fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -123,6 +145,7 @@ impl Status {
                 format!("Codex is gone: {reason}. Reconnect to start it again")
             }
         };
+        let died = self.last_exit.map(|death| format!(" Last exit: {death}."));
         let Calls { total, in_flight } = self.calls;
         let member = self.member.as_ref().map(|member| match &member.team {
             Some(team) => format!(" This is {} of {team}.", member.identity),
@@ -134,8 +157,9 @@ impl Status {
         let warnings = self.warnings.iter();
         let warnings: String = warnings.map(|text| format!("\nWarning: {text}")).collect();
         format!(
-            "{codex}.{} Calls: {total}, in flight: {in_flight}, active threads: {}, \
+            "{codex}.{}{} Calls: {total}, in flight: {in_flight}, active threads: {}, \
              open questions: {}{}. Up for {} s.{warnings}",
+            died.unwrap_or_default(),
             member.unwrap_or_default(),
             self.active_threads,
             self.open_questions,
@@ -147,6 +171,8 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     fn status(codex: Codex) -> Status {
@@ -157,6 +183,7 @@ mod tests {
                 team: None,
             }),
             codex,
+            last_exit: None,
             uptime: Duration::from_millis(61_500),
             calls: Calls {
                 total: 3,
@@ -191,6 +218,29 @@ mod tests {
         let reason = "it exited with code 3".to_owned();
         let words = status(Codex::Gone { reason }).in_words();
         assert!(words.starts_with("Codex is gone: it exited with code 3. Reconnect"));
+    }
+
+    #[test]
+    fn last_exit_is_told_with_its_time() {
+        let mut status = status(Codex::Absent { reason: None });
+        for (exit, expected) in [
+            (
+                Exit::Signal(9),
+                json!({ "message": "was ended by signal 9 (SIGKILL)", "signal": 9,
+                    "at": "1970-01-01T00:00:00.000Z" }),
+            ),
+            (
+                Exit::Code(3),
+                json!({ "message": "exited with code 3", "code": 3,
+                    "at": "1970-01-01T00:00:00.000Z" }),
+            ),
+        ] {
+            let at = UNIX_EPOCH;
+            status.last_exit = Some(Death { exit, at });
+            assert_eq!(json!(status)["lastExit"], expected);
+            let words = format!("Last exit: Codex {exit} at 1970-01-01T00:00:00.000Z.");
+            assert!(status.in_words().contains(&words), "{}", status.in_words());
+        }
     }
 
     #[test]

@@ -52,6 +52,46 @@ async fn a_codex_that_dies_in_a_turn_is_named_and_the_thread_is_taken_up_again()
 }
 
 #[tokio::test]
+async fn answer_that_tells_the_death_is_the_only_one() {
+    let plan = Plan::new()
+        .on("turn/start", [Action::Answer, Action::Exit { code: 7 }])
+        .in_launch(1);
+    let mut serve = Serve::plain(&plan).await;
+    assert_eq!(code(&serve.codex().await), "CODEX_DIED");
+    let status = serve.client.call_tool("codex_status", json!({})).await;
+    let status = &status["structuredContent"];
+    assert_eq!(status["lastExit"]["code"], 7, "{status:#}");
+    assert_eq!(status.get("warnings"), None, "{status:#}");
+    let next = serve.codex().await;
+    assert_eq!(completed(&next), HELLO);
+    assert_eq!(next["structuredContent"].get("warnings"), None, "{next:#}");
+    serve.finish().await;
+}
+
+/// The first answer is of the tool that lists all warnings.
+#[tokio::test]
+async fn status_reports_a_death_that_nobody_was_told() {
+    let mut serve = Serve::plain(&Plan::new()).await;
+    let first = serve.codex().await;
+    serve.kill_codex(Signal::SIGTERM);
+    let gone = serve.fake.started();
+    assert_eq!(super::serve::left_of(&gone).await, []);
+    let told = loop {
+        let status = serve.client.call_tool("codex_status", json!({})).await;
+        let status = status["structuredContent"].clone();
+        if status.get("lastExit").is_some() {
+            break status;
+        }
+    };
+    let warning = told["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.contains("signal 15 (SIGTERM)"), "{told:#}");
+    let reply = serve.reply(&thread(&first)).await;
+    assert_eq!(completed(&reply), HELLO);
+    assert_eq!(reply["structuredContent"].get("warnings"), None);
+    serve.finish().await;
+}
+
+#[tokio::test]
 async fn a_codex_that_dies_before_the_turn_fails_the_call_and_the_next_one_works() {
     for method in ["thread/start", "turn/start"] {
         for death in [

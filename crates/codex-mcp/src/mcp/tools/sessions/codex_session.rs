@@ -376,7 +376,9 @@ fn whole(info: &Info, sensitive: bool) -> Value {
 }
 
 fn public(info: &Info) -> Map<String, Value> {
-    let Info { view, settings, .. } = info;
+    let Info {
+        view, effective, ..
+    } = info;
     let told = json!({
         "sessionId": info.session,
         "status": view.state,
@@ -385,9 +387,9 @@ fn public(info: &Info) -> Map<String, Value> {
         "cancelledAt": view.cancelled.as_ref().map(|(_, at)| timestamp(*at)),
         "cancelledReason": view.cancelled.as_ref().map(|(why, _)| why),
         "error": view.error,
-        "model": settings.thread.model,
-        "approvalPolicy": settings.thread.approval_policy,
-        "sandbox": settings.thread.sandbox,
+        "model": effective.model,
+        "approvalPolicy": effective.approval_policy,
+        "sandbox": effective.sandbox,
         "pendingRequestCount": view.open,
         "turns": view.turns,
         "turnId": view.turn,

@@ -245,7 +245,8 @@ async fn a_wait_ends_when_codex_dies() {
     sessions.serve.settled().await;
     sessions.serve.kill_codex(Signal::SIGKILL);
     let first = super::told(&sessions.serve.client.result(&call).await);
-    assert_eq!(first, json!({"sessionId": session, "status": "error"}));
+    assert_eq!(first["sessionId"], session);
+    assert_eq!(first["status"], "error");
     sessions.finish().await;
 }
 

@@ -83,7 +83,7 @@ async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
     );
     let after = sessions.standing(&session).await;
     assert_eq!(after, before);
-    assert_eq!(sessions.get(&session).await.get("model"), None);
+    assert_eq!(sessions.get(&session).await["model"], "fake-model");
     sessions.reply(&session).await;
     assert_eq!(sessions.result(&session).await["output"], HELLO);
     sessions.finish().await;

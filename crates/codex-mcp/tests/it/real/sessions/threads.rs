@@ -15,6 +15,8 @@ on_each_release!(
     a_thread_of_plain_codex_is_taken_up,
     a_cancelled_thread_is_taken_up,
     what_a_reply_changes_stays_changed,
+    effective_settings_are_shown_also_after_a_resume,
+    death_of_codex_is_reported_once,
     the_first_that_needs_attention_is_told,
     a_thread_in_which_nothing_was_said_cannot_be_forked,
     a_classic_call_is_carried_on,
@@ -196,6 +198,87 @@ async fn what_a_reply_changes_stays_changed(release: &str) {
         ("approvalPolicy", json!("never")),
     ] {
         assert_eq!(whole[key], value, "{whole:#}");
+    }
+    stage.finish(poller.client).await;
+}
+
+/// The model that the configuration of a test names.
+const MODEL: &str = "mock-model";
+
+/// Nobody sets the model, and a thread of plain Codex has no settings of ours.
+async fn effective_settings_are_shown_also_after_a_resume(release: &str) {
+    let config = "sandbox_mode = \"workspace-write\"\napproval_policy = \"never\"";
+    let stage = Stage::with_config(release, echo(), config).await;
+    let plain = AppServer::real(release, &stage.home).await;
+    let thread = plain.start_thread(json!({})).await;
+    let mut notifications = plain.notifications(&thread);
+    plain.turn(&thread, &mut notifications, "said before").await;
+    drop(plain);
+    let mut poller = Poller::new(&stage, &[]).await;
+    let effective = |told: &Value| {
+        let names = ["model", "sandbox", "approvalPolicy"];
+        names.map(|name| told[name].as_str().unwrap_or_default().to_owned())
+    };
+    let begun = poller.start("begin", json!({})).await;
+    let told = effective(&poller.get(&begun).await);
+    assert_eq!(told, [MODEL, "read-only", "on-request"]);
+
+    let resume = json!({"action": "resume", "threadId": thread});
+    let resumed = poller.call("codex_session", resume).await;
+    let session = resumed["sessionId"].as_str().unwrap().to_owned();
+    let told = effective(&poller.get(&session).await);
+    assert_eq!(told, [MODEL, "workspace-write", "never"]);
+
+    let change =
+        json!({"model": "another", "sandbox": "read-only", "approvalPolicy": "on-request"});
+    poller.reply(&session, "go on", change).await;
+    poller.until_idle(&session).await;
+    let changed = ["another", "read-only", "on-request"];
+    assert_eq!(effective(&poller.get(&session).await), changed);
+    kill_codex(&stage);
+    poller
+        .until(&session, |look| look["status"] == "error")
+        .await;
+    poller.reply(&session, "go on", json!({})).await;
+    poller.until_idle(&session).await;
+    assert_eq!(effective(&poller.get(&session).await), changed);
+    let fork = poller.session("fork", &session).await;
+    let forked = fork["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(effective(&poller.get(&forked).await), changed);
+    stage.finish(poller.client).await;
+}
+
+async fn death_of_codex_is_reported_once(release: &str) {
+    let stage = Stage::new(release, echo()).await;
+    let mut poller = Poller::new(&stage, &[]).await;
+    let session = poller.start("begin", json!({})).await;
+    poller.until_idle(&session).await;
+    let status = poller.client.call_tool("codex_status", json!({})).await;
+    assert_eq!(structured(&status).get("lastExit"), None, "{status:#}");
+    assert_eq!(structured(&status)["activeThreads"], 1);
+    let threads = poller.client.call_tool("codex_threads", json!({})).await;
+    assert_eq!(structured(&threads)["threads"][0]["status"], "active");
+    for time in ["first", "second"] {
+        kill_codex(&stage);
+        let (lost, _) = poller
+            .until(&session, |look| look["status"] == "error")
+            .await;
+        let warnings = &lost["warnings"];
+        let warning = warnings[0].as_str().unwrap_or_default();
+        assert!(
+            warning.starts_with("Codex was ended by signal 9 (SIGKILL) at 20"),
+            "{time}: {lost:#}"
+        );
+        assert_eq!(warnings.as_array().unwrap().len(), 1, "{lost:#}");
+        let next = poller.get(&session).await;
+        assert_eq!(next.get("warnings"), None, "{next:#}");
+        let status = poller.client.call_tool("codex_status", json!({})).await;
+        let exit = &structured(&status)["lastExit"];
+        assert_eq!(exit["signal"], 9, "{status:#}");
+        assert!(warning.contains(exit["at"].as_str().unwrap()), "{exit:#}");
+        assert_eq!(structured(&status).get("warnings"), None, "{status:#}");
+        poller.reply(&session, "go on", json!({})).await;
+        poller.until_idle(&session).await;
     }
     stage.finish(poller.client).await;
 }
