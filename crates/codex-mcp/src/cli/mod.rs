@@ -1,5 +1,6 @@
 //! The command line: one module for each verb.
 
+mod alerts;
 mod alias;
 mod backend;
 mod completions;

@@ -20,7 +20,7 @@ use super::office::Identity;
 use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
 use super::times::duration_within;
-use super::{own_servers, runtime};
+use super::{alerts, own_servers, runtime};
 use crate::config::{self, Config, ConfigError, TIMEOUTS, Warning};
 use crate::engine::{Engine, InstalledCodex, Launch, Options};
 use crate::jobs::service::Jobs;
@@ -62,8 +62,9 @@ pub(super) struct Args {
     approval_timeout: Duration,
 
     /// How long a turn may be silent, from 1s to 24h, before it is reported as stalled.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_within(TIMEOUTS))]
-    stall_timeout: Duration,
+    /// Default: `stall_timeout_secs` in the configuration, else 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
+    stall_timeout: Option<Duration>,
 
     /// With `--api sessions`, put Codex's questions to the client's user at once,
     /// where the client can ask (MCP elicitation), instead of leaving them to
@@ -207,7 +208,9 @@ fn patience(args: &Args, config: &Config) -> Patience {
     Patience {
         call: config.request_timeout.value,
         approval: args.approval_timeout,
-        stall: args.stall_timeout,
+        stall: args
+            .stall_timeout
+            .unwrap_or(config.alerts.stall_timeout.value),
     }
 }
 
@@ -249,6 +252,7 @@ async fn through_app_server(
     .with_mcp_servers(own_servers::of_a_member(&config, identity))
     .with_bound(bounds.of_the_sandbox())
     .with_warnings(move |warning| told.push(warning));
+    let engine = alerts::of_sessions(engine, &config, identity, &warnings);
     let engine = Arc::new(match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,

@@ -198,6 +198,7 @@ fn options(args: &Args, config: &Config) -> Options {
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),
+        stall: config.alerts.stall_timeout.value,
         grace: args.grace.unwrap_or(GRACE),
         others: config.jobs.others.value,
         timing: args.timing(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde::Deserialize;
@@ -70,6 +71,8 @@ pub(super) struct Section {
     pub(super) allow_commands: Option<bool>,
     pub(super) allow_dirs: Option<Vec<PathBuf>>,
     pub(super) jobs_of_others: Option<OthersJobs>,
+    pub(super) notify: Option<Vec<Notifier>>,
+    pub(super) stall_timeout_secs: Option<u64>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 
@@ -87,7 +90,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-const SECTION_KEYS: [&str; 18] = [
+const SECTION_KEYS: [&str; 20] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -105,6 +108,8 @@ const SECTION_KEYS: [&str; 18] = [
     "allow_commands",
     "allow_dirs",
     "jobs_of_others",
+    "notify",
+    "stall_timeout_secs",
     "roles",
 ];
 

@@ -6,8 +6,9 @@
 //!
 //! Unless the user trusts the repository, its file only narrows what the user's own
 //! settings allow (`repository`). In no case does it choose the program (`codex_bin`), or
-//! where jobs are kept, or files outside of the repository.
+//! where jobs are kept, or who is told of sessions, or files outside of the repository.
 
+mod alerts;
 mod bounds;
 mod eyes;
 mod file;
@@ -35,6 +36,7 @@ use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 use repository::{Narrowing, RepositoryFile};
 
+pub use alerts::AlertSettings;
 pub use bounds::BoundSettings;
 pub use eyes::EyesSettings;
 pub use jobs::JobSettings;
@@ -88,6 +90,8 @@ pub struct Config {
     pub bounds: BoundSettings,
     /// Where jobs are kept, and what works on them.
     pub jobs: JobSettings,
+    /// Who is told that a session needs a person, and after which silence.
+    pub alerts: AlertSettings,
     /// Codex's home folder: `CODEX_HOME`, else `~/.codex`.
     pub codex_home: PathBuf,
     /// The folder that teams and the user's file are below: `ATM_HOME`, else HOME.
@@ -396,6 +400,7 @@ impl Places<'_> {
             })?,
             role,
             eyes,
+            alerts: self.alerts(&bounds.allow_commands, &files, &mut warnings)?,
             bounds,
             registry_mode: registry_mode(&files),
             jobs: self.jobs(flags.store, &files, &mut warnings)?,

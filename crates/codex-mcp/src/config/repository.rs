@@ -30,7 +30,7 @@ const FILE: &str = ".atm.toml";
 const LONGEST: u64 = 64 * 1024;
 
 /// Keys that no repository sets, whether or not the user trusts it.
-const NEVER: [&str; 8] = [
+const NEVER: [&str; 10] = [
     "codex_bin",
     "store",
     "worker_concurrency",
@@ -39,6 +39,8 @@ const NEVER: [&str; 8] = [
     "allow_commands",
     "allow_dirs",
     "jobs_of_others",
+    "notify",
+    "stall_timeout_secs",
 ];
 
 /// A repository's file.
@@ -211,6 +213,8 @@ fn narrowed_section(
         allow_commands,
         allow_dirs,
         jobs_of_others,
+        notify,
+        stall_timeout_secs,
         roles,
     } = section;
     let role = match role {
@@ -237,6 +241,8 @@ fn narrowed_section(
         ("allow_commands", allow_commands.is_some()),
         ("allow_dirs", allow_dirs.is_some()),
         ("jobs_of_others", jobs_of_others.is_some()),
+        ("notify", notify.is_some()),
+        ("stall_timeout_secs", stall_timeout_secs.is_some()),
         ("roles", !roles.is_empty()),
     ];
     left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));

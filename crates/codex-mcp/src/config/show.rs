@@ -40,6 +40,8 @@ fn all(config: &Config) -> Vec<Shown> {
     let jobs = &config.jobs;
     let store = Setting::new(jobs.store.value.to_string(), jobs.store.source.clone());
     let idle = Setting::new(jobs.idle.value.as_secs(), jobs.idle.source.clone());
+    let stall = &config.alerts.stall_timeout;
+    let stall = Setting::new(stall.value.as_secs(), stall.source.clone());
     vec![
         shown("identity", Some(&config.identity)),
         shown("team", config.team.as_ref()),
@@ -67,6 +69,8 @@ fn all(config: &Config) -> Vec<Shown> {
         shown("allow_commands", Some(&config.bounds.allow_commands)),
         shown("allow_dirs", config.bounds.allow_dirs.as_ref()),
         shown("jobs_of_others", Some(&jobs.others)),
+        shown("notify", config.alerts.notify.as_ref()),
+        shown("stall_timeout_secs", Some(&stall)),
     ]
 }
 

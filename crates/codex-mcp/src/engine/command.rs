@@ -9,7 +9,7 @@ use std::time::Duration;
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::events::Shown;
 use codex_mcp_core::progress::CurrentStep;
-use codex_mcp_core::session::{self, Outcome, Patience, State};
+use codex_mcp_core::session::{self, Alert, Outcome, Patience, State};
 use codex_mcp_protocol::codex::{
     ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadResponse, ThreadSettings,
     TokenCount, TurnId, TurnManner,
@@ -400,6 +400,17 @@ pub struct Polled {
     pub poll_interval: Option<Duration>,
     /// The rest.
     pub shown: Shown,
+}
+
+/// Something of a session that a person may have to see to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alerted {
+    /// Which session.
+    pub session: SessionId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// What.
+    pub alert: Alert,
 }
 
 /// The first of several sessions that somebody has to see to.

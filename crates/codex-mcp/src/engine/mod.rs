@@ -71,11 +71,11 @@ use tracing::Span;
 
 use app_server::AppServer;
 use backend::Backend;
-use command::{Info, SessionId, TurnRef, View};
+use command::{Alerted, Info, SessionId, TurnRef, View};
 use connection::CallError;
 use hub::{Hub, perform};
 use mcp_servers::Server;
-use sessions::Entry;
+use sessions::{Entry, OnAlert};
 
 use crate::bounds::{Bound, OutOfBounds};
 
@@ -115,6 +115,7 @@ pub struct Engine {
     mcp_servers: Vec<Server>,
     of_the_sandbox: Option<Bound>,
     warn: Arc<Warn>,
+    on_alert: Arc<OnAlert>,
 }
 
 /// Takes a warning for the user. The same one may come again.
@@ -132,6 +133,7 @@ impl Engine {
             mcp_servers: Vec::new(),
             of_the_sandbox: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
+            on_alert: Arc::new(drop),
             options,
         }
     }
@@ -147,6 +149,14 @@ impl Engine {
     pub fn with_warnings(self, warn: impl Fn(String) + Send + Sync + 'static) -> Self {
         let warn = Arc::new(warn);
         Self { warn, ..self }
+    }
+
+    /// The same engine, with somebody who hears, once for each, of open questions and of
+    /// turns that have stalled. The engine waits for it, so it must not take long.
+    #[must_use]
+    pub fn with_alerts(self, on_alert: impl Fn(Alerted) + Send + Sync + 'static) -> Self {
+        let on_alert = Arc::new(on_alert);
+        Self { on_alert, ..self }
     }
 
     /// The same engine, which takes no decision by which a command leaves a sandbox that is

@@ -14,7 +14,8 @@ use super::EngineError;
 use super::backend::Running;
 use super::clock::now;
 use super::command::{
-    Effective, Info, Open, Overrides, Prompt, SessionId, Settings, Start, View, manner_over,
+    Alerted, Effective, Info, Open, Overrides, Prompt, SessionId, Settings, Start, View,
+    manner_over,
 };
 use super::witness::{Kind, Witness};
 use crate::picture::PictureCopies;
@@ -30,6 +31,9 @@ const CHILDREN: usize = 10_000;
 /// thread beyond that Codex's rollout is left.
 const REMEMBERED: usize = 10_000;
 
+/// Hears of what a person may have to see to. It must not wait.
+pub(super) type OnAlert = dyn Fn(Alerted) + Send + Sync;
+
 /// A session and what the shell has to know about it.
 pub(super) struct Entry {
     pub(super) id: SessionId,
@@ -38,6 +42,7 @@ pub(super) struct Entry {
     inner: Mutex<Inner>,
     /// Is told of questions that are closed.
     witness: Arc<dyn Witness>,
+    on_alert: Arc<OnAlert>,
     /// Marks the lines of the log that are about it.
     pub(super) span: Span,
     revision: watch::Sender<u64>,
@@ -95,11 +100,13 @@ impl Entry {
         server: Running,
         patience: Patience,
         witness: Arc<dyn Witness>,
+        on_alert: Arc<OnAlert>,
     ) -> Self {
         let machine = Session::new(thread.as_str(), patience, now());
         let id = SessionId::new();
         Self {
             witness,
+            on_alert,
             span: tracing::info_span!("session", %id, %thread),
             id,
             thread,
@@ -139,10 +146,18 @@ impl Entry {
 
     /// Lets somebody look at the machine.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Session, Now) -> T) -> T {
-        let (result, closed) = {
+        let (result, closed, alerts) = {
             let machine = &mut self.lock().machine;
-            (look(machine, now()), machine.take_closed())
+            let result = look(machine, now());
+            (result, machine.take_closed(), machine.take_alerts())
         };
+        for alert in alerts {
+            (self.on_alert)(Alerted {
+                session: self.id.clone(),
+                thread: self.thread.clone(),
+                alert,
+            });
+        }
         if !closed.is_empty() {
             self.witness.closed(&self.thread, &closed);
         }

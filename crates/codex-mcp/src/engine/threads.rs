@@ -185,10 +185,13 @@ impl Engine {
         let patience = start.patience.unwrap_or(self.options.patience);
         let opened = start.clone();
         let witness = Arc::clone(&self.witness);
+        let on_alert = Arc::clone(&self.on_alert);
         let effective = Effective::told(response, &start.settings.thread);
         let settings = (start.settings, effective);
         let thread = response.thread.id.clone();
-        let entry = Entry::new(thread, origin, settings, running, patience, witness);
+        let entry = Entry::new(
+            thread, origin, settings, running, patience, witness, on_alert,
+        );
         let Added { entry, evicted } = self
             .hub
             .sessions

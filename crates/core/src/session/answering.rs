@@ -101,6 +101,7 @@ impl Session {
             expires: now.wall + unseen + self.patience.approval,
         };
         self.write(now, EventType::ApprovalRequest, action.told());
+        self.alert_of_question(&action);
         self.actions.push(action);
         Vec::new()
     }

@@ -21,6 +21,7 @@
 //!
 //! All that happens is written to the session's [event log](crate::events).
 
+mod alert;
 mod answering;
 mod ends;
 mod hearing;
@@ -41,6 +42,7 @@ use crate::clock::Now;
 use crate::events::{EventData, EventLog, EventType, Poll, Shown};
 use crate::progress::{Activity, CurrentStep};
 
+pub use alert::Alert;
 pub use answering::{Asked, ClosedQuestion, Closing};
 pub use shown::{IDLE_POLL_INTERVAL, View};
 pub use steps::Steps;
@@ -188,6 +190,7 @@ pub struct Session {
     actions: Vec<Action>,
     /// Those that were closed since somebody asked.
     closed: Vec<ClosedQuestion>,
+    alerts: Vec<Alert>,
     outcome: Option<(u64, Arc<Outcome>)>,
     turns: u64,
     /// How many prompts Codex did not take.
@@ -217,6 +220,7 @@ impl Session {
             cancelled: None,
             actions: Vec::new(),
             closed: Vec::new(),
+            alerts: Vec::new(),
             outcome: None,
             turns: 0,
             refused: 0,
@@ -424,6 +428,7 @@ impl Session {
             let before = self.stalled.replace(now.instant);
             if before.is_none() {
                 self.activity.count();
+                self.alert_of_stall(silent);
                 self.log_stall(silent, now);
             }
         }

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use codex_mcp_core::run::outcome::{Reason, blocked};
-use codex_mcp_core::session;
+use codex_mcp_core::session::{self, Alert};
 use codex_mcp_protocol::codex::SandboxMode;
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::{Value, json};
@@ -25,15 +25,16 @@ use super::exit::{self, COULD_NOT};
 use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
-use super::{log, own_servers, runtime};
+use super::{alerts, log, own_servers, runtime};
 use crate::config::{self, Config, Warning};
+use crate::engine::command::Alerted;
 use crate::engine::{Engine, Launch, Options, profile};
 use crate::mcp::Defaults;
 use crate::off_runtime;
 use crate::output;
 use crate::run::look::{Looker, Means};
-use crate::run::notify::{self, Lookup, Patience, Teller, Telling, Told};
-use crate::run::order::{Order, Place};
+use crate::run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
+use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{Kept, Worktree};
 use crate::run::{
     ANSWER_LIMIT, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
@@ -216,16 +217,34 @@ fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
         codex_home: config.codex_home.clone(),
         patience: session::Patience {
             approval: ANSWER_LIMIT + ANSWER_MARGIN,
-            stall: order.limits.total(),
+            stall: config.alerts.stall_timeout.value,
         },
     })
     .with_mcp_servers(own_servers::of_a_member(config, identity))
     // The run tells what was left out.
     .with_warnings(drop);
+    let engine = with_alerts(engine, config, identity, order);
     match identity.office.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,
     }
+}
+
+/// The engine of a run that tells others when its user is asked, or a turn has stalled.
+fn with_alerts(engine: Engine, config: &Config, identity: &Identity, order: &Order) -> Engine {
+    if order.notify.is_empty() {
+        return engine;
+    }
+    let teller = alerts::teller(config, identity, order.repo.clone());
+    let alerts = Alerts::start(order.notify.clone(), teller);
+    let asks = order.approve == Approve::Ask;
+    engine.with_alerts(move |Alerted { thread, alert, .. }| {
+        // Other questions are answered at once.
+        if asks || matches!(alert, Alert::Stalled { .. }) {
+            let names = json!({ "thread_id": thread });
+            alerts.give(Notice::of(&format!("thread {thread}"), &names, &alert));
+        }
+    })
 }
 
 async fn work(
@@ -344,14 +363,7 @@ async fn tell(
     line: &str,
     result: &Value,
 ) -> Vec<Told> {
-    let teller = Teller {
-        member: Some(identity.member.clone()),
-        desk: identity.office.desk.clone(),
-        atm_home: config.atm_home.clone(),
-        folder: order.repo.clone(),
-        env: Vec::new(),
-        patience: Patience::default(),
-    };
+    let teller = alerts::teller(config, identity, order.repo.clone());
     notify::tell_all(&order.notify, Telling { line, result }, &teller).await
 }
 

@@ -11,6 +11,7 @@ use codex_mcp_core::exec::{Failure, FailureClass};
 use codex_mcp_core::job::{
     Attempt, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wanted,
 };
+use codex_mcp_core::session::Alert;
 use codex_mcp_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
@@ -19,6 +20,7 @@ use super::Worker;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
+use super::stalls::StallWatch;
 use super::{running, telling};
 use crate::jobs::exec::{self, News, Outcome};
 use crate::jobs::report::{FailureReport, Report};
@@ -235,15 +237,31 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
         Ok(order) => order,
         Err(error) => return Done::without_codex(&error),
     };
-    let hear = |news: News<'_>| journal.hear(&news);
-    let mut outcome = exec::run(&request, hear, leash.pulled.clone()).await;
-    if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
-        (if_unknown, class(&outcome))
-    {
-        request.resume = resume;
-        outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+    let alerts = telling::alerts_of_call(job, &worker.options);
+    let alert = |alert: &Alert| {
+        if let Some(alerts) = &alerts {
+            alerts.give(telling::notice(&job.summary.id, alert));
+        }
+    };
+    let stalls = StallWatch::new(worker.options.stall, &alert);
+    let hear = |news: News<'_>| {
+        stalls.hear(&news);
+        journal.hear(&news);
+    };
+    let exchange = async {
+        let mut outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+        if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
+            (if_unknown, class(&outcome))
+        {
+            request.resume = resume;
+            outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+        }
+        Done::of(outcome, request.stream)
+    };
+    tokio::select! {
+        done = exchange => done,
+        never = stalls.watch() => match never {},
     }
-    Done::of(outcome, request.stream)
 }
 
 fn class(outcome: &Outcome) -> Option<FailureClass> {

@@ -44,6 +44,7 @@ pub mod place;
 mod post;
 mod reporter;
 mod running;
+mod stalls;
 pub mod start;
 mod telling;
 mod trouble;
@@ -108,6 +109,8 @@ pub struct Options {
     pub concurrency: NonZeroU32,
     /// After how long without work it leaves; `None` is never.
     pub idle: Option<Duration>,
+    /// After which silence a job counts as stalled.
+    pub stall: Duration,
     /// How long jobs may go on when it was told to end.
     pub grace: Duration,
     /// What it does with the jobs of others.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use codex_mcp_core::session::Patience as SessionPatience;
+use codex_mcp_core::session::{Alert, Patience as SessionPatience};
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
@@ -19,8 +19,9 @@ use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order;
 use super::reporter::Reporter;
-use super::telling::{News, Telling};
+use super::telling::{News, Telling, notice};
 use crate::engine::binary::{self, NoCodex};
+use crate::engine::command::Alerted;
 use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 use crate::git::Submodules;
 use crate::jobs::run::order::Kept;
@@ -115,7 +116,7 @@ impl Attempt<'_> {
         if let Some(earlier) = order::earlier(self.job) {
             kept.order.thread = Some(earlier);
         }
-        let mut ended = self.with_codex(&kept.order).await;
+        let mut ended = self.with_codex(&kept).await;
         if let Err(Failure::Run(error)) = ended.driven {
             let error = error.explained(|| self.read_only_cause(&kept));
             ended.driven = Err(error.into());
@@ -173,8 +174,9 @@ impl Attempt<'_> {
     }
 
     /// The run with a Codex of its own.
-    async fn with_codex(&self, order: &Order) -> Ended {
-        let engine = match self.engine(order) {
+    async fn with_codex(&self, kept: &Kept) -> Ended {
+        let order = &kept.order;
+        let engine = match self.engine(kept) {
             Ok(engine) => engine,
             Err(error) => return Ended::before(error),
         };
@@ -204,7 +206,7 @@ impl Attempt<'_> {
         }
     }
 
-    fn engine(&self, order: &Order) -> Result<Engine, NoCodex> {
+    fn engine(&self, kept: &Kept) -> Result<Engine, NoCodex> {
         let (job, options) = (self.job, &self.worker.options);
         let codex = order::chosen(job, options);
         binary::find(codex.clone())?;
@@ -217,10 +219,22 @@ impl Attempt<'_> {
             },
             codex_home,
             patience: SessionPatience {
-                approval: order.limits.total(),
-                stall: order.limits.total(),
+                approval: kept.order.limits.total(),
+                stall: options.stall,
             },
         });
+        let engine = match self.telling(kept).alerts() {
+            Some(alerts) => {
+                let job = job.summary.id.clone();
+                engine.with_alerts(move |Alerted { alert, .. }| {
+                    // Questions are answered at once.
+                    if matches!(alert, Alert::Stalled { .. }) {
+                        alerts.give(notice(&job, &alert));
+                    }
+                })
+            }
+            None => engine,
+        };
         let engine = engine.with_mcp_servers(options.mcp_servers.clone());
         // The run tells what was left out.
         Ok(engine.with_env(env).with_warnings(drop))
@@ -293,13 +307,7 @@ impl Attempt<'_> {
         if !is_the_end || kept.order.notify.is_empty() {
             return None;
         }
-        let telling = Telling {
-            job: self.job,
-            notify: &kept.order.notify,
-            team: kept.team.clone(),
-            atm_home: kept.atm_home.clone().unwrap_or_default().into(),
-            directory: kept.order.repo.clone(),
-        };
+        let telling = self.telling(kept);
         let news = async {
             News {
                 line: ended.notice(self.number().await),
@@ -307,6 +315,16 @@ impl Attempt<'_> {
             }
         };
         telling.tell(self.leash, news).await
+    }
+
+    fn telling<'b>(&'b self, kept: &'b Kept) -> Telling<'b> {
+        Telling {
+            job: self.job,
+            notify: &kept.order.notify,
+            team: kept.team.clone(),
+            atm_home: kept.atm_home.clone().unwrap_or_default().into(),
+            directory: kept.order.repo.clone(),
+        }
     }
 
     /// The number by which others know the run.

@@ -1,12 +1,13 @@
-//! Telling others of the end of a job.
+//! Telling others of the end of a job, and that it has stalled.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp_core::job::{Ending, JobState};
+use codex_mcp_core::job::{Ending, JobId, JobState};
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::blocked;
+use codex_mcp_core::session::Alert;
 use codex_mcp_core::team::TeamName;
 use codex_mcp_core::text::one_line;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use super::{Options, admission, order};
 use crate::jobs::report::FailureReport;
 use crate::jobs::settings::CallSettings;
 use crate::jobs::store::Job;
-use crate::run::notify::{self, Patience, Teller};
+use crate::run::notify::{self, Alerts, Notice, Patience, Teller};
 use crate::team::Member;
 
 /// How long each is waited for where somebody waits for the end of a job that they
@@ -47,7 +48,24 @@ pub(super) struct News {
     pub(super) result: Value,
 }
 
-impl Telling<'_> {
+impl<'a> Telling<'a> {
+    fn of_call(job: &'a Job, settings: &'a CallSettings) -> Self {
+        Self {
+            job,
+            notify: &settings.notify,
+            team: settings.team.clone(),
+            atm_home: settings.atm_home.clone().unwrap_or_default(),
+            directory: job.request.cwd.clone().into(),
+        }
+    }
+
+    /// Begins to tell them what happens while the job runs, if there is somebody to tell.
+    pub(super) fn alerts(&self) -> Option<Alerts> {
+        let notify = self.notify.to_vec();
+        let teller = self.teller(Patience::default());
+        (!notify.is_empty()).then(|| Alerts::start(notify, teller))
+    }
+
     /// Tells it; what became of it, as JSON. A worker that ends tells nobody any more,
     /// so that what has come of the job is written down.
     pub(super) async fn tell(
@@ -103,6 +121,33 @@ impl Telling<'_> {
     }
 }
 
+/// Tells those whom a call names that its job has stalled, if it names any.
+pub(super) fn alerts_of_call(job: &Job, options: &Options) -> Option<Alerts> {
+    let settings = settings_of_call(job, options)?;
+    Telling::of_call(job, &settings).alerts()
+}
+
+/// The settings of a call that names notifiers which may be run here.
+fn settings_of_call(job: &Job, options: &Options) -> Option<CallSettings> {
+    let settings = CallSettings::of(&job.request).ok()?;
+    admission::check(job, options).ok()?;
+    let bounds = order::bounds(job, options).ok()?;
+    let criteria = Criteria::default();
+    bounds.check_run(&criteria, &settings.notify, false).ok()?;
+    (!settings.notify.is_empty()).then_some(settings)
+}
+
+/// What is told of a job that runs.
+pub(super) fn notice(job: &JobId, alert: &Alert) -> Notice {
+    let names = json!({ "job_id": job });
+    Notice::of(&format!("job {}", short(job)), &names, alert)
+}
+
+fn short(job: &JobId) -> &str {
+    let id = job.as_str();
+    id.get(..ID).unwrap_or(id)
+}
+
 /// Tells those whom a call names how it ends; what became of it. What may not be run here
 /// tells nobody.
 pub(super) async fn of_call(
@@ -112,21 +157,8 @@ pub(super) async fn of_call(
     done: &Done,
     leash: &Leash,
 ) -> Option<Value> {
-    let settings = CallSettings::of(&job.request).ok()?;
-    admission::check(job, options).ok()?;
-    let bounds = order::bounds(job, options).ok()?;
-    let criteria = Criteria::default();
-    bounds.check_run(&criteria, &settings.notify, false).ok()?;
-    if settings.notify.is_empty() {
-        return None;
-    }
-    let telling = Telling {
-        job,
-        notify: &settings.notify,
-        team: settings.team,
-        atm_home: settings.atm_home.unwrap_or_default(),
-        directory: job.request.cwd.clone().into(),
-    };
+    let settings = settings_of_call(job, options)?;
+    let telling = Telling::of_call(job, &settings);
     telling.tell(leash, async { news(job, ending, done) }).await
 }
 
@@ -135,7 +167,7 @@ fn news(job: &Job, ending: Ending, done: &Done) -> News {
     let report = &done.report;
     let problems = report.problems();
     let id = job.summary.id.as_str();
-    let short = id.get(..ID).unwrap_or(id);
+    let short = short(&job.summary.id);
     let failure = report.failure.as_ref().map(FailureReport::in_words);
     let line = match ending {
         Ending::Completed => {

@@ -1,8 +1,10 @@
-//! Telling others that a run has ended: an agent by mail, a channel of IRC, a program.
+//! Telling others that a run has ended, or that a session, a run or a job needs a person
+//! (`alerts`): an agent by mail, a channel of IRC, a program.
 //!
 //! What fails here is told to whoever began the run, and is no failure of the run.
 //! All are told at the same time, and none is waited for beyond its [`Patience`].
 
+mod alerts;
 mod check;
 mod command;
 mod irc;
@@ -20,6 +22,7 @@ use serde_json::Value;
 
 use crate::team::{Desk, Member};
 
+pub use alerts::{Alerts, Notice};
 pub use check::{Lookup, Unusable, UnusableNotifier};
 pub use command::CommandError;
 pub use irc::IrcFailure;
@@ -28,10 +31,10 @@ pub use mail::LetterError;
 /// What is told.
 #[derive(Debug, Clone, Copy)]
 pub struct Telling<'a> {
-    /// The line, as [`Outcome::notice`](codex_mcp_core::run::outcome::Outcome::notice)
-    /// makes it.
+    /// The line, as [`Outcome::notice`](codex_mcp_core::run::outcome::Outcome::notice) and
+    /// [`Notice`] make it.
     pub line: &'a str,
-    /// The whole [`Outcome`](codex_mcp_core::run::outcome::Outcome).
+    /// The whole [`Outcome`](codex_mcp_core::run::outcome::Outcome), or what an alert says.
     pub result: &'a Value,
 }
 

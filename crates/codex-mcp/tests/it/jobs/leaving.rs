@@ -88,6 +88,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         mcp_servers: Vec::new(),
         bounds: Bounds::default().into(),
         state: stage.home.state_home().join("codex-mcp"),
+        stall: Duration::from_secs(300),
         concurrency: CONCURRENCY,
         idle: Some(Duration::from_millis(50)),
         grace: GRACE,

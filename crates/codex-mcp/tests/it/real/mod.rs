@@ -1,5 +1,6 @@
 //! Ring 4: the real Codex, in several releases, on a scripted model.
 
+mod alerts;
 mod approvals;
 mod classic;
 mod codex_config;

@@ -102,6 +102,35 @@ fn deciding_a_question_is_a_step() {
     assert_eq!((step.number, step.words.as_str()), (before + 1, "thinking"));
 }
 
+/// Questions that nobody can answer alert nobody.
+#[test]
+fn each_open_question_alerts_once() {
+    let mut world = World::running();
+    world.apply(Event::Asked);
+    world.ask(user_input());
+    let alerts = world.session.take_alerts();
+    let open: Vec<(ActionId, SystemTime)> = world
+        .session
+        .actions()
+        .iter()
+        .map(|action| (action.id.clone(), action.expires))
+        .collect();
+    let alerted: Vec<(ActionId, SystemTime)> = alerts
+        .into_iter()
+        .filter_map(|alert| match alert {
+            Alert::Question { id, expires, .. } => Some((id, expires)),
+            Alert::Stalled { .. } => None,
+        })
+        .collect();
+    assert_eq!(alerted, open);
+    world.session.show_questions(world.now);
+    world.apply(Event::Accept);
+    assert_eq!(world.session.take_alerts(), []);
+    world.session.interrupt(world.now);
+    world.apply(Event::Asked);
+    assert_eq!(world.session.take_alerts(), []);
+}
+
 #[test]
 fn a_question_says_until_when_it_can_be_answered() {
     let mut world = World::running();

@@ -239,6 +239,14 @@ proptest! {
                 (silent, reported) = (0, false);
             }
         }
+        let alerts = world.session.take_alerts().into_iter();
+        let alerted: Vec<u64> = alerts
+            .map(|alert| match alert {
+                Alert::Stalled { silent, .. } => silent.as_secs() * 1000,
+                Alert::Question { .. } => 0,
+            })
+            .collect();
+        prop_assert_eq!(&alerted, &expected);
         prop_assert_eq!(stalls(&world), expected);
     }
 }

@@ -47,6 +47,7 @@ impl Place {
             idle: None,
             grace: GRACE,
             others: OthersJobs::Leave,
+            stall: std::time::Duration::from_secs(300),
             timing: Timing::default(),
         }
     }

@@ -80,7 +80,7 @@ impl Ran {
 }
 
 impl Stage {
-    fn run_command(&self, args: &[&str]) -> Command {
+    pub(in crate::real) fn run_command(&self, args: &[&str]) -> Command {
         self.program(&[&["run"], args].concat())
     }
 

@@ -1,0 +1,66 @@
+//! Alerts: telling others that a session or a run needs a person.
+
+use std::env;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::office::Identity;
+use crate::config::{Config, Setting};
+use crate::engine::Engine;
+use crate::engine::command::Alerted;
+use crate::mcp::Warnings;
+use crate::off_runtime;
+use crate::run::notify::{Alerts, Lookup, Notice, Patience, Teller};
+
+/// The engine, with those whom the configuration names told of each session of its that
+/// waits for an answer or has stalled. One who cannot be told is warned of, a moment later.
+pub(super) fn of_sessions(
+    engine: Engine,
+    config: &Config,
+    identity: &Identity,
+    warnings: &Warnings,
+) -> Engine {
+    let Some(Setting { value, source }) = &config.alerts.notify else {
+        return engine;
+    };
+    if value.is_empty() {
+        return engine;
+    }
+    let directory = env::current_dir().unwrap_or_default();
+    let lookup = Lookup {
+        team: identity.member.team.clone(),
+        atm_home: config.atm_home.clone(),
+        directory: directory.clone(),
+    };
+    let (notify, source, warnings) = (value.clone(), source.clone(), warnings.clone());
+    tokio::spawn(async move {
+        let checked = off_runtime::run(move || lookup.check(&notify)).await;
+        if let Ok(Err(error)) = checked {
+            let (to, why) = (error.notifier, error.why);
+            warnings.push(format!("notify ({source}): {to} cannot be told: {why}"));
+        }
+    });
+    let alerts = Alerts::start(value.clone(), teller(config, identity, directory));
+    engine.with_alerts(move |alerted| {
+        let Alerted {
+            session,
+            thread,
+            alert,
+        } = alerted;
+        let names = json!({ "session_id": session, "thread_id": thread });
+        alerts.give(Notice::of(&format!("session {session}"), &names, &alert));
+    })
+}
+
+/// Who tells, with commands run in this directory.
+pub(super) fn teller(config: &Config, identity: &Identity, folder: PathBuf) -> Teller {
+    Teller {
+        member: Some(identity.member.clone()),
+        desk: identity.office.desk.clone(),
+        atm_home: config.atm_home.clone(),
+        folder,
+        env: Vec::new(),
+        patience: Patience::default(),
+    }
+}

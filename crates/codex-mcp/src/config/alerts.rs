@@ -1,0 +1,105 @@
+//! The settings of alerts: who is told that a session needs a person, and after which
+//! silence. They are the user's alone: a notifier can name a program.
+
+use std::time::Duration;
+
+use codex_mcp_core::run::notifier::Notifier;
+
+use super::file::{File, Scope};
+use super::jobs::of_user;
+use super::{ConfigError, Places, Setting, Source, Warning};
+use crate::run::order::MOST_NOTIFIERS;
+
+/// The default of `stall_timeout_secs`.
+const DEFAULT_STALL: Duration = Duration::from_secs(300);
+
+/// The longest that can be set: a day.
+const LONGEST_STALL_SECS: u64 = 86_400;
+
+/// The settings of alerts.
+#[derive(Debug)]
+pub struct AlertSettings {
+    /// Who is told that a session waits for an answer, or has stalled.
+    pub notify: Option<Setting<Vec<Notifier>>>,
+    /// After which silence a turn or job counts as stalled.
+    pub stall_timeout: Setting<Duration>,
+}
+
+impl AlertSettings {
+    /// Who is told.
+    #[must_use]
+    pub fn notifiers(&self) -> Vec<Notifier> {
+        let set = self.notify.as_ref();
+        set.map(|set| set.value.clone()).unwrap_or_default()
+    }
+}
+
+impl Places<'_> {
+    pub(super) fn alerts(
+        &self,
+        allow_commands: &Setting<bool>,
+        files: &[File],
+        warnings: &mut Vec<Warning>,
+    ) -> Result<AlertSettings, ConfigError> {
+        warn_of_a_repository(files, &self.set_it_yourself(), warnings);
+        let mut notify = of_user(files, |file| file.section.notify.clone());
+        if let Some(Setting { value, source }) = &mut notify {
+            if value.len() > MOST_NOTIFIERS {
+                return Err(ConfigError::Invalid {
+                    key: "notify",
+                    from: source.clone(),
+                    why: format!("at most {MOST_NOTIFIERS} can be told"),
+                });
+            }
+            if !allow_commands.value {
+                let left_out = value.extract_if(.., |to| matches!(to, Notifier::Command(_)));
+                warnings.extend(left_out.map(|to| Warning {
+                    message: format!(
+                        "notify ({source}): {to} is left out, as allow_commands ({}) forbids \
+                         programs",
+                        allow_commands.source
+                    ),
+                    hint: "Name an agent (mail:) or a channel (irc:) instead.".to_owned(),
+                }));
+            }
+        }
+        Ok(AlertSettings {
+            notify,
+            stall_timeout: stall_timeout(files)?,
+        })
+    }
+}
+
+fn stall_timeout(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
+    let Some(Setting { value, source }) = of_user(files, |file| file.section.stall_timeout_secs)
+    else {
+        return Ok(Setting::new(DEFAULT_STALL, Source::Default));
+    };
+    match (1..=LONGEST_STALL_SECS).contains(&value) {
+        true => Ok(Setting::new(Duration::from_secs(value), source)),
+        false => Err(ConfigError::Invalid {
+            key: "stall_timeout_secs",
+            from: source,
+            why: format!("it must be between 1 and {LONGEST_STALL_SECS}"),
+        }),
+    }
+}
+
+fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
+    for file in files.iter().filter(|file| file.scope == Scope::Repository) {
+        let section = &file.section;
+        let set = [
+            ("notify", section.notify.is_some()),
+            ("stall_timeout_secs", section.stall_timeout_secs.is_some()),
+        ];
+        for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+            warnings.push(Warning {
+                message: format!(
+                    "{key} in {} is left out: alerts are the user's, not a repository's",
+                    file.path.display()
+                ),
+                hint: hint.to_owned(),
+            });
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Alerts of jobs of which no event comes.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use codex_mcp_core::exec::activity;
+use codex_mcp_core::progress::Activity;
+use codex_mcp_core::session::Alert;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::jobs::exec::News;
+
+/// Watches over the silence of one job.
+pub(super) struct StallWatch<'a> {
+    limit: Duration,
+    alert: &'a dyn Fn(&Alert),
+    activity: RefCell<Activity<Instant>>,
+    heard: Cell<Instant>,
+    news: Notify,
+}
+
+impl<'a> StallWatch<'a> {
+    /// Calls `alert` once for each silence of `limit`.
+    pub(super) fn new(limit: Duration, alert: &'a dyn Fn(&Alert)) -> Self {
+        let now = Instant::now();
+        Self {
+            limit,
+            alert,
+            activity: RefCell::new(Activity::new(now)),
+            heard: Cell::new(now),
+            news: Notify::new(),
+        }
+    }
+
+    /// Takes in what Codex says.
+    pub(super) fn hear(&self, news: &News<'_>) {
+        let now = Instant::now();
+        self.heard.set(now);
+        if let News::Event(event, _) = news {
+            activity::take(&mut self.activity.borrow_mut(), event, now);
+        }
+        self.news.notify_one();
+    }
+
+    /// Watches for as long as it is polled.
+    pub(super) async fn watch(&self) -> Infallible {
+        loop {
+            let heard = self.heard.get();
+            sleep_until(heard + self.limit).await;
+            if self.heard.get() != heard {
+                continue;
+            }
+            (self.alert)(&Alert::Stalled {
+                silent: heard.elapsed(),
+                doing: self.activity.borrow().words().to_owned(),
+            });
+            while self.heard.get() == heard {
+                self.news.notified().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_mcp_protocol::codex::exec::ExecEvent;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_reported_once_until_codex_is_heard_again() {
+        let alerts = RefCell::new(Vec::new());
+        let alert = |alert: &Alert| alerts.borrow_mut().push(alert.clone());
+        let watch = StallWatch::new(Duration::from_secs(10), &alert);
+        let talk = async {
+            for _ in 0..5 {
+                sleep(Duration::from_secs(9)).await;
+                watch.hear(&News::Event(&ExecEvent::TurnStarted, ""));
+            }
+            assert_eq!(alerts.borrow().len(), 0);
+            sleep(Duration::from_secs(100)).await;
+            assert_eq!(alerts.borrow().len(), 1);
+            watch.hear(&News::Event(&ExecEvent::TurnStarted, ""));
+            sleep(Duration::from_secs(100)).await;
+        };
+        tokio::select! {
+            never = watch.watch() => match never {},
+            done = timeout(Duration::from_secs(1000), talk) => done.unwrap(),
+        }
+        let stalled = Alert::Stalled {
+            silent: Duration::from_secs(10),
+            doing: "thinking".to_owned(),
+        };
+        assert_eq!(*alerts.borrow(), [stalled.clone(), stalled]);
+    }
+}
