@@ -7,14 +7,11 @@ use codex_mcp_core::run::notifier::Notifier;
 
 use super::file::{File, Scope};
 use super::jobs::of_user;
-use super::{ConfigError, Places, Setting, Source, Warning};
+use super::{ConfigError, Places, Setting, Source, TIMEOUTS, Warning, within};
 use crate::run::order::MOST_NOTIFIERS;
 
 /// The default of `stall_timeout_secs`.
 const DEFAULT_STALL: Duration = Duration::from_secs(300);
-
-/// The longest that can be set: a day.
-const LONGEST_STALL_SECS: u64 = 86_400;
 
 /// The settings of alerts.
 #[derive(Debug)]
@@ -75,14 +72,7 @@ fn stall_timeout(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
     else {
         return Ok(Setting::new(DEFAULT_STALL, Source::Default));
     };
-    match (1..=LONGEST_STALL_SECS).contains(&value) {
-        true => Ok(Setting::new(Duration::from_secs(value), source)),
-        false => Err(ConfigError::Invalid {
-            key: "stall_timeout_secs",
-            from: source,
-            why: format!("it must be between 1 and {LONGEST_STALL_SECS}"),
-        }),
-    }
+    within("stall_timeout_secs", value, source, &TIMEOUTS)
 }
 
 fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {

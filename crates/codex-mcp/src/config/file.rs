@@ -72,7 +72,7 @@ pub(super) struct Section {
     pub(super) allow_dirs: Option<Vec<PathBuf>>,
     pub(super) jobs_of_others: Option<OthersJobs>,
     pub(super) notify: Option<Vec<Notifier>>,
-    pub(super) stall_timeout_secs: Option<u64>,
+    pub(super) stall_timeout_secs: Option<SetDuration>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 

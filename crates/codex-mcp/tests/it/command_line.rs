@@ -55,12 +55,12 @@ fn directory_option_is_where_settings_are_looked_for() {
     let home = Home::new("");
     let below = home.work().join("below");
     fs::create_dir(&below).unwrap();
-    home.trust(&below);
     fs::write(
         below.join(".atm.toml"),
         "[plugins.codex-mcp]\nmodel = \"from-below\"\n",
     )
     .unwrap();
+    crate::trust(&home, &below);
     for args in [["-C", "below", "config"], ["config", "-C", "below"]] {
         let said = say(&home, &args, &[]);
         assert!(said.stdout.contains("from-below"), "{}", said.stderr);
@@ -71,9 +71,9 @@ fn directory_option_is_where_settings_are_looked_for() {
 #[test]
 fn quiet_leaves_out_warnings_but_no_errors() {
     let home = Home::new("");
-    home.trust(&home.work());
     let file = home.work().join(".atm.toml");
     fs::write(&file, "[plugins.codex-mcp]\nsandbx = 1\n").unwrap();
+    crate::trust(&home, &home.work());
     assert!(say(&home, &["config"], &[]).stderr.contains("warning"));
     let quiet = say(&home, &["config", "--quiet"], &[]);
     assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
