@@ -564,7 +564,9 @@ mod tests {
         assert_eq!(
             without_schema(Elicitation::new(&origin, &open, Titles::EnumNames)),
             json!({
-                "message": "Codex wants to run a command.\nCommand: /bin/bash -lc 'touch a b'\nDirectory: /repo",
+                "message": "Codex wants to run a command.\nCommand: /bin/bash -lc 'touch a b'\n\
+                            Sandbox: a yes can let the command run outside of it, with your rights\n\
+                            Directory: /repo",
                 "threadId": "0199a213-81c0-7800-8aa1-bbab2a035a53",
                 "codex_elicitation": "exec-approval",
                 "codex_mcp_tool_call_id": "50",
