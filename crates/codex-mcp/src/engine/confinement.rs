@@ -178,7 +178,7 @@ impl Workplace<'_> {
         let Some(Value::Array(mut listed)) = listed else {
             return;
         };
-        for name in ["GIT_DIR", "GIT_WORK_TREE"] {
+        for name in ["GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"] {
             if get(config, &format!("{ENVIRONMENT}.set.{name}")).is_some() {
                 listed.push(name.into());
             }

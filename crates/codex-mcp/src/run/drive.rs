@@ -175,8 +175,9 @@ pub async fn drive<W: Watcher>(
 }
 
 /// What Codex is told of the git directory that it is given.
-const ABOUT_GIT: &str = "Git uses a private git directory here (GIT_DIR and GIT_WORK_TREE are \
-    set); what you commit, push or check out is taken over into the repository after your turn. \
+const ABOUT_GIT: &str = "Git uses a private git directory here (GIT_DIR, GIT_COMMON_DIR and \
+    GIT_WORK_TREE are set); what you commit, push or check out is taken over into the repository \
+    after your turn. Its settings cannot be changed: use `git -c KEY=VALUE`. \
     Before you run git in another repository, or tests that do, run: \
     unset $(git rev-parse --local-env-vars)";
 

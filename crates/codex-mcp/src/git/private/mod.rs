@@ -6,12 +6,18 @@
 //! the repository's objects and has its refs, index, settings and remotes; the
 //! repository's hooks run from where they are, inside the sandbox. After each turn the
 //! program takes over what is new: objects (checked by fsck), refs, what is checked out
-//! and the index. Settings, hooks and whatever else was written there stay behind.
+//! and the index. Whatever else was written there stays behind.
+//!
+//! Commands that leave the sandbox, by a rule or a yes of the user, get the same variables.
+//! So git's settings, from which it takes programs, are in a directory that the sandbox
+//! cannot write (`GIT_COMMON_DIR`). There, links lead to what git writes; `config.worktree`
+//! and `commondir` of `GIT_DIR` are not read.
 //!
 //! ```text
 //!   Codex's commands ──► private/ ──► quarantine/ ──fetch, fsck──► REPOSITORY/objects
-//!                           │         (objects only)
-//!                           └── refs, HEAD, index: read here, written by git update-ref …
+//!          │                │         (objects only)
+//!          │                └── refs, HEAD, index: read here, written by git update-ref …
+//!          └───────────► common/  config, info, links into private/: only read
 //! ```
 //!
 //! - `refs`: refs as the private directory has them.
@@ -41,6 +47,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,6 +71,21 @@ const ALL: &str = "git-private";
 
 /// What Codex may write to, below the directory of the run.
 const PRIVATE: &str = "private";
+
+/// What Codex may only read, below the directory of the run: git's settings.
+const COMMON: &str = "common";
+
+/// What git writes in the common directory, which leads to the private one.
+const WRITTEN: [&str; 8] = [
+    "objects",
+    "refs",
+    "logs",
+    "packed-refs",
+    "shallow",
+    "modules",
+    "worktrees",
+    "lfs",
+];
 
 /// What was taken over last, below the directory of the run: out of Codex's reach.
 const SYNCED: &str = "synced.json";
@@ -148,6 +170,7 @@ impl PrivateGit {
         if private.retention_reason().is_none() {
             private.begin().await?;
         }
+        private.write_common().await?;
         private.first = private.synced.refs.clone();
         remove_all(&private.directory.join(KEPT))?;
         remove_file(&private.directory.join(RETRY))?;
@@ -187,10 +210,16 @@ impl PrivateGit {
         self.directory.join(PRIVATE)
     }
 
-    /// The variables by which Codex's commands find it.
-    pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 2] {
+    /// The directory of the settings, which must not be writable for them.
+    fn common(&self) -> PathBuf {
+        self.directory.join(COMMON)
+    }
+
+    /// The variables by which Codex's commands find both.
+    pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("GIT_DIR", self.path()),
+            ("GIT_COMMON_DIR", self.common()),
             ("GIT_WORK_TREE", self.git.root().to_owned()),
         ]
     }
@@ -265,8 +294,10 @@ impl PrivateGit {
             return None;
         }
         let path = self.path();
-        let is_there = |name: &str| path.join(name).symlink_metadata().is_ok();
-        let unfinished = UNFINISHED.into_iter().find(|(name, _)| is_there(name));
+        let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+        let has_some = |path: &Path| path.symlink_metadata().is_ok() && !is_empty(path);
+        let mut unfinished = UNFINISHED.into_iter();
+        let unfinished = unfinished.find(|(name, _)| has_some(&path.join(name)));
         match (unfinished, self.refs()) {
             (Some((_, what)), _) => Some(what.to_owned()),
             (None, Ok(refs)) if refs == self.synced.refs => match self.takeover_incomplete {
@@ -284,8 +315,6 @@ impl PrivateGit {
         self.git.refresh()?;
         let refs = Refs::of_repository(&self.git).await?;
         self.fill(&refs).map_err(GitError::View)?;
-        let conditional = self.conditional().await?;
-        fs::write(self.path().join("config"), self.config(&conditional))?;
         let base = index::Listed::of_repository(&self.git).await?;
         fs::write(self.directory.join(BASE), base.0)?;
         self.synced.index = index::stamp(&self.path().join("index"));
@@ -302,6 +331,9 @@ impl PrivateGit {
             "refs/tags",
             "info",
             "logs",
+            "modules",
+            "worktrees",
+            "lfs",
         ] {
             make_directory(&path.join(name))?;
         }
@@ -312,19 +344,30 @@ impl PrivateGit {
             path.join("objects/info/alternates"),
             objects::alternate(layout)?,
         )?;
-        fs::write(path.join("config"), self.config(&[]))?;
-        for (name, from, limit) in [
-            ("index", &layout.git_dir, INDEX_LIMIT),
-            ("info/sparse-checkout", &layout.git_dir, FILE_LIMIT),
-            ("info/exclude", &layout.common_dir, FILE_LIMIT),
-            ("info/attributes", &layout.common_dir, FILE_LIMIT),
-            ("shallow", &layout.common_dir, FILE_LIMIT),
-        ] {
-            match read(&from.join(name), limit, Links::Refused) {
-                Ok(bytes) => fs::write(path.join(name), bytes)?,
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(io::Error::other(error)),
-            }
+        copy_file("index", &layout.git_dir, &path, INDEX_LIMIT)?;
+        copy_file("info/sparse-checkout", &layout.git_dir, &path, FILE_LIMIT)?;
+        copy_file("shallow", &layout.common_dir, &path, FILE_LIMIT)
+    }
+
+    /// Makes the directory of the settings anew. A second attempt gets the settings of its
+    /// own start.
+    async fn write_common(&self) -> Result<(), GitError> {
+        self.fill_common().map_err(GitError::View)?;
+        let conditional = self.conditional().await?;
+        let config = self.common().join("config");
+        fs::write(config, self.config(&conditional)).map_err(GitError::View)
+    }
+
+    fn fill_common(&self) -> io::Result<()> {
+        let common = self.common();
+        remove_all(&common)?;
+        make_directory(&common.join("info"))?;
+        for name in WRITTEN {
+            symlink(Path::new("..").join(PRIVATE).join(name), common.join(name))?;
+        }
+        fs::write(common.join("config"), self.config(&[]))?;
+        for name in ["info/exclude", "info/attributes"] {
+            copy_file(name, &self.git.layout().common_dir, &common, FILE_LIMIT)?;
         }
         Ok(())
     }
@@ -365,8 +408,9 @@ impl PrivateGit {
     async fn conditional(&self) -> Result<Vec<Setting>, GitError> {
         let mut git = self.git.clone();
         git.invocation.forget_repository();
-        git.set("GIT_DIR", self.path());
-        git.set("GIT_WORK_TREE", self.git.root());
+        for (name, value) in self.variables() {
+            git.set(name, value);
+        }
         let there = setting::read(&git.told(setting::LIST, &[]).await?);
         let missing = self
             .git
@@ -404,6 +448,9 @@ impl PrivateGit {
             false => Some(ours("core.hookspath", hooks)),
         };
         let plain = [
+            // These would have git write into the directory of the settings.
+            ("branch.autosetupmerge", "false"),
+            ("rerere.enabled", "false"),
             ("core.bare", "false"),
             ("core.logallrefupdates", "true"),
             ("gc.auto", "0"),
@@ -451,6 +498,15 @@ fn all(git: &Git) -> Result<PathBuf, GitError> {
     let state = state_directory(|name| git.variable(name));
     let state = state.ok_or_else(no_home).map_err(GitError::View)?;
     Ok(state.join(ALL))
+}
+
+/// Copies a file of a git directory, if it is there.
+fn copy_file(name: &str, from: &Path, to: &Path, limit: u64) -> io::Result<()> {
+    match read(&from.join(name), limit, Links::Refused) {
+        Ok(bytes) => fs::write(to.join(name), bytes),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Removes a file, if it is there.

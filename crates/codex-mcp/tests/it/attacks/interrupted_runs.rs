@@ -516,12 +516,12 @@ async fn copy_of_a_kept_directory_runs_nothing_that_was_planted() {
         "echo x >> README.md && git stash --quiet\n\
          echo y >> README.md && git stash --quiet\n\
          cd \"$GIT_DIR\"\n\
-         git config core.fsmonitor 'touch {caught}; true'\n\
-         git config alias.go '!touch {caught}'\n\
-         git config core.pager 'touch {caught}; cat'\n\
-         git config uploadpack.packObjectsHook 'touch {caught}; true'\n\
-         git config core.hooksPath \"$GIT_DIR/hooks\"\n\
-         git config extensions.worktreeConfig true\n\
+         git config --file config core.fsmonitor 'touch {caught}; true'\n\
+         git config --file config alias.go '!touch {caught}'\n\
+         git config --file config core.pager 'touch {caught}; cat'\n\
+         git config --file config uploadpack.packObjectsHook 'touch {caught}; true'\n\
+         git config --file config core.hooksPath \"$GIT_DIR/hooks\"\n\
+         git config --file config extensions.worktreeConfig true\n\
          git config --file config.worktree core.sshCommand 'touch {caught}; true'\n\
          mkdir -p hooks info && echo '* filter=x' > info/attributes\n\
          for hook in reference-transaction post-index-change; do\n\

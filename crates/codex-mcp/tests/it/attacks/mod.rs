@@ -5,6 +5,7 @@ mod bounds;
 mod environment;
 mod hostile_files;
 mod interrupted_runs;
+mod outside_git;
 mod pipes;
 mod questions;
 mod repository;

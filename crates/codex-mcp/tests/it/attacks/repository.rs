@@ -615,6 +615,7 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
          git -c user.name=x -c user.email=x commit --quiet --allow-empty --message x\n\
          git config core.fsmonitor 'touch {}; true'\ncd ..\n\
          export GIT_DIR=$(ls -d {}/*/private) GIT_WORK_TREE=$PWD\n\
+         export GIT_COMMON_DIR=${{GIT_DIR%private}}common\n\
          git add sub && git commit --quiet --message sub\n\
          git push --quiet origin HEAD:refs/heads/side\n",
         caught.display(),
