@@ -32,6 +32,7 @@ const DIFF: &[&str] = &[
     "--no-renames",
     "--no-ext-diff",
     "--no-textconv",
+    "--ignore-submodules=none",
     "--name-status",
 ];
 

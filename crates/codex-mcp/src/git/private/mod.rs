@@ -24,6 +24,7 @@
 //! - `objects`: the way of objects into the repository.
 //! - `index`: the index.
 //! - `plan`: which refs are moved, and which are kept aside.
+//! - `trees`: what the trees of new commits have.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
 //! - `place`: tells a directory from another one at its path.
 //! - `leftovers`: what interrupted runs have left.
@@ -42,6 +43,7 @@ mod place;
 mod plan;
 mod refs;
 mod takeover;
+mod trees;
 
 use std::ffi::OsString;
 use std::fs;

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use super::journal::{JOURNAL, Journal};
 use super::objects::Transfer;
 use super::plan::{ABANDONED, NO_WORKTREE, Plan};
 use super::refs::{Head, Refs};
+use super::trees::added_submodules;
 use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
 use crate::engine::Exit;
 use crate::git::submodules::move_aside;
@@ -40,20 +40,6 @@ const LOGS_LIMIT: usize = 10_000;
 
 /// How long they are together at the most, in bytes.
 const LOGS_BYTES: u64 = 64 * 1024 * 1024;
-
-/// The files that commits have changed, with their modes.
-const CHANGES: &[&str] = &[
-    "-c",
-    "log.showRoot=true",
-    "log",
-    "--raw",
-    "-m",
-    "-z",
-    "--no-renames",
-    "--no-show-signature",
-    "--format=",
-    "--stdin",
-];
 
 /// A copy of the private index, below the directory of the run.
 const INDEX_COPY: &str = "index.private";
@@ -342,8 +328,7 @@ impl PrivateGit {
             let tips = tips.iter().map(|tip| format!("{tip}\n"));
             let known = now.all.values().map(|tip| format!("^{tip}\n"));
             let input: String = tips.chain(known).collect();
-            let told = self.git.told(CHANGES, input.as_bytes()).await?;
-            added.extend(added_submodules(&told));
+            added.extend(added_submodules(&self.git, self.id_length(), &input).await?);
         }
         let Some(first) = added.first().cloned() else {
             self.refused.clear();
@@ -516,29 +501,6 @@ fn wanted<'a>(before: &Refs, theirs: &'a Refs, difference: &'a Difference) -> BT
     wanted
 }
 
-/// The paths of the entries that have become submodules. A record is
-/// `:OLD-MODE NEW-MODE OLD-ID NEW-ID STATUS NUL PATH NUL`.
-fn added_submodules(told: &[u8]) -> BTreeSet<PathBuf> {
-    let mut added = BTreeSet::new();
-    let mut records = told.split(|byte| *byte == 0);
-    while let Some(record) = records.next() {
-        let record = String::from_utf8_lossy(record);
-        let Some((_, record)) = record.split_once(':') else {
-            continue;
-        };
-        let Some(path) = records.next() else {
-            break;
-        };
-        let mut modes = record.split(' ');
-        if let (Some(old), Some("160000")) = (modes.next(), modes.next())
-            && old != "160000"
-        {
-            added.insert(OsStr::from_bytes(path).into());
-        }
-    }
-    added
-}
-
 fn names(aside: &[(String, String)]) -> String {
     let names: Vec<&str> = aside.iter().map(|(name, _)| name.as_str()).collect();
     names.join(", ")
@@ -588,20 +550,4 @@ fn copy_files(from: &Path, to: &Path, left: &mut Budget) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn submodule_that_was_none_is_found() {
-        let changed = b":100644 100644 a b M\0x\0:160000 160000 a b M\0old\0";
-        assert_eq!(added_submodules(changed), BTreeSet::new());
-        let added =
-            b":100644 100644 a b M\0:x\0\n:000000 160000 0 b A\0sub\0:000000 160000 0 b A\0b\0";
-        let expected = BTreeSet::from(["b", "sub"].map(PathBuf::from));
-        assert_eq!(added_submodules(added), expected);
-        assert_eq!(added_submodules(b""), BTreeSet::new());
-    }
 }

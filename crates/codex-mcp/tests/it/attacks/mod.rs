@@ -3,6 +3,7 @@
 mod approvals;
 mod bounds;
 mod environment;
+mod hostile_commits;
 mod hostile_files;
 mod interrupted_runs;
 mod outside_git;
