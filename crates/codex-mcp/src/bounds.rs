@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::codex_config::{CodexConfig, UserConfig};
 use crate::config::{ConfigError, Source};
+use crate::directory;
 use crate::engine::command::{Overrides, Settings};
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::profile::ProfileName;
@@ -102,7 +103,8 @@ pub struct Bounds {
     pub max_sandbox: Option<SandboxMode>,
     /// Whether criteria and notifiers may name programs.
     pub commands: Commands,
-    /// The directories that work may be done in, with all below them; absolute.
+    /// The directories that work may be done in, with all below them; absolute and without
+    /// links, so that none of them comes to lead anywhere else.
     pub directories: Option<Vec<PathBuf>>,
     /// The approval policy of the user's own settings, which goes before that of Codex's
     /// configuration.
@@ -423,20 +425,15 @@ impl Bounds {
     ///
     /// [`OutOfBounds::Directory`].
     pub fn directory(&self, directory: &Path) -> Result<PathBuf, OutOfBounds> {
-        let resolved = directory.canonicalize();
-        let resolved = resolved.unwrap_or_else(|_| directory.to_owned());
+        let resolved = directory::resolved(directory);
         let Some(allowed) = &self.directories else {
             return Ok(resolved);
         };
-        // What does not exist here has no links to resolve, but it may lead upwards.
+        // What does not exist here is not resolved, and may lead upwards.
         let leads_up = resolved
             .components()
             .any(|part| part == Component::ParentDir);
-        let lies_in = |above: &PathBuf| {
-            let above = above.canonicalize().unwrap_or_else(|_| above.clone());
-            resolved.starts_with(above)
-        };
-        match !leads_up && allowed.iter().any(lies_in) {
+        match !leads_up && allowed.iter().any(|above| resolved.starts_with(above)) {
             true => Ok(resolved),
             false => Err(OutOfBounds::Directory {
                 directory: resolved,

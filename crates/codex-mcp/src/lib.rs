@@ -6,6 +6,7 @@
 //! - [`eyes`]: pictures that Codex asks for.
 //! - [`config`]: where settings come from.
 //! - [`codex_config`]: Codex's own configuration.
+//! - [`directory`]: whether a directory was replaced by a link.
 //! - `duration`: durations as people write them.
 //! - [`demo`]: the program at work, for somebody who has just met it.
 //! - [`jobs`]: prompts that outlive who handed them over.
@@ -34,6 +35,7 @@ pub mod cli;
 pub mod codex_config;
 pub mod config;
 pub mod demo;
+pub mod directory;
 pub mod doctor;
 mod duration;
 pub mod engine;

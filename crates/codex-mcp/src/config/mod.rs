@@ -46,6 +46,7 @@ pub use source::{Setting, Source};
 
 use crate::bounds::{Bounds, Commands, Sources};
 use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
+use crate::directory::resolved;
 use crate::duration::{self, SetDuration};
 use crate::engine::binary;
 use crate::jobs::store::Location;
@@ -702,7 +703,9 @@ impl Config {
                 true => Commands::Allowed,
                 false => Commands::Refused,
             },
-            directories: allow_dirs.as_ref().map(|set| set.value.clone()),
+            directories: allow_dirs
+                .as_ref()
+                .map(|set| set.value.iter().map(|path| resolved(path)).collect()),
             approval_policy: self.threads.approval_policy.as_ref().map(|set| set.value),
             codex_home: self.codex_home.clone(),
             sources: Sources {

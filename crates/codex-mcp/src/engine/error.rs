@@ -14,6 +14,7 @@ use super::command::SessionId;
 use super::exit::Exit;
 use super::profile::ProfileError;
 use crate::bounds::OutOfBounds;
+use crate::directory::ReplacedDirectory;
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::PictureError;
 use crate::trust::TrustError;
@@ -137,6 +138,9 @@ pub enum EngineError {
     /// The working folder isn't there.
     #[error("the working folder {} is not there, or not a folder", .0.display())]
     NoFolder(PathBuf),
+    /// A directory of the thread leads to another place now.
+    #[error(transparent)]
+    Replaced(#[from] ReplacedDirectory),
     /// Our own working folder is gone.
     #[error("the folder that codex-mcp was started in is gone: {0}")]
     NoCurrentFolder(io::Error),

@@ -352,10 +352,9 @@ impl Tables {
         }
     }
 
-    fn recall(&mut self, thread: &str) -> Option<Start> {
-        let start = self.remembered.remove(thread)?;
-        self.remembered_order.retain(|one| one.as_str() != thread);
-        Some(start)
+    /// It stays remembered, as the thread may not be resumed after all.
+    fn recall(&self, thread: &str) -> Option<Start> {
+        self.remembered.get(thread).cloned()
     }
 }
 
@@ -441,7 +440,7 @@ impl Sessions {
 
     /// How a thread was whose session is over, if that is remembered.
     pub(super) fn recall(&self, thread: &str) -> Option<Start> {
-        let mut tables = self.lock();
+        let tables = self.lock();
         match tables.by_thread.get(thread) {
             Some(entry) => Some(entry.keepsake()),
             None => tables.recall(thread),

@@ -8,14 +8,16 @@ use codex_mcp_protocol::codex::{
     Keeping, Method, Release, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams,
     ThreadSettings, ThreadStartParams, ToldSandbox,
 };
+use serde_json::json;
 
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
-use super::{Act, Engine, EngineError, call, hub, mcp_servers, profile};
+use super::{Act, Engine, EngineError, call, hub, mcp_servers, profile, workspace};
 use crate::codex_config::UserConfig;
+use crate::directory;
 use crate::trust::directory_trust;
 
 impl Engine {
@@ -25,8 +27,9 @@ impl Engine {
     ///
     /// [`EngineError`]; there is no thread then.
     pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
-        let cwd = start.settings.thread.cwd.take();
-        start.settings.thread.cwd = Some(self.folder(cwd)?);
+        let thread = &mut start.settings.thread;
+        thread.cwd = Some(self.folder(thread.cwd.take())?);
+        directory::resolve_roots(&mut thread.config);
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
         if running.0.account.stops_new(&settings) {
@@ -53,9 +56,11 @@ impl Engine {
         if start.settings.keeping == Keeping::Ephemeral {
             return Err(EngineError::AlreadyWritten);
         }
-        if let Some(cwd) = start.settings.thread.cwd.take() {
-            start.settings.thread.cwd = Some(self.folder(Some(cwd))?);
+        let given = &mut start.settings.thread;
+        if let Some(cwd) = given.cwd.take() {
+            given.cwd = Some(self.folder(Some(cwd))?);
         }
+        directory::resolve_roots(&mut given.config);
         if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
@@ -75,6 +80,9 @@ impl Engine {
         let resumed = resume_in(&running.0, &thread, &settings, folders.as_deref()).await?;
         if running.0.account.stops_resumed(&resumed) {
             return Err(self.without_login(&running.0));
+        }
+        if start.settings.thread.cwd.is_none() {
+            start.settings.thread.cwd = told_directory(&running.0, &resumed)?;
         }
         let entry = self.enter(&resumed, Origin::Before, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
@@ -209,13 +217,14 @@ impl Engine {
         Ok(entry)
     }
 
-    /// A working folder, absolute. Codex runs happily in a folder that isn't
-    /// there, and every command in it fails; so it is checked here.
+    /// A working directory, absolute and without links: Codex gets the path that is checked
+    /// before each prompt. Codex runs happily in a directory that isn't there, and every
+    /// command in it fails; so it is checked here.
     pub(super) fn folder(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
         let here = std::env::current_dir().map_err(EngineError::NoCurrentFolder)?;
         let cwd = here.join(cwd.unwrap_or_default());
         match cwd.is_dir() {
-            true => Ok(cwd),
+            true => Ok(directory::resolved(&cwd)),
             false => Err(EngineError::NoFolder(cwd)),
         }
     }
@@ -228,6 +237,7 @@ impl Engine {
         server: &AppServer,
         conversation: Conversation,
     ) -> Result<ThreadSettings, EngineError> {
+        workspace::check(&settings.thread)?;
         let mut thread = self.with_profile(settings)?;
         let user = UserConfig::read(&self.options.codex_home);
         let trust = match &thread.cwd {
@@ -271,6 +281,23 @@ fn opened(entry: &Entry, sandbox: ToldSandbox) -> Opened {
         thread: entry.thread.clone(),
         sandbox: sandbox.mode(),
     }
+}
+
+/// Where a thread works that was not begun here, which only Codex knows. One that is
+/// refused is unloaded, so that it can be resumed with another directory.
+fn told_directory(
+    server: &AppServer,
+    resumed: &ThreadResponse,
+) -> Result<Option<PathBuf>, EngineError> {
+    let Some(cwd) = &resumed.cwd else {
+        return Ok(None);
+    };
+    if let Err(replaced) = directory::check(cwd) {
+        let thread = json!({ "threadId": resumed.thread.id });
+        server.connection().cast(Method::ThreadUnsubscribe, &thread);
+        return Err(replaced.into());
+    }
+    Ok(Some(cwd.clone()))
 }
 
 async fn resume_in(

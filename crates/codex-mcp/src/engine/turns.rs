@@ -111,6 +111,10 @@ impl Engine {
                 .await?,
             output_schema: prompt.output_schema.as_ref(),
         };
+        let mut thread = settings.thread;
+        thread.cwd = prompt.overrides.cwd.clone().or(thread.cwd);
+        // As late as possible: Codex resolves the paths for itself afterwards.
+        workspace::check(&thread)?;
         let (server, _) = entry.server();
         // Much can have happened while the thread was loaded.
         if !entry.change(|machine, _| machine.sending(number)) {
@@ -143,6 +147,7 @@ impl Engine {
             (State::Cancelled, _) => return Err(entry.cancelled()),
             _ => return Err(EngineError::NotRunning(session.clone())),
         };
+        workspace::check(&entry.settings().thread)?;
         let params = TurnSteerParams {
             thread_id: &entry.thread,
             expected_turn_id: &turn,

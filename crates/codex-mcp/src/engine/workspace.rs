@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use codex_mcp_protocol::codex::{ConfigReadParams, ConfigReadResponse, Method, WorkspaceWrite};
+use codex_mcp_protocol::codex::{
+    ConfigReadParams, ConfigReadResponse, Method, ThreadSettings, WorkspaceWrite,
+};
 use serde_json::{Map, Value, json};
 
 use super::app_server::AppServer;
 use super::command::Settings;
 use super::confinement::set;
 use super::{Engine, EngineError, call};
+use crate::directory::{self, ReplacedDirectory};
 
 /// Where Codex's configuration has it.
 const TABLE: &str = "sandbox_workspace_write";
@@ -52,7 +55,8 @@ impl Engine {
         mut settings: Settings,
         grants: &Grants,
     ) -> Result<Granted, EngineError> {
-        let cwd = self.folder(settings.thread.cwd.clone())?;
+        let cwd = self.folder(settings.thread.cwd.take())?;
+        settings.thread.cwd = Some(cwd.clone());
         let config = self.with_profile(&settings)?.config;
         let (server, _) = self.backend.ready(&self.hub).await?;
         let mut table = table(&server, Some(&cwd), &config).await?;
@@ -75,9 +79,23 @@ impl Engine {
             set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
             set.insert(TABLE.to_owned(), table.into());
         }
+        directory::resolve_roots(&mut settings.thread.config);
         folders.insert(0, cwd);
         Ok(Granted { settings, folders })
     }
+}
+
+impl Granted {
+    /// Checks that none of the thread's directories was replaced since.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        Ok(check(&self.settings.thread)?)
+    }
+}
+
+/// Checks that no directory of a thread was replaced since it was noted.
+pub(super) fn check(thread: &ThreadSettings) -> Result<(), ReplacedDirectory> {
+    thread.cwd.as_deref().map_or(Ok(()), directory::check)?;
+    directory::check_roots(&thread.config)
 }
 
 /// The table, with overrides of `config.toml` laid over what is configured for a

@@ -15,6 +15,7 @@ use super::settings::{CallSettings, LimitOrigin};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
+use crate::directory::resolved;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::profile::ProfileName;
 use crate::off_runtime::OffRuntimeError;
@@ -315,7 +316,7 @@ impl Submitter {
         };
         let add_dirs = order.add_dirs.iter().map(directory);
         let is_telling = !order.notify.is_empty();
-        let settings = CallSettings {
+        let mut settings = CallSettings {
             config: order.config.clone(),
             add_dirs: add_dirs.collect::<Result<_, _>>()?,
             network: order.network,
@@ -327,6 +328,7 @@ impl Submitter {
             atm_home: is_telling.then(|| self.atm_home.clone()),
             notify: order.notify.clone(),
         };
+        settings.resolve_directories();
         self.bounds.check_config(&settings.overrides(|_| None))?;
         if settings.notify.len() > run::order::MOST_NOTIFIERS {
             return Err(run::order::BadOrder::Notifiers(settings.notify.len()).into());
@@ -420,13 +422,6 @@ pub(super) fn millis(which: &'static str, time: Duration) -> Result<u32, BadOrde
         .ok()
         .filter(|millis| *millis > 0)
         .ok_or(BadOrder::Time(which))
-}
-
-/// A folder by the one name that all who mean it have, if it is there.
-pub(crate) fn resolved(cwd: &Path) -> PathBuf {
-    let here = std::env::current_dir().unwrap_or_default();
-    let cwd = here.join(cwd);
-    cwd.canonicalize().unwrap_or(cwd)
 }
 
 #[cfg(test)]

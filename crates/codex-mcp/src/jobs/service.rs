@@ -187,7 +187,7 @@ impl Jobs {
     }
 
     async fn latest(&self, cwd: &Path) -> Result<Thread, JobsError> {
-        let cwd = super::order::resolved(cwd);
+        let cwd = crate::directory::resolved(cwd);
         let job = self
             .store()
             .await?

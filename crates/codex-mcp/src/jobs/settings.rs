@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::store::Request;
 use crate::codex_config::get;
+use crate::directory::{self, ReplacedDirectory};
 use crate::engine::confinement::set;
 
 /// Where Codex's configuration has what `workspace-write` allows.
@@ -85,6 +86,20 @@ impl CallSettings {
             true => Ok(None),
             false => serde_json::to_value(self).map(Some),
         }
+    }
+
+    /// Resolves all directories, so that [`CallSettings::check_directories`] can detect
+    /// one that is replaced later.
+    pub(crate) fn resolve_directories(&mut self) {
+        for path in &mut self.add_dirs {
+            *path = directory::resolved(path);
+        }
+        directory::resolve_roots(&mut self.config);
+    }
+
+    /// Checks that no directory was replaced since.
+    pub(crate) fn check_directories(&self) -> Result<(), ReplacedDirectory> {
+        directory::check_roots(&self.overrides(|_| None))
     }
 
     /// All of them as overrides of `config.toml`. `configured` is what the configuration

@@ -40,6 +40,8 @@ codes! {
         "Correct the argument and call again.";
     OutOfBounds: "OUT_OF_BOUNDS", Pointless,
         "Ask for what the named setting allows; only the user can change it, where the message says it is set.";
+    DirectoryReplaced: "DIRECTORY_REPLACED", Pointless,
+        "Nothing of the thread is lost: it continues when the directory is back.";
     CodexNotFound: "CODEX_NOT_FOUND", Pointless,
         "Install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or CODEX_MCP_CODEX_BIN.";
     AppServerStartFailed: "APP_SERVER_START_FAILED", Pointless,
@@ -142,6 +144,7 @@ impl Code {
             Self::CodexRefused => "INVALID_ARGUMENT",
             Self::InvalidArgument
             | Self::OutOfBounds
+            | Self::DirectoryReplaced
             | Self::SessionNotFound
             | Self::SessionNotRunning
             | Self::RequestNotFound

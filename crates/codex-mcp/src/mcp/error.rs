@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::code::{Code, Retry};
 use crate::bounds::OutOfBounds;
+use crate::directory::ReplacedDirectory;
 use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
 
@@ -41,6 +42,12 @@ impl Names {
 impl From<OutOfBounds> for ToolError {
     fn from(error: OutOfBounds) -> Self {
         Self::new(Code::OutOfBounds, error.to_string())
+    }
+}
+
+impl From<ReplacedDirectory> for ToolError {
+    fn from(error: ReplacedDirectory) -> Self {
+        Self::new(Code::DirectoryReplaced, error.to_string())
     }
 }
 
@@ -149,6 +156,7 @@ impl From<EngineError> for ToolError {
             EngineError::Refused { refusal, .. } => refused(refusal.code),
             EngineError::NoLogin => Code::Unauthorized,
             EngineError::OutOfBounds(_) => Code::OutOfBounds,
+            EngineError::Replaced(_) => Code::DirectoryReplaced,
             EngineError::NoThread(_) => Code::ThreadNotFound,
             EngineError::ThreadInUse(_) => Code::ThreadInUse,
             EngineError::Busy(PromptRefused::Running) => Code::SessionBusy,

@@ -38,6 +38,7 @@ use super::tools::{self, Api, Groups};
 use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
+use crate::directory;
 use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
 use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
@@ -252,7 +253,8 @@ impl Front {
         settings: &mut Settings,
     ) -> Result<(), ToolError> {
         match self.engine.known(thread) {
-            // It was brought within the bounds when it began.
+            // It was brought within the bounds when it began, and the engine refuses it if
+            // a directory of it leads anywhere else since.
             Known::Here => {
                 self.bounds.check_config(&settings.thread.config)?;
                 let mut changes = Overrides {
@@ -263,7 +265,12 @@ impl Front {
                 self.bounds.bound_overrides(&mut changes)?;
                 settings.thread.cwd = changes.cwd;
             }
-            Known::Before(known) => self.bounds.bound_resumed(settings, Some(&known))?,
+            Known::Before(known) => {
+                if let (None, Some(cwd)) = (&settings.thread.cwd, &known.thread.cwd) {
+                    directory::check(cwd)?;
+                }
+                self.bounds.bound_resumed(settings, Some(&known))?;
+            }
             Known::Unknown => self.bounds.bound_resumed(settings, None)?,
         }
         Ok(())

@@ -467,6 +467,7 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     async fn opened(&self) -> Result<Opened, EngineError> {
+        self.granted.check()?;
         let Granted { settings, folders } = self.granted.clone();
         let start = Start {
             settings,

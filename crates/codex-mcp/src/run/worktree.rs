@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::look::Means;
+use crate::directory;
 use crate::git::{Bounds, Git, GitError};
 
 /// How long git may take to check out a repository (10 min): a large one to a slow
@@ -188,9 +189,18 @@ impl Worktree {
             let words = format!("{} is there and is no worktree", self.top.display());
             return Err(GitError::Unusable(io::Error::other(words)));
         }
-        match git.layout().git_dir.join("index").exists() {
+        if !git.layout().git_dir.join("index").exists() {
+            git.told(CHECK_OUT, &[]).await?;
+        }
+        // What is committed there, or was made by an earlier attempt, may be a link.
+        let folder = directory::resolved(&self.folder);
+        match folder.starts_with(git.root()) {
             true => Ok(()),
-            false => git.told(CHECK_OUT, &[]).await.map(drop),
+            false => {
+                let (named, folder) = (self.folder.display(), folder.display());
+                let words = format!("{named} leads out of the worktree, to {folder}");
+                Err(GitError::Unusable(io::Error::other(words)))
+            }
         }
     }
 

@@ -215,6 +215,9 @@ pub struct ThreadResponse {
     /// `openai`.
     #[serde(default)]
     pub model_provider: Option<String>,
+    /// The directory that it works in.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
 }
 
 /// A sandbox as Codex tells it (0.104.0 to 0.169.0).

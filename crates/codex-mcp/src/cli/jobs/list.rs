@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::{find, state, with_thread_id};
 use crate::cli::table::{self, Cell, Cut};
 use crate::cli::times::{ago, took};
-use crate::jobs::order::resolved;
+use crate::directory::resolved;
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Filter, JobSummary, Listed, Owner, Whose};

@@ -37,6 +37,7 @@ use self::rollouts::Rollout;
 use self::supervise::{Ended, Limits, Stop, Voice, feed, supervise};
 use self::ways::{ProfileKind, UnknownSession, Ways};
 use crate::codex_config::UserConfig;
+use crate::directory;
 use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
 use crate::engine::confinement::left_out;
@@ -244,6 +245,9 @@ fn prepare(request: &Request) -> Result<Prepared, Ending> {
             "the working folder {folder} is not there, or not a folder"
         )));
     }
+    let noted = directory::check(&request.cwd);
+    let noted = noted.and_then(|()| request.settings.check_directories());
+    noted.map_err(|replaced| cant(replaced.to_string()))?;
     let ways = Ways::of(request.release);
     if let (Some(id), UnknownSession::StartsAfresh) = (&request.resume, ways.unknown_session)
         && rollouts::find(&request.codex_home, id) == Rollout::Missing

@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::OutOfBounds;
+use crate::directory;
 use crate::engine::binary;
-use crate::jobs::order::{
-    BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis, resolved,
-};
+use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
 use crate::jobs::store::Request;
 use crate::run::ReadOnlyCause;
 use crate::run::order::{Approve, Order};
@@ -93,8 +92,9 @@ impl Submitter {
             retry,
         } = order;
         run.check_repo_is_named()?;
-        run.repo = self.bounds.repository(&resolved(&run.repo))?;
+        run.repo = self.bounds.repository(&directory::resolved(&run.repo))?;
         run.check()?;
+        directory::resolve_roots(&mut run.settings.thread.config);
         self.bounds.check_config(&run.settings.thread.config)?;
         let approves_all = run.approve == Approve::Always;
         self.bounds

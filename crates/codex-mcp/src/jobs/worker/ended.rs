@@ -13,6 +13,7 @@ use super::admission::Refusal;
 use super::attempt::{Came, Done};
 use super::order::NoBounds;
 use crate::bounds::OutOfBounds;
+use crate::directory::ReplacedDirectory;
 use crate::engine::binary::NoCodex;
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;
@@ -32,6 +33,8 @@ pub(super) enum Failure {
     Unreadable(#[from] serde_json::Error),
     #[error("this worker refuses it: {0}")]
     OutOfBounds(#[from] OutOfBounds),
+    #[error(transparent)]
+    Replaced(#[from] ReplacedDirectory),
     #[error(transparent)]
     Bounds(#[from] NoBounds),
     #[error(transparent)]

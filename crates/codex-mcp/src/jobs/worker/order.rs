@@ -14,6 +14,7 @@ use super::Options;
 use super::admission::{self, Refusal};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ConfigError;
+use crate::directory::{self, ReplacedDirectory};
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::release_of;
@@ -37,6 +38,8 @@ pub(super) enum BadOrder {
     OutOfBounds(#[from] OutOfBounds),
     #[error(transparent)]
     Bounds(#[from] NoBounds),
+    #[error(transparent)]
+    Replaced(#[from] ReplacedDirectory),
     #[error("the working folder {0:?} is not an absolute path")]
     Folder(String),
     #[error("{value:?} is not a {what} that Codex knows")]
@@ -98,13 +101,25 @@ pub(super) async fn order(
     if !cwd.is_absolute() {
         return Err(BadOrder::Folder(asked.cwd.clone()));
     }
+    let mut settings = CallSettings::of(asked).map_err(BadOrder::Settings)?;
+    let cwd = match is_of_this_host(job, options) {
+        true => {
+            directory::check(&cwd)?;
+            settings.check_directories()?;
+            cwd
+        }
+        // Another machine has not resolved the paths as they are here.
+        false => {
+            settings.resolve_directories();
+            directory::resolved(&cwd)
+        }
+    };
     let bounds = bounds(job, options)?;
     let cwd = match bounds.directories {
         Some(_) => bounds.directory(&cwd)?,
         None => cwd,
     };
     let profile = profile(asked.profile.as_deref())?;
-    let settings = CallSettings::of(asked).map_err(BadOrder::Settings)?;
     bounds.check_config(&settings.overrides(|_| None))?;
     bounds.check_run(&Criteria::default(), &settings.notify, false)?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;

@@ -20,6 +20,7 @@ use super::leash::{End, Leash};
 use super::order;
 use super::reporter::Reporter;
 use super::telling::{News, Telling, notice};
+use crate::directory;
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::command::Alerted;
 use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
@@ -147,6 +148,8 @@ impl Attempt<'_> {
 
     /// Brings an order within the bounds of this machine.
     fn bound(&self, order: &mut Order) -> Result<(), Failure> {
+        directory::check(&order.repo)?;
+        directory::check_roots(&order.settings.thread.config)?;
         let bounds = order::bounds(self.job, &self.worker.options)?;
         let approves_all = order.approve == Approve::Always;
         bounds.check_run(&order.criteria, &order.notify, approves_all)?;

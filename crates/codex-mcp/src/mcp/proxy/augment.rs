@@ -2,7 +2,7 @@
 //! came.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use codex_mcp_core::proxy::replace_part;
 use codex_mcp_core::team::registry::Settings;
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::members::Members;
 use super::recorder::Beginning;
 use crate::bounds::{Bounds, OutOfBounds};
+use crate::directory;
 use crate::engine::command::Settings as EngineSettings;
 use crate::engine::profile::ProfileName;
 use crate::mcp::defaults::{Additions, Defaults, joined};
@@ -60,6 +61,7 @@ pub(super) fn augmented(
     };
     let mut additions = defaults.additions(&given);
     bound(&given, &mut additions, bounds)?;
+    without_links(&given, &mut additions);
     let beginning = beginning(&given, &additions.arguments);
     let longer = with_additions(arguments.get(), additions);
     let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
@@ -128,6 +130,21 @@ fn bound(
     Ok(())
 }
 
+/// Names the directory without links, if there are any: what is checked before each
+/// prompt has to be what the child works in.
+fn without_links(given: &Map<String, Value>, additions: &mut Additions) {
+    let added = &mut additions.arguments;
+    let cwd = added.get("cwd").or_else(|| given.get("cwd"));
+    let Some(cwd) = cwd.and_then(Value::as_str) else {
+        return;
+    };
+    let resolved = directory::resolved(Path::new(cwd));
+    let is_plain = std::env::current_dir().is_ok_and(|here| here.join(cwd) == resolved);
+    if let (false, Some(resolved)) = (is_plain, resolved.to_str()) {
+        added.insert("cwd".to_owned(), resolved.into());
+    }
+}
+
 fn mode(value: Option<&Value>) -> Option<SandboxMode> {
     serde_json::from_value(value?.clone()).ok()
 }
@@ -165,8 +182,7 @@ fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
 /// How a thread is begun by a call with these arguments and what is added to them.
 fn beginning(given: &Map<String, Value>, added: &Map<String, Value>) -> Beginning {
     let text = |name: &str| {
-        let said = given.get(name).filter(|value| !value.is_null());
-        let value = said.or_else(|| added.get(name))?;
+        let value = added.get(name).or_else(|| given.get(name))?;
         value.as_str().map(str::to_owned)
     };
     Beginning {

@@ -15,6 +15,7 @@
 
 mod answers;
 mod augment;
+mod directories;
 mod known_tools;
 mod members;
 mod outbox;
@@ -37,6 +38,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::directories::Directories;
 use self::outbox::{Outbox, Outgoing};
 use self::recorder::Recorder;
 use super::defaults::Defaults;
@@ -46,7 +48,7 @@ use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
 use super::tools::Groups;
 use super::warnings::Warnings;
-use crate::bounds::{Bounds, OutOfBounds};
+use crate::bounds::Bounds;
 use crate::engine::{InstalledCodex, McpServer, Pipes};
 use crate::jobs::service::Jobs;
 use crate::team::{Farewell, Office, farewell};
@@ -115,6 +117,7 @@ struct Proxy {
     warnings: Warnings,
     bounds: Bounds,
     recorder: Recorder,
+    directories: Mutex<Directories>,
     jobs: Arc<Jobs>,
     /// The longest messages that are taken, in bytes.
     client_limit: usize,
@@ -139,12 +142,12 @@ fn child_limit(client: usize) -> usize {
     client.saturating_mul(ANSWER_EXPANSION)
 }
 
-/// The answer to a call that is out of bounds.
-fn refusal(message: &Message<'_>, error: OutOfBounds) -> Vec<Effect> {
+/// The answer to a call that is refused here.
+fn refusal(message: &Message<'_>, error: impl Into<ToolError>) -> Vec<Effect> {
     let Message::Request { id, .. } = message else {
         return Vec::new();
     };
-    let result = ToolError::from(error).into_result();
+    let result = error.into().into_result();
     vec![Effect::ToClient(answers::tool_result(id, &result))]
 }
 
@@ -247,6 +250,7 @@ impl Proxy {
             warnings: options.warnings.clone(),
             bounds: options.bounds.clone(),
             recorder: Recorder::new(options.office.clone()),
+            directories: Mutex::default(),
             jobs: Arc::clone(&options.jobs),
             client_limit: options.line_limit,
             child_limit: child_limit(options.line_limit),
@@ -392,9 +396,15 @@ impl Proxy {
                     Ok(added) => added,
                     Err(error) => return refusal(&message, error),
                 };
+                if let Err(replaced) = lock(&self.directories).check(&message) {
+                    return refusal(&message, replaced);
+                }
                 let (longer, beginning) =
                     added.map_or((None, None), |added| (added.bytes, Some(added.beginning)));
                 let line = longer.as_deref().unwrap_or(line);
+                if let Some(beginning) = &beginning {
+                    lock(&self.directories).begins(&message, beginning.cwd.as_deref());
+                }
                 self.recorder.expect(beginning);
                 self.tell(|router, now| router.from_client(line, &message, room, now))
             }
@@ -438,6 +448,7 @@ impl Proxy {
                 Note::Began { .. } => self.defaults.recalled(),
                 _ => {}
             }
+            lock(&self.directories).hear(&note);
             self.recorder.record(note);
         }
         effects

@@ -9,6 +9,7 @@ mod interrupted_runs;
 mod outside_git;
 mod pipes;
 mod questions;
+mod replaced_directory;
 mod repository;
 mod settings;
 mod shared_store;
