@@ -7,6 +7,7 @@
 //! `\u{1b}`. In JSON, where that would not parse, [`escape_json`] writes `\u001b`.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write;
 
 /// Appended where a text was cut, unless the caller chooses another mark.
@@ -107,6 +108,17 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line.as_str().to_owned()
 }
 
+/// A text as one word of a shell's command line, quoted where that is needed: for the
+/// commands that messages recommend, whose paths and branches others may have named. A NUL,
+/// which no argument can have, is left out.
+#[must_use]
+pub fn shell_word(text: impl AsRef<OsStr>) -> String {
+    let text = text.as_ref().to_string_lossy().replace('\0', "");
+    // Only a NUL cannot be quoted.
+    let quoted = shlex::try_quote(&text);
+    quoted.map(Cow::into_owned).unwrap_or_default()
+}
+
 /// A text that grows up to a bound.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundedText {
@@ -162,6 +174,22 @@ impl BoundedText {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shell_word_is_one_word_of_a_command_line() {
+        for text in [
+            "plain/a.b",
+            "",
+            "a b",
+            "x;id>$HOME/y;",
+            "it's `id` \"$(id)\"",
+            "a\nb",
+        ] {
+            let line = format!("git merge {}", shell_word(text));
+            assert_eq!(shlex::split(&line).unwrap(), ["git", "merge", text]);
+        }
+        assert_eq!(shell_word("a\0b"), "ab");
+    }
 
     #[test]
     fn hidden_characters_are_shown_and_nothing_else_changes() {

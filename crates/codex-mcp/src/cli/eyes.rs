@@ -12,6 +12,7 @@ use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::machine::MOST_RESTARTS;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::eyes::queue::WrapperId;
+use codex_mcp_core::text::shell_word;
 use uuid::Uuid;
 
 use super::exit;
@@ -159,7 +160,10 @@ fn tell(ended: &Ended) -> ExitCode {
     match (&leave.error, conversation) {
         (Some(error), _) => complain("error", &error.to_string()),
         (None, Some(id)) if leave.code == 0 => {
-            let text = format!("to go on with pictures, run `codex-mcp eyes resume {id}`");
+            let text = format!(
+                "to go on with pictures, run `codex-mcp eyes resume {}`",
+                shell_word(id.to_string())
+            );
             complain("note", &text);
         }
         (None, _) => {}

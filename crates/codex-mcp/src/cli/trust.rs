@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use codex_mcp_core::text::visible_line;
+use codex_mcp_core::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::stored::complain;
@@ -95,8 +95,8 @@ enum Failure {
         file: PathBuf,
     },
     #[error(
-        "{} is still trusted, as {entry} is: `codex-mcp trust --revoke {entry}` ends that",
-        directory.display(), entry = entry.display()
+        "{} is still trusted, as {entry} is: `codex-mcp trust --revoke {}` ends that",
+        directory.display(), shell_word(entry), entry = entry.display()
     )]
     Inherited { directory: PathBuf, entry: PathBuf },
     #[error(

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::RoleName;
+use codex_mcp_core::text::shell_word;
 use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use rustix::process::geteuid;
 
@@ -326,7 +327,7 @@ impl Narrowing {
             parts.push(format!("left out: {}", list(&on_trust)));
             hints.push(format!(
                 "To use that, read the file and then run `codex-mcp trust {}`.",
-                directory.display()
+                shell_word(directory)
             ));
         }
         if !never.is_empty() {

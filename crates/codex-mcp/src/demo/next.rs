@@ -1,7 +1,9 @@
 //! What somebody who has seen the demo can do next.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use codex_mcp_core::text::shell_word;
 
 use super::cast::Cast;
 use super::show::Show;
@@ -13,12 +15,12 @@ pub(super) fn tell<W: Write>(show: &mut Show<W>, cast: &Cast) -> io::Result<()> 
     let text = format!(
         "Next: log in to Codex with `{} login`, and add codex-mcp to your MCP client. In Claude \
          Code as follows; elsewhere, the command is what follows the two dashes.",
-        quoted(cast.command())
+        shell_word(cast.command())
     );
-    let own = quoted(&own_command());
+    let own = shell_word(&own_command());
     let codex = match cast.is_found_by_itself() {
         true => String::new(),
-        false => format!(" --codex-bin {}", quoted(cast.path())),
+        false => format!(" --codex-bin {}", shell_word(cast.path())),
     };
     show.next(
         &text,
@@ -45,9 +47,4 @@ fn own_command() -> PathBuf {
         (Some(on_path), Some(own)) if on_path == own => name,
         _ => path,
     }
-}
-
-fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
 }

@@ -17,6 +17,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use codex_mcp_core::text::shell_word;
 use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use serde_json::{Map, Value, json};
 
@@ -232,8 +233,9 @@ pub(crate) fn left_out(trust: &DirectoryTrust) -> Option<String> {
     let top = trust.top.display();
     Some(format!(
         "{}{more} is not used, since you have not said that you trust {top}. If you do, run \
-         `codex-mcp trust {top}`.",
-        first.display()
+         `codex-mcp trust {}`.",
+        first.display(),
+        shell_word(&trust.top)
     ))
 }
 

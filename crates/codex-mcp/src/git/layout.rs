@@ -21,6 +21,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use codex_mcp_core::text::shell_word;
+
 use crate::untrusted_file::{Links, ReadError, read, read_text};
 
 /// The most that is read of one of git's small files, in bytes: they hold a path or the
@@ -65,7 +67,7 @@ pub(crate) enum LayoutError {
     #[error(
         "{} names the git directory {}, which does not link back to it; if both are yours, \
          run `git worktree repair` there, or `git config core.worktree {}` in the git directory",
-        dot_git.display(), named.display(), top.display()
+        dot_git.display(), named.display(), shell_word(top)
     )]
     Unlinked {
         /// The `.git` file.

@@ -69,6 +69,7 @@ use std::time::Duration;
 use crate::engine::Exit;
 use crate::engine::run::Heard;
 use crate::untrusted_file::ReadError;
+use codex_mcp_core::text::shell_word;
 use invocation::Invocation;
 use setting::{Scope, Setting};
 use view::View;
@@ -112,7 +113,7 @@ pub(crate) enum GitError {
     #[error(
         "{} belongs to another user; if you trust what is in it, run \
          `git config --global --add safe.directory {}`",
-        .0.display(), .0.display()
+        .0.display(), shell_word(.0)
     )]
     Others(PathBuf),
     /// There is no place for a view of the repository.

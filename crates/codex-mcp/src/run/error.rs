@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use codex_mcp_core::text::shell_word;
 use codex_mcp_protocol::codex::Release;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -51,7 +52,7 @@ impl ReadOnlyCause {
             Self::Untrusted(top) => format!(
                 "name --sandbox workspace-write (sandbox over MCP), or read what the repository \
                  brings and then run `codex-mcp trust {}`",
-                top.display()
+                shell_word(top)
             ),
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompts::{PromptKind, TEMPLATE_LIMIT, Templates};
+use codex_mcp_core::text::shell_word;
 
 use super::error::RunError;
 use crate::codex_config::UserConfig;
@@ -50,10 +51,10 @@ pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, R
     let exists = |kind: &PromptKind| fs::symlink_metadata(path_of(top, *kind)).is_ok();
     let has_own = PromptKind::ALL.iter().any(exists);
     let own = has_own.then(|| {
-        let top = top.display();
+        let (quoted, top) = (shell_word(top), top.display());
         format!(
             "{top} is not trusted, so its prompts in {FOLDER} are left out. To use them, read \
-             them and then run `codex-mcp trust {top}`."
+             them and then run `codex-mcp trust {quoted}`."
         )
     });
     Ok(ChosenTemplates {

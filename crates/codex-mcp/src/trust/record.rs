@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompts::PromptKind;
-use codex_mcp_core::text::one_line;
+use codex_mcp_core::text::{one_line, shell_word};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::Table;
@@ -82,7 +82,7 @@ impl Changes {
     /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> String {
-        let directory = self.directory.display();
+        let directory = shell_word(&self.directory);
         format!(
             "Look at these files (`codex-mcp trust --show {directory}` lists what they set), then \
              run `codex-mcp trust {directory}` to accept them."

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use codex_mcp_core::text::shell_word;
 use serde::Serialize;
 
 use crate::cli::stored::complain;
@@ -31,14 +32,20 @@ pub(super) struct Result {
 
 /// What stays of a worktree, and how it is removed.
 fn left(path: Option<&Path>, branch: &str) -> Vec<String> {
-    match path.map(Path::display) {
+    match path {
         Some(path) => vec![
-            format!("worktree: {path} on branch {branch}"),
-            format!("  git worktree remove {path} when it is merged"),
+            format!("worktree: {} on branch {branch}", path.display()),
+            format!(
+                "  git worktree remove {} when it is merged",
+                shell_word(path)
+            ),
         ],
         None => vec![
             format!("branch: {branch} of a worktree that is removed"),
-            format!("  git branch -D {branch} when nobody needs it"),
+            format!(
+                "  git branch -D {} when nobody needs it",
+                shell_word(branch)
+            ),
         ],
     }
 }

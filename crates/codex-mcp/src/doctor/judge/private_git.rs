@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use codex_mcp_core::text::visible_line;
+use codex_mcp_core::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::super::report::{Check, Finding};
@@ -52,7 +52,7 @@ fn leftover(leftover: &Leftover) -> Finding {
             format!("{path}: kept from a run in {of}"),
             Some(format!(
                 "Take what you need with `git fetch {} REF`, then remove {path}.",
-                shown(copy)
+                visible_line(&shell_word(copy))
             )),
         ),
         LeftoverState::Unreadable(error) => (

@@ -1,7 +1,7 @@
 //! Other programs' words, made fit to be repeated.
 
 use anstream::adapter::strip_str;
-use codex_mcp_core::text::visible_line;
+use codex_mcp_core::text::{shell_word, visible_line};
 
 use super::super::facts::Asked;
 use crate::engine::binary::{CodexBinary, Source};
@@ -50,9 +50,7 @@ pub(super) fn last_words(finished: &Finished) -> String {
 pub(super) fn command_name(binary: &CodexBinary) -> String {
     match (&binary.source, binary.chosen.to_str()) {
         (Source::Path, _) => "codex".to_owned(),
-        (_, Some(path)) => {
-            shlex::try_quote(path).map_or_else(|_| path.to_owned(), std::borrow::Cow::into_owned)
-        }
+        (_, Some(path)) => shell_word(path),
         (_, None) => "codex".to_owned(),
     }
 }

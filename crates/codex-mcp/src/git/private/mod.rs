@@ -53,6 +53,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use codex_mcp_core::text::shell_word;
 use serde::{Deserialize, Serialize};
 
 use super::lock::DirectoryLock;
@@ -240,7 +241,7 @@ impl PrivateGit {
         let what_to_do = match self.copy_for_user() {
             Ok(copy) => format!(
                 "To get a ref, run `git fetch {} REF`. {}Then delete {all}.",
-                copy.display(),
+                shell_word(copy),
                 self.advice_on_refused()
             ),
             Err(error) => format!("Cannot make a copy of it that is safe to fetch from: {error}."),

@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use codex_mcp_core::text::shell_word;
 use tokio_util::sync::CancellationToken;
 
 use super::index::{
@@ -417,7 +418,7 @@ impl PrivateGit {
             "Codex's commits of {} are kept below {place}: {}; to get them, run `git merge {}`",
             names(&plan.aside),
             plan.why_aside,
-            in_place(wanted)
+            shell_word(in_place(wanted))
         ));
         Ok(())
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use testkit::process::wait_until_gone;
 use tokio::process::Child;
 
+use super::recommended_commands::{at_a_shell, recommended};
 use super::repository::{Stage, commit};
 
 /// How long Codex may live on after its owner was killed.
@@ -420,6 +421,29 @@ async fn branch_that_was_moved_on_stays_and_the_commits_are_kept_beside_it() {
     let warnings = result["warnings"].to_string();
     assert!(!warnings.contains(name), "it was said once: {warnings}");
     assert_eq!(only_directory(&stage), directory);
+}
+
+/// The control: the command as it was before it was quoted.
+#[tokio::test]
+async fn command_that_merges_a_branch_with_a_hostile_name_merges_only() {
+    const BRANCH: &str = "main;echo>$HOME/caught;true";
+    let branch = Reply::shell(format!("git checkout --quiet -b '{BRANCH}'"));
+    let working = Working::new(&[branch, commit("a.txt")], &[Reply::say("Done.")]).await;
+    let stage = working.killed().await;
+    fs::remove_file(stage.home.work().join("a.txt")).unwrap();
+    let (_, result, told) = second(&stage, &[]).await;
+    let warnings = result["warnings"].as_array().unwrap();
+    let mut texts = warnings.iter().filter_map(Value::as_str);
+    let merge = texts.find_map(|text| recommended(text, "git merge "));
+    let merge = merge.unwrap_or_else(|| panic!("{told}"));
+
+    let raw = merge.replace('\'', "");
+    at_a_shell(&stage.home, &stage.home.work(), &raw);
+    stage.until_attacked().await;
+    let merged = at_a_shell(&stage.home, &stage.home.work(), &merge);
+    assert!(merged.status.success(), "{merge}: {merged:?}");
+    assert!(!stage.was_attacked(), "{merge}");
+    assert_eq!(stage.home.git(&["show", "main:a.txt"]), "made");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod interrupted_runs;
 mod outside_git;
 mod pipes;
 mod questions;
+mod recommended_commands;
 mod replaced_directory;
 mod repository;
 mod settings;

@@ -9,6 +9,7 @@ use crate::eyes::picture::BadPicture;
 use crate::eyes::queue::Number;
 use crate::eyes::screen::Sight;
 use crate::eyes::wanted::Wanted;
+use crate::text::shell_word;
 
 /// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +144,8 @@ pub enum GaveUp {
     StillThere,
     /// It can't be started again.
     #[error(
-        "Codex can't be started again: {0}; see to that, then go on with `codex-mcp eyes resume {1}`"
+        "Codex can't be started again: {0}; see to that, then go on with `codex-mcp eyes resume {quoted}`",
+        quoted = shell_word(.1.to_string())
     )]
     NotStarted(String, Session),
 }
