@@ -12,7 +12,7 @@ use super::stored::complain;
 use crate::codex_config::UserConfig;
 use crate::config;
 use crate::output;
-use crate::trust::brought::brought;
+use crate::trust::brought::{brought, brought_below};
 use crate::trust::{
     Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
     trusting_entry,
@@ -34,7 +34,8 @@ same, and .atm.toml can only narrow what you allow.
 
 Trust covers these files as they are now. When one of them has changed, is new or is gone, the
 repository counts as untrusted, for Codex too, until you run `codex-mcp trust` again; a warning
-names the files. Files in a directory below the top are accepted by `codex-mcp trust` there.
+names the files. Files in a directory below the top are not covered, and named: work there counts
+as untrusted until you run `codex-mcp trust` in it.
 
 A directory is trusted with all below it, but for other repositories in it; so are the linked
 worktrees of a repository. Directories that you have trusted in Codex itself
@@ -76,6 +77,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     revoke: Option<PathBuf>,
 }
+
+/// How many files are named that are not covered.
+const NAMED: usize = 10;
 
 /// Why it failed.
 #[derive(Debug, thiserror::Error)]
@@ -164,10 +168,38 @@ fn show(codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
 fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
     let files = brought(directory, top);
     if files.is_empty() {
-        return say("It brings no settings, hooks or prompts.");
+        let directory = directory.display();
+        say(&format!(
+            "It brings no settings, hooks or prompts for work in {directory}."
+        ))?;
+    } else {
+        say("It brings:")?;
+        files
+            .iter()
+            .try_for_each(|file| say(&format!("  {file}")))?;
     }
-    say("It brings:")?;
-    files.iter().try_for_each(|file| say(&format!("  {file}")))
+    say_what_is_not_covered(directory, top)
+}
+
+fn say_what_is_not_covered(directory: &Path, top: &Path) -> Result<(), Failure> {
+    let below = brought_below(directory, top);
+    if !below.files.is_empty() {
+        say(
+            "Not covered are files in other directories of it. Work in one of these counts as \
+             untrusted until you run `codex-mcp trust` there:",
+        )?;
+        let files = below.files.iter().take(NAMED);
+        files
+            .map(|file| file.display())
+            .try_for_each(|file| say(&format!("  {file}")))?;
+        if below.files.len() > NAMED {
+            say(&format!("  and {} more", below.files.len() - NAMED))?;
+        }
+    }
+    match below.is_cut {
+        true => say("Not all directories below were searched for files that are not covered."),
+        false => Ok(()),
+    }
 }
 
 /// The directory itself goes before the top of its repository: both may be listed, and

@@ -1,6 +1,8 @@
 //! What the files of a repository bring, which counts once the user trusts it.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompts::PromptKind;
@@ -19,6 +21,9 @@ const SHOWN: usize = 80;
 
 /// How many keys of a file are shown.
 const KEYS: usize = 40;
+
+/// How many entries of directories are searched for files below.
+const SEARCHED: usize = 100_000;
 
 /// The file with settings of ours.
 pub(super) const SETTINGS: &str = ".atm.toml";
@@ -65,6 +70,51 @@ pub fn brought(directory: &Path, top: &Path) -> Vec<Brought> {
     let prompts = PromptKind::ALL.map(|kind| top.join(format!("{PROMPTS}/{kind}.md")));
     files.extend(prompts.into_iter().filter_map(named));
     files
+}
+
+/// Files in directories below, for which trust is given there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BroughtBelow {
+    /// Paths from the top.
+    pub files: Vec<PathBuf>,
+    /// Whether there were more directories than are searched.
+    pub is_cut: bool,
+}
+
+/// Searches the directories of a repository, but for those that count for work in
+/// `directory`, and for other repositories. Links are not followed.
+#[must_use]
+pub fn brought_below(directory: &Path, top: &Path) -> BroughtBelow {
+    let mut found = BroughtBelow::default();
+    let mut queue = VecDeque::from([top.to_owned()]);
+    let mut left = SEARCHED;
+    while let Some(path) = queue.pop_front() {
+        if path != top && path.join(".git").symlink_metadata().is_ok() {
+            continue;
+        }
+        if !directory.starts_with(&path) {
+            let names = FOR_CODEX
+                .iter()
+                .chain([&SETTINGS])
+                .map(|name| path.join(name));
+            let files = names.filter(|path| path.symlink_metadata().is_ok());
+            let files = files.filter_map(|path| path.strip_prefix(top).ok().map(Path::to_owned));
+            found.files.extend(files);
+        }
+        for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+            let Some(fewer) = left.checked_sub(1) else {
+                found.is_cut = true;
+                return found;
+            };
+            left = fewer;
+            let name = entry.file_name();
+            let is_searched = name != ".git" && name != ".codex";
+            if is_searched && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                queue.push_back(entry.path());
+            }
+        }
+    }
+    found
 }
 
 fn in_directory(directory: &Path) -> Vec<Brought> {
@@ -171,6 +221,14 @@ mod tests {
             ".codex-mcp/prompts/nudge.md",
         ];
         assert_eq!(listed(top), of_top);
+        let below = brought_below(top, top);
+        assert_eq!(below.files, [PathBuf::from("sub/.codex/config.toml")]);
+        assert_eq!(
+            brought_below(&top.join("sub"), top),
+            BroughtBelow::default()
+        );
+        fs::create_dir(top.join("sub/.git")).unwrap();
+        assert_eq!(brought_below(top, top), BroughtBelow::default());
         let of_sub = listed(&top.join("sub"));
         assert_eq!(of_sub[0], "sub/.codex/config.toml: malformed");
         assert_eq!(of_sub[1..], of_top);

@@ -69,7 +69,10 @@ async fn settings_written_in_a_run_do_not_count_in_the_next() {
     assert!(!told.contains("it differs from"), "{told}");
 }
 
-on_each_release!(servers_added_to_a_trusted_repository_are_not_started);
+on_each_release!(
+    servers_added_to_a_trusted_repository_are_not_started,
+    settings_below_the_top_are_not_covered_by_its_trust,
+);
 
 /// Codex's own list has the repository too. The control: the user accepts the server.
 async fn servers_added_to_a_trusted_repository_are_not_started(release: &str) {
@@ -106,6 +109,36 @@ async fn servers_added_to_a_trusted_repository_are_not_started(release: &str) {
     let mut client = stage.client(&[]).await;
     let call = client.call_tool("codex", call).await;
     assert_eq!(call["structuredContent"]["warnings"], Value::Null);
+    stage.until_attacked().await;
+    client.finish().await;
+}
+
+/// The control: the user trusts the directory below, too.
+async fn settings_below_the_top_are_not_covered_by_its_trust(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    stage.bring_server();
+    let work = stage.home.work();
+    let below = work.join("src");
+    fs::create_dir(&below).unwrap();
+    fs::rename(work.join(".codex"), below.join(".codex")).unwrap();
+    for args in [&["trust"][..], &["trust", "--show"]] {
+        let told = stage.codex_mcp(args).await;
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains("\n  src/.codex/config.toml\n"), "{told}");
+        assert!(told.contains("Not covered"), "{told}");
+    }
+    let call = json!({ "prompt": "x", "sandbox": "workspace-write", "cwd": below });
+    let mut client = stage.client(&[]).await;
+    let result = client.call_tool("codex", call.clone()).await;
+    client.finish().await;
+    assert!(!stage.was_attacked(), "{result:#}");
+    let warnings = result["structuredContent"]["warnings"].to_string();
+    assert!(warnings.contains("src/.codex/config.toml"), "{result:#}");
+
+    trust(&stage.home, &below);
+    let mut client = stage.client(&[]).await;
+    client.call_tool("codex", call).await;
     stage.until_attacked().await;
     client.finish().await;
 }
