@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use codex_mcp_core::progress::CurrentStep;
-use codex_mcp_core::run::artifacts::{self, Artifact, Shown};
+use codex_mcp_core::run::artifacts::{self, Shown};
 use codex_mcp_core::run::criteria::{Grant, Judging};
 use codex_mcp_core::run::findings::{Verdict, judge};
 use codex_mcp_core::run::machine::{
@@ -651,8 +651,6 @@ impl<W: Watcher> Driver<'_, W> {
         let kept = self.private.take().and_then(|private| private.keep());
         self.rig.warn(kept);
         let made = artifacts::listed(&self.start, now);
-        let nested: Vec<String> = made.iter().filter_map(nested_repository).collect();
-        self.rig.warn(nested);
         let evidence = RunEvidence {
             total: self.work.evidence,
             criteria: self.verdict,
@@ -672,17 +670,5 @@ impl<W: Watcher> Driver<'_, W> {
             evidence_file,
             warnings: self.rig.warnings,
         }
-    }
-}
-
-/// A warning of a repository that Codex has made below the top: git lists one as a
-/// directory, and none of its files.
-fn nested_repository(made: &Artifact) -> Option<String> {
-    match made {
-        Artifact::File { path, .. } if path.ends_with('/') => Some(format!(
-            "{path} is a git repository of its own, and Codex can have written its settings: look at \
-             {path}.git/config before you add it to this one or run git in it"
-        )),
-        _ => None,
     }
 }

@@ -20,6 +20,8 @@
 //! - `notes`: the recorded state on the disk, shared by the runs that live at once.
 //! - `directory`: opening and renaming without following links.
 //! - `nested`: repositories that are made in directories of the repository's own files.
+//! - `search`: finds other repositories in the working tree. Those that were there before
+//!   are recorded as submodules are; new ones are named at the end.
 //!
 //! Source: gitsubmodules(7), gitrepository-layout(5), git-config(1).
 
@@ -28,6 +30,7 @@ mod directory;
 mod nested;
 mod notes;
 mod restore;
+mod search;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +48,7 @@ use self::nested::PlainDirectories;
 pub(super) use self::nested::move_aside;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
 use self::restore::VisitResult;
+use self::search::{Found, repositories_below};
 use self::state::{Bytes, SubmoduleState};
 use super::state::state_directory;
 use super::{Git, GitError, written};
@@ -64,6 +68,8 @@ const DOT_GIT: &str = ".git";
 pub(crate) struct Submodules {
     watch: Option<Watch>,
     plain: Option<(RepoContext, Arc<PlainDirectories>)>,
+    /// The repositories in the working tree.
+    found: Found,
 }
 
 /// Submodules that are watched.
@@ -82,6 +88,7 @@ impl Submodules {
         Self {
             watch: None,
             plain: None,
+            found: Found::default(),
         }
     }
 
@@ -106,19 +113,26 @@ impl Submodules {
         let (own, files) = (context.clone(), context.files().await?);
         let plain = on_disk(move || Ok(PlainDirectories::of(&own, &files))).await?;
         let plain = Some((context.clone(), Arc::new(plain)));
-        if top.is_empty() && !directory.is_there() {
-            let watch = None;
-            return Ok((Self { watch, plain }, Vec::new()));
+        let root = context.top().to_owned();
+        let found = on_disk(move || Ok(repositories_below(&root))).await?;
+        let unsearched = found.warning();
+        let mut noted = Self {
+            watch: None,
+            plain,
+            found,
+        };
+        if top.is_empty() && noted.found.repositories.is_empty() && !directory.is_there() {
+            return Ok((noted, unsearched.into_iter().collect()));
         }
-        let (notes, lock, warnings) = begin(&context, &top, &directory).await?;
-        let watch = Watch {
+        let (notes, lock, mut warnings) = begin(&context, &top, &noted.found, &directory).await?;
+        warnings.extend(unsearched);
+        noted.watch = Some(Watch {
             context,
             top,
             notes,
             lock,
-        };
-        let watch = Some(watch);
-        Ok((Self { watch, plain }, warnings))
+        });
+        Ok((noted, warnings))
     }
 
     /// Restores what Codex has changed, so that git runs nothing of it, and returns what
@@ -140,9 +154,51 @@ impl Submodules {
         warnings
     }
 
+    /// Names the repositories that were made in the working tree. They may be what the user
+    /// has asked for, so they stay.
+    async fn new_repositories(&self) -> Vec<String> {
+        let Some((context, _)) = &self.plain else {
+            return Vec::new();
+        };
+        let submodules = self.watch.as_ref().map_or(&[][..], |watch| &watch.top);
+        let root = context.top().to_owned();
+        let now = match off_runtime::run(move || repositories_below(&root)).await {
+            Ok(now) => now,
+            Err(error) => {
+                let why = "whether Codex has made repositories in the working tree is not known";
+                return vec![format!("{why}: {error}")];
+            }
+        };
+        let before = &self.found;
+        let is_new =
+            |path: &&PathBuf| !before.repositories.contains(*path) && !submodules.contains(*path);
+        let new: Vec<String> = now
+            .repositories
+            .iter()
+            .filter(is_new)
+            .map(|path| shown(path))
+            .collect();
+        let named = new.iter().take(NAMED).map(|path| {
+            format!(
+                "{path}/ is a git repository of its own, which was made during the run, and Codex \
+                 can have written its settings: look at them (.git/config and .git/hooks) before \
+                 you add it to this repository or run git in it"
+            )
+        });
+        let mut warnings: Vec<String> = named.collect();
+        if new.len() > NAMED {
+            warnings.push(format!("{} more directories like this", new.len() - NAMED));
+        }
+        if before.warning().is_none() {
+            warnings.extend(now.warning());
+        }
+        warnings
+    }
+
     /// Restores for the last time, after Codex has ended, and removes the notes.
     pub(crate) async fn finish(self) -> Vec<String> {
         let mut warnings = self.restore().await;
+        warnings.extend(self.new_repositories().await);
         let Some(Watch { context, lock, .. }) = self.watch else {
             return warnings;
         };
@@ -160,10 +216,14 @@ impl Submodules {
     }
 }
 
+/// How many new repositories are named.
+const NAMED: usize = 10;
+
 /// Takes the lock of a run that lives, with the notes that count.
 async fn begin(
     context: &RepoContext,
     top: &[PathBuf],
+    found: &Found,
     directory: &NotesDirectory,
 ) -> Result<(Arc<Notes>, SharedLock, Vec<String>), GitError> {
     let mut restored = Vec::new();
@@ -185,7 +245,8 @@ async fn begin(
         if let Some(left) = left {
             restored.extend(restore_left(context, top, left).await);
         }
-        let (notes, warnings) = record(context, top).await;
+        let recorded: Vec<PathBuf> = top.iter().chain(&found.repositories).cloned().collect();
+        let (notes, warnings) = record(context, &recorded).await;
         let notes = Arc::new(notes);
         let own = Arc::clone(&notes);
         if let Some(lock) = on_disk(move || lock.write(&own)).await? {

@@ -5,8 +5,10 @@
 //! the settings that Codex has written; the prompts of many shells run `git status` in each
 //! directory that is entered. So a `.git` that was not there before is moved aside.
 //!
-//! A new directory with a repository in it is left alone: git at the top names it, and
-//! reads nothing of it before the user adds it.
+//! A directory with a `HEAD` beside `objects` and `refs` is a repository to git without a
+//! `.git`. Where one of these directories has become one, its `HEAD` is moved aside.
+//!
+//! A new directory with a repository in it is left alone, and named at the end.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -15,10 +17,14 @@ use std::path::{Path, PathBuf};
 
 use super::context::RepoContext;
 use super::directory::{Directory, MovedAside, NoEntry};
+use super::search::is_bare;
 use super::{DOT_GIT, shown};
 
 /// How many directories are watched.
 const LIMIT: usize = 100_000;
+
+/// What makes a directory a repository that has no `.git`.
+const HEAD: &str = "HEAD";
 
 /// How many are named.
 const NAMED: usize = 10;
@@ -26,22 +32,39 @@ const NAMED: usize = 10;
 /// Directories with files of the repository that were no repositories before Codex began:
 /// paths from the top.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PlainDirectories(Vec<PathBuf>);
+pub(super) struct PlainDirectories {
+    without_git: Vec<PathBuf>,
+    not_bare: Vec<PathBuf>,
+}
 
 impl PlainDirectories {
     /// Those that the index has files in, by the list of these.
     pub(super) fn of(context: &RepoContext, files: &[u8]) -> Self {
-        let is_plain = |path: &PathBuf| !has_git(context, path);
-        let listed = directories_in(files).into_iter().take(LIMIT);
-        Self(listed.filter(is_plain).collect())
+        let listed: Vec<PathBuf> = directories_in(files).into_iter().take(LIMIT).collect();
+        let not_bare = listed
+            .iter()
+            .filter(|path| !is_bare(&context.top().join(path)));
+        Self {
+            not_bare: not_bare.cloned().collect(),
+            without_git: listed
+                .into_iter()
+                .filter(|path| !has_git(context, path))
+                .collect(),
+        }
     }
 
-    /// Moves aside each `.git` that is in one of them now, and returns what the user has to
-    /// know.
+    /// Moves aside what makes one of them a repository now, and returns what the user has
+    /// to know.
     pub(super) fn restore(&self, context: &RepoContext) -> Vec<String> {
-        let planted = self.0.iter().filter(|path| has_git(context, path));
-        let moved = planted.filter_map(|path| move_aside(context.top(), path));
-        let mut warnings: Vec<String> = moved.collect();
+        let top = context.top();
+        let planted = self
+            .without_git
+            .iter()
+            .filter(|path| has_git(context, path));
+        let moved = planted.filter_map(|path| move_aside(top, path));
+        let bare = self.not_bare.iter().filter(|path| is_bare(&top.join(path)));
+        let disarmed = bare.filter_map(|path| move_entry_aside(top, path, HEAD));
+        let mut warnings: Vec<String> = moved.chain(disarmed).collect();
         if warnings.len() > NAMED {
             let more = warnings.len() - NAMED;
             warnings.truncate(NAMED);
@@ -59,10 +82,14 @@ fn has_git(context: &RepoContext, path: &Path) -> bool {
 /// Moves aside the `.git` in a directory below the top, if there is one, and returns what
 /// the user has to know.
 pub(in crate::git) fn move_aside(top: &Path, path: &Path) -> Option<String> {
-    top.join(path).join(DOT_GIT).symlink_metadata().ok()?;
+    move_entry_aside(top, path, DOT_GIT)
+}
+
+fn move_entry_aside(top: &Path, path: &Path, entry: &str) -> Option<String> {
+    top.join(path).join(entry).symlink_metadata().ok()?;
     let directory = Directory::open(top).and_then(|top| top.below(path));
     let aside = match directory {
-        Ok(directory) => directory.move_aside(OsStr::new(DOT_GIT), &directory),
+        Ok(directory) => directory.move_aside(OsStr::new(entry), &directory),
         // What a link leads to is no directory of the repository.
         Err(NoEntry::Gone | NoEntry::Link(_)) => return None,
         Err(NoEntry::Refused(error)) => Err(error),
@@ -75,14 +102,14 @@ pub(in crate::git) fn move_aside(top: &Path, path: &Path) -> Option<String> {
             });
             format!(
                 "a git repository was made in \"{name}\" during the run, and your git would have \
-                 used its settings there: its .git is now {}{failure}. Do not run git with it \
+                 used its settings there: its {entry} is now {}{failure}. Do not run git with it \
                  before you have looked through it. If you want it, rename it back",
                 shown(&path)
             )
         }
         Err(error) => format!(
             "a git repository was made in \"{name}\" during the run, and cannot be moved aside \
-             ({error}): do not run git in that directory before you have looked at its .git"
+             ({error}): do not run git in that directory before you have looked at its {entry}"
         ),
     })
 }

@@ -64,7 +64,7 @@ impl VisitResult {
             };
             let _ = write!(
                 text,
-                "the git settings of the submodule \"{name}\" were changed during the run, and \
+                "the git settings of the repository \"{name}\" were changed during the run, and \
                  your git would have run programs that they name: {}{more}. Do not run git with \
                  what was moved aside before you have looked through it. If it is yours, rename \
                  it back",
@@ -75,7 +75,7 @@ impl VisitResult {
             let separator = if text.is_empty() { "" } else { ". " };
             let _ = write!(
                 text,
-                "{separator}the submodule \"{name}\" is not protected: {}. Look at its .git \
+                "{separator}the repository \"{name}\" is not protected: {}. Look at its .git \
                  before you run git in the repository",
                 self.failures.join("; ")
             );

@@ -8,6 +8,7 @@ mod hostile_files;
 mod interrupted_runs;
 mod outside_git;
 mod pipes;
+mod planted;
 mod questions;
 mod recommended_commands;
 mod replaced_directory;

@@ -197,7 +197,7 @@ async fn planted_submodules_are_put_back(release: &str) {
         "own/evil",
         "far",
     ] {
-        let named = format!("the submodule \"{path}\" were changed during the run");
+        let named = format!("the repository \"{path}\" were changed during the run");
         let warning: Vec<_> = warnings
             .iter()
             .filter(|text| text.contains(&named))

@@ -1,0 +1,143 @@
+//! Searches a working tree for the git repositories in it, also where git at the top
+//! ignores them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{DOT_GIT, shown};
+
+/// How many entries of directories are read, and for how long.
+const ENTRIES: usize = 500_000;
+const BUDGET: Duration = Duration::from_secs(5);
+
+/// How many directories a warning names.
+const NAMED: usize = 3;
+
+/// What makes a directory a repository without a `.git`, or one of a linked worktree.
+const BARE: [&str; 2] = ["objects", "refs"];
+const COMMON_DIR: &str = "commondir";
+
+/// The repositories in a working tree: paths from the top, which is none of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Found {
+    pub(super) repositories: BTreeSet<PathBuf>,
+    /// The first directories that were not searched, and how many there are.
+    unsearched: Vec<PathBuf>,
+    unsearched_count: usize,
+}
+
+/// Searches breadth first. Links are not followed.
+pub(super) fn repositories_below(top: &Path) -> Found {
+    let until = Instant::now() + BUDGET;
+    let mut found = Found::default();
+    let mut queue = VecDeque::from([PathBuf::new()]);
+    let mut left = ENTRIES;
+    while let Some(directory) = queue.pop_front() {
+        if left == 0 || Instant::now() >= until {
+            found.skip(directory);
+            continue;
+        }
+        found.search(top, directory, &mut queue, &mut left);
+    }
+    found
+}
+
+/// Whether git takes a directory for a repository's git directory.
+pub(super) fn is_bare(path: &Path) -> bool {
+    let has = |name: &str| path.join(name).symlink_metadata().is_ok();
+    has("HEAD") && (BARE.into_iter().all(has) || has(COMMON_DIR))
+}
+
+impl Found {
+    fn search(
+        &mut self,
+        top: &Path,
+        directory: PathBuf,
+        queue: &mut VecDeque<PathBuf>,
+        left: &mut usize,
+    ) {
+        let path = top.join(&directory);
+        let is_top = directory.as_os_str().is_empty();
+        if !is_top && is_bare(&path) {
+            self.repositories.insert(directory);
+            return;
+        }
+        let Ok(entries) = fs::read_dir(&path) else {
+            self.skip(directory);
+            return;
+        };
+        for entry in entries {
+            let (Some(fewer), Ok(entry)) = (left.checked_sub(1), entry) else {
+                self.skip(directory);
+                return;
+            };
+            *left = fewer;
+            let name = entry.file_name();
+            if name == DOT_GIT {
+                if !is_top {
+                    self.repositories.insert(directory.clone());
+                }
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                queue.push_back(directory.join(name));
+            }
+        }
+    }
+
+    fn skip(&mut self, directory: PathBuf) {
+        self.unsearched_count += 1;
+        if self.unsearched.len() < NAMED {
+            self.unsearched.push(directory);
+        }
+    }
+
+    /// What was not searched.
+    pub(super) fn warning(&self) -> Option<String> {
+        if self.unsearched.is_empty() {
+            return None;
+        }
+        let names: Vec<String> = self.unsearched.iter().map(|path| shown(path)).collect();
+        Some(format!(
+            "{} directories of the working tree were not searched for git repositories of their \
+             own, as they cannot be read, or there are more than {ENTRIES} entries, or it took \
+             more than {} s: {}. What Codex changes in the settings of such repositories is not \
+             named: look at them before you run git there",
+            self.unsearched_count,
+            BUDGET.as_secs(),
+            names.join(", ")
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repositories_are_found_with_and_without_a_working_tree() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        for path in [
+            ".git/modules/x/.git",
+            "own/.git/hooks",
+            "own/deep/.git",
+            "bare/objects",
+            "bare/refs",
+            "half/objects",
+        ] {
+            fs::create_dir_all(top.join(path)).unwrap();
+        }
+        for path in ["bare/HEAD", "half/HEAD"] {
+            fs::write(top.join(path), "ref: refs/heads/main\n").unwrap();
+        }
+        fs::create_dir(top.join("linked")).unwrap();
+        fs::write(top.join("linked/.git"), "gitdir: /x\n").unwrap();
+        std::os::unix::fs::symlink("own", top.join("link")).unwrap();
+        let found = repositories_below(top);
+        let expected = ["bare", "linked", "own", "own/deep"].map(PathBuf::from);
+        assert_eq!(found.repositories, BTreeSet::from(expected));
+        assert_eq!(found.warning(), None);
+        assert!(repositories_below(&top.join("none")).warning().is_some());
+    }
+}
