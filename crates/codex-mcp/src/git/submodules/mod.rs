@@ -20,6 +20,7 @@
 //! - `notes`: the recorded state on the disk, shared by the runs that live at once.
 //! - `directory`: opening and renaming without following links.
 //! - `nested`: repositories that are made in directories of the repository's own files.
+//! - `programs`: files of the working tree that git uses by the user's settings.
 //! - `search`: finds other repositories in the working tree. Those that were there before
 //!   are recorded as submodules are; new ones are named at the end.
 //!
@@ -29,6 +30,7 @@ mod context;
 mod directory;
 mod nested;
 mod notes;
+mod programs;
 mod restore;
 mod search;
 mod state;
@@ -47,6 +49,7 @@ use self::context::RepoContext;
 use self::nested::PlainDirectories;
 pub(super) use self::nested::move_aside;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
+use self::programs::ProgramFiles;
 use self::restore::VisitResult;
 use self::search::{Found, repositories_below};
 use self::state::{Bytes, SubmoduleState};
@@ -70,6 +73,7 @@ pub(crate) struct Submodules {
     plain: Option<(RepoContext, Arc<PlainDirectories>)>,
     /// The repositories in the working tree.
     found: Found,
+    programs: Option<Arc<ProgramFiles>>,
 }
 
 /// Submodules that are watched.
@@ -89,6 +93,7 @@ impl Submodules {
             watch: None,
             plain: None,
             found: Found::default(),
+            programs: None,
         }
     }
 
@@ -115,11 +120,15 @@ impl Submodules {
         let plain = Some((context.clone(), Arc::new(plain)));
         let root = context.top().to_owned();
         let found = on_disk(move || Ok(repositories_below(&root))).await?;
+        let own = git.clone();
+        let programs = on_disk(move || Ok(ProgramFiles::of(&own))).await?;
+        let programs = Some(Arc::new(programs));
         let unsearched = found.warning();
         let mut noted = Self {
             watch: None,
             plain,
             found,
+            programs,
         };
         if top.is_empty() && noted.found.repositories.is_empty() && !directory.is_there() {
             return Ok((noted, unsearched.into_iter().collect()));
@@ -195,10 +204,23 @@ impl Submodules {
         warnings
     }
 
+    /// Names the files that git uses by the user's settings and that have changed.
+    async fn changed_programs(&self) -> Vec<String> {
+        let Some(programs) = self.programs.clone() else {
+            return Vec::new();
+        };
+        let changes = off_runtime::run(move || programs.changes()).await;
+        changes.unwrap_or_else(|error| {
+            let what = "whether hooks and included settings in the working tree have changed";
+            vec![format!("{what} is not known: {error}")]
+        })
+    }
+
     /// Restores for the last time, after Codex has ended, and removes the notes.
     pub(crate) async fn finish(self) -> Vec<String> {
         let mut warnings = self.restore().await;
         warnings.extend(self.new_repositories().await);
+        warnings.extend(self.changed_programs().await);
         let Some(Watch { context, lock, .. }) = self.watch else {
             return warnings;
         };
