@@ -2,8 +2,8 @@
 //! never silently.
 //!
 //! A *hidden* character is one that a terminal or a reader acts on rather than shows: a
-//! control character, a line separator, or a format character such as a direction mark or
-//! a zero-width space. [`visible`] writes each as `\u{HEX}`, as Rust does: U+001B becomes
+//! control character, a line separator, a format character such as a direction mark or
+//! a zero-width space, or one that is drawn as nothing. [`visible`] writes each as `\u{HEX}`, as Rust does: U+001B becomes
 //! `\u{1b}`. In JSON, where that would not parse, [`escape_json`] writes `\u001b`.
 
 use std::borrow::Cow;
@@ -17,21 +17,42 @@ const CUT: &str = "\n[… cut here]";
 const LINE_CUT: &str = " …";
 
 /// Whether a character is hidden: C0, DEL and C1 controls (newline and tab too), the line
-/// and paragraph separators, direction marks (UAX 9), zero-width and other invisible format
-/// characters, fillers that look like nothing, and tags (Unicode, general category Cf and
-/// `Default_Ignorable_Code_Point`). Variation selectors are not: emoji need them, and they
-/// only choose a glyph.
+/// and paragraph separators, and what [`is_ignorable`] and [`is_blank`] name.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
-        || matches!(
-            character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-                | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-                | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-        )
+        || matches!(character, '\u{2028}' | '\u{2029}')
+        || is_ignorable(character)
+        || is_blank(character)
+}
+
+/// Direction marks, zero-width and other format characters, and fillers that are shown as
+/// nothing. The two variation selectors that choose between text and emoji are not:
+/// they only choose a glyph, and emoji need them.
+///
+/// Source: `Default_Ignorable_Code_Point` in Unicode 16.0, DerivedCoreProperties.txt,
+/// without U+FE0E and U+FE0F, and the annotation marks U+FFF9 to U+FFFB and the Egyptian
+/// joiners, which are of the general category Cf and shown as nothing too.
+fn is_ignorable(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// Characters that are drawn as a blank but are no white space: the empty Braille
+/// pattern, Egyptian blanks, the Khitan filler and the musical null notehead.
+///
+/// Source: their names in Unicode 16.0, NamesList.txt.
+fn is_blank(character: char) -> bool {
+    matches!(
+        character,
+        '\u{2800}' | '\u{13441}' | '\u{13442}' | '\u{16fe4}' | '\u{1d159}'
+    )
 }
 
 /// A text whose hidden characters are shown as `\u{HEX}`. Newlines and tabs stay, and
@@ -206,6 +227,10 @@ mod tests {
                 "a\\u{202e}b\\u{2066}c\\u{61c}",
             ),
             ("a\u{2028}b\u{2029}\u{85}", "a\\u{2028}b\\u{2029}\\u{85}"),
+            (
+                "a\u{2800}b\u{180b}\u{180f}\u{fe00}\u{16fe4}\u{1d159}",
+                "a\\u{2800}b\\u{180b}\\u{180f}\\u{fe00}\\u{16fe4}\\u{1d159}",
+            ),
             (
                 "a\u{200b}\u{feff}\u{ad}\u{e0041}",
                 "a\\u{200b}\\u{feff}\\u{ad}\\u{e0041}",
