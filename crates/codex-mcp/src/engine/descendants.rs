@@ -1,69 +1,108 @@
 //! The processes below a process.
 #![expect(clippy::disallowed_methods, reason = "the system's own files in /proc")]
 
+use std::collections::HashMap;
+
 use nix::unistd::Pid;
 
-/// All processes whose chain of parents leads to `root`, without `root`
-/// itself. Empty where the system has no `/proc`.
+/// A process at the moment of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    parent: Pid,
+    /// Its process group.
+    pub(super) group: Pid,
+    /// Its session.
+    pub(super) session: Pid,
+    /// Its state as one letter.
+    state: char,
+    /// When it began, in clock ticks since the system did.
+    began: u64,
+}
+
+/// All processes, by their parents. Empty where the system has no `/proc`.
+#[derive(Debug, Default)]
+pub(super) struct Processes(HashMap<Pid, Vec<Process>>);
+
+/// All processes whose chain of parents leads to `root`, without `root` itself. Empty
+/// where the system has no `/proc`.
 pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
-    let processes = parents();
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        found.extend(
-            processes
-                .iter()
-                .filter(|(_, its_parent)| *its_parent == parent)
-                .map(|(pid, _)| *pid),
-        );
-        next += 1;
+    let below = Processes::scan().below(root);
+    below.into_iter().map(|process| process.pid).collect()
+}
+
+impl Processes {
+    pub(super) fn scan() -> Self {
+        let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        for entry in entries {
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let process = pid.and_then(|pid: i32| {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+                Process::parse(pid, &stat)
+            });
+            if let Some(process) = process {
+                by_parent.entry(process.parent).or_default().push(process);
+            }
+        }
+        Self(by_parent)
     }
-    found.remove(0);
-    found
+
+    /// The processes whose chain of parents leads to `root`, without `root` itself.
+    pub(super) fn below(&self, root: Pid) -> Vec<Process> {
+        let mut found = self.children(root).to_vec();
+        let mut next = 0;
+        while let Some(parent) = found.get(next).map(|process| process.pid) {
+            found.extend(self.children(parent));
+            next += 1;
+        }
+        found
+    }
+
+    /// The child of a process that has lived longest: the one that the process has started
+    /// itself, and not adopted later.
+    pub(super) fn first_child(&self, of: Pid) -> Option<Process> {
+        let children = self.children(of).iter();
+        children.min_by_key(|child| child.began).copied()
+    }
+
+    fn children(&self, of: Pid) -> &[Process] {
+        self.0.get(&of).map_or(&[], Vec::as_slice)
+    }
 }
 
-/// The child of a process that has lived longest: what the process has started itself,
-/// and not adopted later.
-pub(crate) fn first_child(of: Pid) -> Option<Pid> {
-    let children = parents().into_iter().filter(|(_, parent)| *parent == of);
-    let began = children.filter_map(|(child, _)| {
-        let stat = stat(child.as_raw())?;
-        Some((started_in(&stat)?, child))
-    });
-    began
-        .min_by_key(|(began, _)| *began)
-        .map(|(_, child)| child)
-}
-
-/// Every process and its parent.
-fn parents() -> Vec<(Pid, Pid)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            Some((Pid::from_raw(pid), Pid::from_raw(parent_in(&stat(pid)?)?)))
+impl Process {
+    /// Reads a line of `/proc/PID/stat` (proc(5)). The second field, the name, is in
+    /// parentheses and may hold anything, parentheses included.
+    fn parse(pid: i32, stat: &str) -> Option<Self> {
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let mut id = || fields.next()?.parse().ok().map(Pid::from_raw);
+        Some(Self {
+            pid: Pid::from_raw(pid),
+            parent: id()?,
+            group: id()?,
+            session: id()?,
+            state,
+            // Field 22 of the line.
+            began: fields.nth(15)?.parse().ok()?,
         })
-        .collect()
-}
+    }
 
-fn stat(pid: i32) -> Option<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()
-}
+    /// Whether it can execute code of its own: it has not ended, is not stopped, and does
+    /// not wait uninterruptibly in the kernel.
+    pub(super) fn is_running(&self) -> bool {
+        !matches!(self.state, 'T' | 't' | 'D') && !self.has_ended()
+    }
 
-/// The parent in a line of `/proc/PID/stat` (proc(5)). The second field, the
-/// name, is in parentheses and may hold anything, parentheses included.
-fn parent_in(stat: &str) -> Option<i32> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// When the process began, in clock ticks since the system did: field 22 of that line.
-fn started_in(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    /// Whether it has ended, and at most waits for its parent to notice.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
 }
 
 #[cfg(test)]
@@ -71,11 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_a_hostile_name() {
-        assert_eq!(parent_in("7 (a) b) S 3 7 7 0 -1"), Some(3));
-        assert_eq!(parent_in("garbage"), None);
-        let stat = "7 (a) b) S 3 7 7 0 -1 1 2 3 4 5 6 7 8 9 10 11 12 13 4711 99";
-        assert_eq!(started_in(stat), Some(4711));
+    fn process_with_hostile_name_is_read() {
+        let stat = "7 (a) b) T 3 5 6 0 -1 1 2 3 4 5 6 7 8 9 10 11 12 13 4711 99";
+        let process = Process::parse(7, stat).unwrap();
+        let ids = [process.pid, process.parent, process.group, process.session];
+        assert_eq!(ids, [7, 3, 5, 6].map(Pid::from_raw));
+        assert_eq!((process.state, process.began), ('T', 4711));
+        assert!(!process.is_running() && !process.has_ended());
+        assert_eq!(Process::parse(7, "garbage"), None);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub use backend::{Launch, LaunchError, Standing};
 pub use error::EngineError;
 pub use exit::{Death, Exit};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
+
+pub(crate) use pause::{PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
 pub use witness::{Act, Given, Kind, Nobody, Witness};
 pub(crate) use workspace::GitGrant;
@@ -116,6 +118,15 @@ pub struct Engine {
     of_the_sandbox: Option<Bound>,
     warn: Arc<Warn>,
     on_alert: Arc<OnAlert>,
+}
+
+/// Whether Codex has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// It has, with all that it had started.
+    Complete,
+    /// Something of it may still run.
+    Unfinished,
 }
 
 /// Takes a warning for the user. The same one may come again.
@@ -437,16 +448,17 @@ impl Engine {
 
     /// Interrupts what runs, ends Codex and waits until it is gone, a few
     /// seconds at most.
-    pub async fn shut_down(&self) {
+    pub async fn shut_down(&self) -> Shutdown {
         for entry in self.hub.sessions.all() {
             let effects = entry.change(Session::interrupt);
             perform(&entry, effects);
         }
-        if tokio::time::timeout(SHUTDOWN_PATIENCE, self.backend.end())
-            .await
-            .is_err()
-        {
-            tracing::warn!("Codex takes long to end; its guard sees to it");
+        match tokio::time::timeout(SHUTDOWN_PATIENCE, self.backend.end()).await {
+            Ok(()) => Shutdown::Complete,
+            Err(_) => {
+                tracing::warn!("Codex takes long to end; its guard sees to it");
+                Shutdown::Unfinished
+            }
         }
     }
 

@@ -1,64 +1,179 @@
-//! Stopping what Codex's commands have left running, while the repository is looked at.
+//! Stopping and killing what Codex's commands have left running, while the repository of a
+//! run is looked at and judged.
 //!
 //! A command may leave a process in the background that changes files between two steps of
 //! a look. Every process below Codex's own is stopped until the look is over; Codex itself
-//! goes on. Nothing is stopped where the system has no `/proc`.
+//! goes on. Processes that keep starting others cannot be stopped one by one, so the
+//! commands are killed instead.
+//!
+//! Codex starts each command in a session of its own, and its MCP servers in its own
+//! session, which no process of a command can join. A command in Codex's sandbox has a PID
+//! namespace, and all processes in it end with the first one.
+//!
+//! Stopping is no barrier against a hostile process: a timer of its own can continue it.
+//! What must not be disturbed is done after the commands were killed.
+//!
+//! Nothing is stopped or killed where the system has no `/proc`.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::Engine;
-use super::descendants::{descendants, first_child};
+use super::descendants::{Process, Processes};
+use crate::off_runtime::{self, OffRuntimeError};
 
-/// The most scans for processes that were started meanwhile. Each finds fewer, as those
-/// that could start some are stopped.
-const ROUNDS: u32 = 20;
+/// How long the processes have to stop before the commands are killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long killed commands have to end.
+const KILL_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why Codex's background processes may still run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PauseError {
+    /// Some start others faster than they are killed, or hang in the kernel.
+    #[error(
+        "background processes of Codex's commands still run {} s after they were first killed \
+         ({count} of them)",
+        KILL_PATIENCE.as_secs()
+    )]
+    StillRunning {
+        /// How many were seen last.
+        count: usize,
+    },
+    /// The processes could not be listed and stopped.
+    #[error("background processes of Codex's commands cannot be stopped: {0}")]
+    NotDone(#[from] OffRuntimeError),
+}
 
 /// Processes that are stopped until this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Paused(BTreeSet<Pid>);
+pub(crate) struct Paused {
+    /// The process above Codex, where there is one.
+    guard: Option<Pid>,
+    stopped: BTreeSet<Pid>,
+}
 
 impl Engine {
-    /// Stops what runs below Codex. Only for an engine all of whose threads are the
+    /// Stops all processes below Codex. Only for an engine all of whose threads are the
     /// caller's.
-    pub(crate) fn pause_commands(&self) -> Paused {
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`]; nothing is stopped then.
+    pub(crate) async fn pause_commands(&self) -> Result<Paused, PauseError> {
         let running = self.backend.running();
-        let guard = running.and_then(|(server, _)| server.guard());
-        guard.map(Paused::below).unwrap_or_default()
+        match running.and_then(|(server, _)| server.guard()) {
+            Some(guard) => off_runtime::run(move || Paused::below(guard)).await?,
+            None => Ok(Paused::default()),
+        }
     }
 }
 
 impl Paused {
-    /// Below the guard is Codex, and below that are its commands and MCP servers. What
-    /// outlives its parent is the guard's, too.
-    fn below(guard: Pid) -> Self {
-        let mut paused = Self::default();
-        let codex = first_child(guard);
-        for _ in 0..ROUNDS {
-            let all = descendants(guard);
-            let new: Vec<Pid> = all
-                .into_iter()
-                .filter(|pid| Some(*pid) != codex && !paused.0.contains(pid))
-                .collect();
-            if new.is_empty() {
-                break;
-            }
-            for pid in new {
-                // One that has ended meanwhile needs no stopping.
-                let _ = kill(pid, Signal::SIGSTOP);
-                paused.0.insert(pid);
-            }
+    /// Kills all processes of Codex's commands, stopped or not, and waits until they have
+    /// ended. MCP servers stay.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`].
+    pub(crate) async fn kill_commands(&self) -> Result<(), PauseError> {
+        match self.guard {
+            Some(guard) => off_runtime::run(move || kill_commands(guard)).await?,
+            None => Ok(()),
         }
-        paused
+    }
+
+    fn below(guard: Pid) -> Result<Self, PauseError> {
+        let mut paused = Self {
+            guard: Some(guard),
+            stopped: BTreeSet::new(),
+        };
+        let end = Instant::now() + STOP_PATIENCE;
+        loop {
+            let below = BelowCodex::scan(guard);
+            let is_new = |process: &&Process| !paused.stopped.contains(&process.pid);
+            let running = |process: &&Process| process.is_running() || is_new(process);
+            let commands: Vec<Process> = below.commands.iter().filter(running).copied().collect();
+            let others: Vec<Process> = below.others.iter().filter(running).copied().collect();
+            if commands.is_empty() && others.is_empty() {
+                return Ok(paused);
+            }
+            if Instant::now() >= end {
+                kill_commands(guard)?;
+                return Ok(paused);
+            }
+            signal_commands(&commands, Signal::SIGSTOP);
+            for process in &others {
+                // One that has ended meanwhile needs no stopping.
+                let _ = kill(process.pid, Signal::SIGSTOP);
+            }
+            paused
+                .stopped
+                .extend(commands.iter().chain(&others).map(|process| process.pid));
+        }
     }
 }
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        for pid in &self.0 {
+        for pid in &self.stopped {
             let _ = kill(*pid, Signal::SIGCONT);
         }
+    }
+}
+
+/// What runs below Codex.
+#[derive(Debug, Default)]
+struct BelowCodex {
+    /// The processes of its commands.
+    commands: Vec<Process>,
+    /// Its MCP servers, and what they have started.
+    others: Vec<Process>,
+}
+
+impl BelowCodex {
+    /// Below the guard is Codex, and below that are its commands and MCP servers. A process
+    /// that outlives its parent becomes a child of the guard.
+    fn scan(guard: Pid) -> Self {
+        let processes = Processes::scan();
+        let Some(codex) = processes.first_child(guard) else {
+            return Self::default();
+        };
+        let below = processes.below(guard).into_iter();
+        let alive = below.filter(|process| process.pid != codex.pid && !process.has_ended());
+        let (others, commands) = alive.partition(|process| process.session == codex.session);
+        Self { commands, others }
+    }
+}
+
+fn kill_commands(guard: Pid) -> Result<(), PauseError> {
+    let end = Instant::now() + KILL_PATIENCE;
+    loop {
+        let commands = BelowCodex::scan(guard).commands;
+        if commands.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            let count = commands.len();
+            return Err(PauseError::StillRunning { count });
+        }
+        signal_commands(&commands, Signal::SIGKILL);
+    }
+}
+
+/// Signals the processes and their groups. A signal to a group reaches all of it at once,
+/// also those that are just being started. The groups of commands are in their own
+/// sessions, so nothing else is in them.
+fn signal_commands(commands: &[Process], signal: Signal) {
+    let groups: BTreeSet<Pid> = commands.iter().map(|process| process.group).collect();
+    for group in groups {
+        let _ = killpg(group, signal);
+    }
+    for process in commands {
+        let _ = kill(process.pid, signal);
     }
 }

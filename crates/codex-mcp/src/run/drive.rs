@@ -1,6 +1,7 @@
 //! A run from its beginning to its end: prompts Codex, looks at what has come of it,
 //! and does what the machine decides.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,10 +14,11 @@ use codex_mcp_core::run::findings::{Verdict, judge};
 use codex_mcp_core::run::machine::{
     AnswerNovelty, Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd,
 };
+use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, Usage, milliseconds, notes};
 use codex_mcp_core::run::promises::promises;
 use codex_mcp_core::run::prompts::{Inserts, Templates};
-use codex_mcp_core::run::snapshot::{Answer, Snapshot, Work};
+use codex_mcp_core::run::snapshot::{Answer, CommandEnd, Probe, Snapshot, Work};
 use codex_mcp_protocol::codex::{RateLimits, Release, SandboxMode, ThreadId};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
@@ -26,12 +28,12 @@ use super::clock::RunClock;
 use super::error::RunError;
 use super::evidence::EvidenceFile;
 use super::failing;
-use super::look::Looker;
+use super::look::{LocalState, Looker};
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
-use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants};
+use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants, PauseError, Paused, Shutdown};
 use crate::git::private::{self, PrivateGit, Takeover};
 use crate::git::{Git, Submodules};
 use crate::mcp::joined;
@@ -238,6 +240,16 @@ fn grants(order: &Order, private: Option<&PrivateGit>) -> Grants {
     }
 }
 
+/// What was found after a turn.
+struct Look {
+    now: Snapshot,
+    /// The local state that the verdict rests on, with what the commands of criteria have
+    /// changed.
+    judged: LocalState,
+    /// What runs below Codex, which goes on when this is dropped.
+    paused: Paused,
+}
+
 /// Whether a turn began.
 enum Begun {
     /// It did, and this is how far the session had come before.
@@ -282,14 +294,14 @@ impl<W: Watcher> Driver<'_, W> {
     async fn drive(mut self) -> Result<Done, RunError> {
         self.open_first().await?;
         let (mut run, mut wanted) = Run::start(self.order.limits);
-        let (end, now) = loop {
+        let (end, look) = loop {
             self.rig.watcher.hears(News::Turn(&wanted));
             let began = self.clock.elapsed();
             let came = self.turn(&mut run, &wanted).await?;
             let took = self.clock.elapsed().saturating_sub(began);
             self.rig.watcher.hears(News::Looking);
-            let now = self.look(&came).await;
-            let report = self.report(&came, &now);
+            let look = self.look(&came).await;
+            let report = self.report(&came, &look.now);
             self.record(&wanted, came, &report, took);
             if self.rig.stop.is_cancelled() {
                 // There is no turn to interrupt; it only has to know.
@@ -297,11 +309,12 @@ impl<W: Watcher> Driver<'_, W> {
             }
             match run.step(&report, self.clock.elapsed()) {
                 Some(Next::Prompt(next)) => wanted = next,
-                Some(Next::End(end)) => break (end, now),
+                Some(Next::End(end)) => break (end, look),
                 // The machine interrupts nothing that has ended.
-                Some(Next::Interrupt) | None => break (End::Cancelled, now),
+                Some(Next::Interrupt) | None => break (End::Cancelled, look),
             }
         };
+        let (end, now) = self.confirmed(end, look).await;
         Ok(self.done(end, &now, run.turns()))
     }
 
@@ -504,8 +517,8 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     /// Looks at what is there, and judges it. Commands are run where nothing else is
-    /// missing.
-    async fn look(&mut self, came: &Came) -> Snapshot {
+    /// missing, and after Codex's own were killed.
+    async fn look(&mut self, came: &Came) -> Look {
         self.usage += came.usage;
         self.work.add(&came.steps, came.refusal());
         let has_answered = came.end == TurnEnd::Completed && !came.text.trim().is_empty();
@@ -513,31 +526,87 @@ impl<W: Watcher> Driver<'_, W> {
             true => Answer::Given,
             false => Answer::Missing,
         };
-        let mut now = {
-            let _paused = self.rig.engine.pause_commands();
-            let restored = self.rig.submodules.restore().await;
-            self.rig.warn(restored);
-            self.take_over().await;
-            let now = self.looker.now().await;
-            match &self.not_taken {
-                None => now,
-                Some(why) => self.looker.without_git(now, why),
-            }
-        };
+        let looked = self.paused_look().await;
+        looked.unwrap_or_else(|error| self.no_look(&error))
+    }
+
+    async fn paused_look(&mut self) -> Result<Look, PauseError> {
+        let paused = self.rig.engine.pause_commands().await?;
+        let restored = self.rig.submodules.restore().await;
+        self.rig.warn(restored);
+        self.take_over().await;
+        let mut now = self.looker.now().await;
+        if let Some(why) = &self.not_taken {
+            now = self.looker.without_git(now, why);
+        }
         self.verdict = self.judge(&now);
-        if self.verdict.is_worth_commands() {
-            let left = self
-                .order
-                .limits
-                .total()
-                .saturating_sub(self.clock.elapsed());
-            now.commands = self
-                .looker
-                .commands(COMMAND_LIMIT, Instant::now() + left, self.rig.stop)
-                .await;
+        let mut judged = LocalState::from(&now);
+        if self.looker.has_commands() && self.verdict.is_worth_commands() {
+            // They run outside of the sandbox, and read what has just been judged.
+            paused.kill_commands().await?;
+            now.commands = self.commands().await;
+            judged = self.looker.local().await;
             self.verdict = self.judge(&now);
         }
-        now
+        Ok(Look {
+            now,
+            judged,
+            paused,
+        })
+    }
+
+    /// A look that could not be taken, as Codex's background processes still run.
+    fn no_look(&mut self, error: &PauseError) -> Look {
+        let why = format!("{error}. The repository was not looked at");
+        let now = self.looker.nothing(&why);
+        self.verdict = self.judge(&now);
+        self.rig.warn([why]);
+        Look {
+            now,
+            judged: LocalState::default(),
+            paused: Paused::default(),
+        }
+    }
+
+    async fn commands(&self) -> BTreeMap<CommandLine, Probe<CommandEnd>> {
+        let elapsed = self.clock.elapsed();
+        let left = self.order.limits.total().saturating_sub(elapsed);
+        let until = Instant::now() + left;
+        self.looker
+            .commands(COMMAND_LIMIT, until, self.rig.stop)
+            .await
+    }
+
+    /// How the run ends, once nothing of Codex's can change the repository any more: what
+    /// held when it was judged must still be so then.
+    async fn confirmed(&mut self, end: End, look: Look) -> (End, Snapshot) {
+        let Look {
+            now,
+            judged,
+            paused,
+        } = look;
+        let killed = paused.kill_commands().await;
+        // MCP servers are told to end, for which they have to run.
+        drop(paused);
+        if end != End::Satisfied || !self.verdict.has_criteria() {
+            return (end, now);
+        }
+        let ended = self.rig.engine.shut_down().await;
+        let changed = match (killed, ended) {
+            (Err(error), _) => error.to_string(),
+            (Ok(()), Shutdown::Unfinished) => {
+                "Codex has not ended in time, and may still change the repository".to_owned()
+            }
+            (Ok(()), Shutdown::Complete) => match self.looker.local().await.difference(&judged) {
+                None => return (end, now),
+                Some(what) => format!(
+                    "all held when it was judged, but this changed before Codex had ended: \
+                     {what}. Look at `git status`"
+                ),
+            },
+        };
+        self.failure = Some(changed);
+        (End::Unconfirmed, now)
     }
 
     /// Takes over what Codex has committed. What fails is told; the criteria don't hold
@@ -657,7 +726,7 @@ impl<W: Watcher> Driver<'_, W> {
             log: self.log,
         };
         let why = match end {
-            End::CouldNotRun(_) => self.failure,
+            End::CouldNotRun(_) | End::Unconfirmed => self.failure,
             _ => None,
         };
         let evidence_file = self.rig.evidence.and_then(EvidenceFile::close);

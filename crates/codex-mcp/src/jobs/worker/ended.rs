@@ -165,6 +165,11 @@ impl Ended {
                 "cancelled".to_owned(),
                 "Resume the session to let Codex go on.",
             ),
+            Reason::Unconfirmed => (
+                "not_satisfied",
+                format!("not satisfied: {words}"),
+                "Look at `git status`, then submit it again.",
+            ),
             Reason::Stalled
             | Reason::MaxTurnsExceeded
             | Reason::TotalTimeExceeded

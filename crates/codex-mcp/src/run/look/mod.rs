@@ -11,6 +11,7 @@
 //! - `github`, `gh`, `moment`: what GitHub says, through its program.
 //! - `files`, `stamp`: the files themselves.
 //! - `commands`: commands that are to succeed.
+//! - `local`: what a later moment is compared with.
 
 mod brought;
 mod commands;
@@ -19,6 +20,7 @@ mod files;
 mod gh;
 mod github;
 mod lines;
+mod local;
 mod means;
 mod moment;
 mod needs;
@@ -29,6 +31,7 @@ mod stamp;
 mod tree;
 
 pub use error::LookError;
+pub(crate) use local::LocalState;
 pub use means::Means;
 
 use std::collections::BTreeMap;
@@ -36,6 +39,7 @@ use std::env;
 use std::path::Path;
 use std::time::Duration;
 
+use codex_mcp_core::exec::GitState;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::names::{CommandLine, Issue};
 use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, Snapshot};
@@ -47,6 +51,7 @@ use self::files::Files;
 use self::gh::Greeting;
 use self::github::told;
 use self::lines::{Known, Lines};
+use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
@@ -237,6 +242,32 @@ impl Looker {
         self.means.until_stopped(self.snapshot()).await
     }
 
+    /// The local state alone, which takes fewer questions to git than all of it.
+    pub(crate) async fn local(&self) -> LocalState {
+        let state = async {
+            let (git, files) = futures::join!(self.local_git(), self.files.look());
+            let (tree, refs) = git.unwrap_or_default();
+            LocalState {
+                tree,
+                refs,
+                files: files.found().cloned(),
+            }
+        };
+        self.means.until_stopped(state).await
+    }
+
+    async fn local_git(&self) -> Option<(Option<GitState>, Option<LocalRefs>)> {
+        let (Place::Tree { git }, Some(begin)) = (&self.place, &self.begin) else {
+            return None;
+        };
+        let git = self.as_it_is(git, begin).await.ok()?;
+        let (tree, refs) = futures::join!(tree::state(&git, &self.clerk), Refs::read(&git));
+        let refs = refs
+            .ok()
+            .map(|refs| LocalRefs::new(refs, &self.needs.branches));
+        Some((tree.ok(), refs))
+    }
+
     async fn snapshot(&self) -> Snapshot {
         let Some(begin) = &self.begin else {
             return Snapshot::default();
@@ -309,6 +340,18 @@ impl Looker {
         }
     }
 
+    /// A snapshot for which nothing could be looked at, for this reason.
+    pub(crate) fn nothing(&self, why: &str) -> Snapshot {
+        let failed = |issue: &Issue| (issue.clone(), Probe::Failed(why.to_owned()));
+        let command = |command: &CommandLine| (command.clone(), Probe::Failed(why.to_owned()));
+        Snapshot {
+            files: Probe::Failed(why.to_owned()),
+            comments: self.needs.issues.iter().map(failed).collect(),
+            commands: self.needs.commands.iter().map(command).collect(),
+            ..self.unknown(why)
+        }
+    }
+
     /// What is known when git doesn't tell.
     fn unknown(&self, why: &str) -> Snapshot {
         let lines = Lines::failed(why, &self.needs.branches);
@@ -327,6 +370,11 @@ impl Looker {
             Some(_) => remote::look(&git.patient(self.means.network_patience), branch).await,
             None => Probe::default(),
         }
+    }
+
+    /// Whether criteria name commands.
+    pub(crate) fn has_commands(&self) -> bool {
+        !self.needs.commands.is_empty()
     }
 
     /// Runs the commands, one after the other, in the top folder: each may take

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use codex_mcp_core::exec::GitState;
 use codex_mcp_core::run::snapshot::{Probe, Tree};
 
 use crate::engine::run::Extent;
-use crate::git::{Git, GitError};
+use crate::git::Git;
 use crate::team::clerk::Clerk;
 
 /// How the tree differs from the commit that was checked out at the start, `before`.
@@ -17,17 +18,21 @@ pub(super) async fn look(git: &Git, before: Option<&str>, clerk: &Clerk) -> Prob
 }
 
 async fn differences(git: &Git, before: Option<&str>, clerk: &Clerk) -> Result<Tree, String> {
-    let told = |error: GitError| error.to_string();
-    let status = git.status().await.map_err(told)?;
+    let state = state(git, clerk).await?;
+    let committed = git.committed(before, state.head.as_deref()).await;
+    Ok(Tree {
+        state,
+        committed: committed.map_err(|error| error.to_string())?,
+    })
+}
+
+/// What git says of the tree.
+pub(super) async fn state(git: &Git, clerk: &Clerk) -> Result<GitState, String> {
+    let status = git.status().await.map_err(|error| error.to_string())?;
     if status.extent == Extent::Cut {
         return Err("there are more uncommitted files than are looked at".to_owned());
     }
     let root: PathBuf = git.root().to_owned();
     let state = clerk.ask(move || status.read(&root)).await;
-    let state = state.map_err(|ended| ended.to_string())?;
-    let committed = git.committed(before, state.head.as_deref()).await;
-    Ok(Tree {
-        state,
-        committed: committed.map_err(told)?,
-    })
+    state.map_err(|ended| ended.to_string())
 }

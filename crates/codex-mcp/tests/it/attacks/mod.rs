@@ -1,6 +1,7 @@
 //! Attacks, each with a control that shows it working where nothing protects.
 
 mod approvals;
+mod background;
 mod bounds;
 mod environment;
 mod hostile_commits;

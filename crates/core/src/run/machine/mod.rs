@@ -304,6 +304,9 @@ pub enum Conversation {
 pub enum End {
     /// All holds.
     Satisfied,
+    /// All held, but the repository has changed since. No step ends a run in this way: the
+    /// shell finds it out afterwards.
+    Unconfirmed,
     /// Codex executes nothing, or repeats itself.
     Stalled,
     /// There are no more turns.

@@ -61,6 +61,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
+    /// All held, but the repository has changed since.
+    Unconfirmed,
     /// Codex executed nothing, or repeated itself.
     Stalled,
     /// There were no more turns.
@@ -186,6 +188,7 @@ impl Reason {
     fn of(end: End) -> Option<Self> {
         match end {
             End::Satisfied => None,
+            End::Unconfirmed => Some(Self::Unconfirmed),
             End::Stalled => Some(Self::Stalled),
             End::MaxTurns => Some(Self::MaxTurnsExceeded),
             End::TotalTime => Some(Self::TotalTimeExceeded),
@@ -199,6 +202,7 @@ impl Reason {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
+            Self::Unconfirmed => "all held, but the repository changed before Codex had ended",
             Self::Stalled => "Codex executed nothing, or repeated its last answer, turn after turn",
             Self::MaxTurnsExceeded => "all turns are used up",
             Self::TotalTimeExceeded => "the time is used up",
