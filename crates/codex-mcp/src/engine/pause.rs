@@ -10,6 +10,10 @@
 //! session, which no process of a command can join. A command in Codex's sandbox has a PID
 //! namespace, and all processes in it end with the first one.
 //!
+//! A process that exits as soon as it has started the next one is mostly gone before it can
+//! be read. It is seen all the same where its parent is stopped, and it stays a zombie: a
+//! new zombie counts as a process that runs, and its group is signalled.
+//!
 //! Stopping is no barrier against a hostile process: a timer of its own can continue it.
 //! What must not be disturbed is done after the commands were killed.
 //!
@@ -144,21 +148,27 @@ impl BelowCodex {
             return Self::default();
         };
         let below = processes.below(guard).into_iter();
-        let alive = below.filter(|process| process.pid != codex.pid && !process.has_ended());
-        let (others, commands) = alive.partition(|process| process.session == codex.session);
+        let all = below.filter(|process| process.pid != codex.pid);
+        let (others, commands) = all.partition(|process| process.session == codex.session);
         Self { commands, others }
     }
 }
 
 fn kill_commands(guard: Pid) -> Result<(), PauseError> {
     let end = Instant::now() + KILL_PATIENCE;
+    let mut seen = BTreeSet::new();
     loop {
         let commands = BelowCodex::scan(guard).commands;
-        if commands.is_empty() {
+        let count = commands
+            .iter()
+            .filter(|process| !process.has_ended())
+            .count();
+        let before = seen.len();
+        seen.extend(commands.iter().map(|process| process.pid));
+        if count == 0 && (commands.is_empty() || seen.len() == before) {
             return Ok(());
         }
         if Instant::now() >= end {
-            let count = commands.len();
             return Err(PauseError::StillRunning { count });
         }
         signal_commands(&commands, Signal::SIGKILL);

@@ -134,8 +134,9 @@ async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
     }
     stage.home.git(&["checkout", "--quiet", "check.sh"]);
 
+    // The commands are run in alphabetical order.
     let wait = format!("command={}", wait.display());
-    let commands = ["2", "--until", &wait, "--until", "command=./check.sh"];
+    let commands = ["2", "--until", &wait, "--until", "command=sh check.sh"];
     let (_, result, stderr) = stage.run(&[&WANTED[..], &commands].concat()).await;
     assert_verified(&result, &stderr);
     assert!(stage.home.work().join("started").exists(), "{stderr}");
@@ -187,7 +188,11 @@ async fn repository_is_not_changed_after_the_verdict(release: &str) {
 fn hopping(stage: &Stage) -> String {
     let work = stage.home.work();
     let work = work.display();
-    format!("[ -e {work}/go ] || exit 0\necho >> {work}/beats\nsetsid sh \"$0\" &\n")
+    format!(
+        "exec perl -MPOSIX -e 'my $n = 0; while (-e \"{work}/go\") {{\n\
+         my $pid = fork; POSIX::_exit(0) if $pid; POSIX::setsid();\n\
+         if ($n++ % 10 == 0) {{ open(my $f, \">>\", \"{work}/beats\"); print $f \"x\"; close $f }} }}'\n"
+    )
 }
 
 /// A git that waits a moment before each look at the working tree, and records how far
