@@ -17,7 +17,7 @@ pub(super) fn tell<W: Write>(show: &mut Show<W>, cast: &Cast) -> io::Result<()> 
          Code as follows; elsewhere, the command is what follows the two dashes.",
         shell_word(cast.command())
     );
-    let own = shell_word(&own_command());
+    let own = shell_word(own_command());
     let codex = match cast.is_found_by_itself() {
         true => String::new(),
         false => format!(" --codex-bin {}", shell_word(cast.path())),
