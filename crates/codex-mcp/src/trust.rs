@@ -287,7 +287,8 @@ pub struct DirectoryTrust {
 }
 
 /// Whether the user trusts a directory, by the list that the environment names and
-/// Codex's own `config.toml`. Costs some reads of small files.
+/// Codex's own `config.toml`. Where the user's list has the directory, the files that count
+/// are read and hashed, 16 MiB at most for each directory up to the top.
 ///
 /// # Errors
 ///

@@ -140,7 +140,10 @@ mod tests {
             (
                 serde_json::json!({ "type": "commandExecution", "command": long, "exitCode": 0,
                     "status": "completed" }),
-                format!("ran {} … (exit 0)", &long[..LIMIT - 4]),
+                format!(
+                    "ran {} … (exit 0)",
+                    &long[..LIMIT - "ran ".len() - " …".len()]
+                ),
             ),
             (
                 serde_json::json!({ "type": "fileChange", "status": "completed",

@@ -47,11 +47,16 @@ pub fn timed(words: &str, took: Duration) -> String {
 #[must_use]
 pub fn without_shell(command: &str) -> String {
     match shlex::split(command).as_deref() {
-        Some([shell, flag, script]) if shell.ends_with("sh") && (flag == "-lc" || flag == "-c") => {
+        Some([program, flag, script]) if is_shell(program) && (flag == "-lc" || flag == "-c") => {
             script.clone()
         }
         _ => command.to_owned(),
     }
+}
+
+fn is_shell(program: &str) -> bool {
+    let name = program.rsplit('/').next();
+    name.is_some_and(|name| ["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"].contains(&name))
 }
 
 /// How many steps under way are told apart. Codex has a handful at a time.
@@ -212,6 +217,7 @@ mod tests {
             ("sh -c \"a 'b'\"", "a 'b'"),
             ("cargo test", "cargo test"),
             ("python3 -c 'import os'", "python3 -c 'import os'"),
+            ("./deploy.sh -c prod", "./deploy.sh -c prod"),
             ("a 'b", "a 'b"),
         ] {
             assert_eq!(without_shell(command), bare);

@@ -35,6 +35,10 @@ const FILES: usize = 256;
 /// How deep directories of files for Codex are searched.
 const DEPTH: usize = 8;
 
+/// How many entries of these directories are looked at. Links that lead to each other would
+/// otherwise make a search of any length out of a few directories.
+const ENTRIES: usize = 2000;
+
 /// How many changes are named, and how much of each, in bytes.
 const NAMED: usize = 5;
 const SHOWN: usize = 200;
@@ -161,6 +165,7 @@ fn found_in(directory: &Path, top: &Path) -> Found {
     let mut hashing = Hashing {
         directory,
         left: TOTAL,
+        entries: 0,
         found: Found::new(),
     };
     if let Some(settings) = hashing.add(SETTINGS) {
@@ -201,6 +206,8 @@ struct Hashing<'a> {
     directory: &'a Path,
     /// How much may still be read, in bytes.
     left: u64,
+    /// How many entries of directories were looked at.
+    entries: usize,
     found: Found,
 }
 
@@ -241,7 +248,9 @@ impl Hashing<'_> {
             Err(error) => return self.refuse(name, ReadError::Io { path, error }),
         };
         for entry in entries {
-            if depth >= DEPTH || self.found.len() >= FILES {
+            self.entries += 1;
+            let too_far = depth >= DEPTH || self.entries > ENTRIES;
+            if too_far || self.found.len() >= FILES {
                 return self.refuse(name, too_many(&path));
             }
             match entry.map(|entry| entry.file_name().into_string()) {
@@ -279,7 +288,9 @@ fn not_utf8(path: &Path) -> ReadError {
 }
 
 fn too_many(path: &Path) -> ReadError {
-    let why = format!("there are more than {FILES} files, or directories deeper than {DEPTH}");
+    let why = format!(
+        "there are more than {FILES} files or {ENTRIES} entries, or directories deeper than {DEPTH}"
+    );
     ReadError::Io {
         path: path.to_owned(),
         error: io::Error::other(why),

@@ -344,6 +344,27 @@ fn file_that_cannot_be_recorded_ends_trust_and_cannot_be_trusted() {
     assert_eq!(trust().trust, Trust::Untrusted);
 }
 
+/// Six levels of ten links each: more than 100,000 directories to visit.
+#[test]
+fn search_of_directories_that_link_to_each_other_ends() {
+    let world = World::new();
+    let top = world.root.join("repo");
+    let rules = top.join(".codex/rules");
+    for level in 0..6 {
+        let directory = match level {
+            0 => rules.clone(),
+            _ => top.join(format!("l{level}")),
+        };
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..10 {
+            let next = top.join(format!("l{}", level + 1));
+            symlink(next, directory.join(number.to_string())).unwrap();
+        }
+    }
+    let refused = TrustedDirectories::add(&world.list(), &top, &top).unwrap_err();
+    assert!(refused.to_string().contains("2000 entries"), "{refused}");
+}
+
 /// A list from before there were records: nothing in its directories is accepted.
 #[test]
 fn entry_without_a_record_needs_to_be_confirmed() {

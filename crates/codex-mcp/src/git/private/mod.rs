@@ -409,6 +409,11 @@ impl PrivateGit {
     /// The user's settings that git takes for the repository and not for another git
     /// directory (`includeIf`).
     async fn conditional(&self) -> Result<Vec<Setting>, GitError> {
+        // Codex has written to the directory of an attempt before, and git waits for a pipe.
+        let head = self.path().join("HEAD").symlink_metadata();
+        if !head.is_ok_and(|head| head.is_file()) {
+            return Ok(Vec::new());
+        }
         let mut git = self.git.clone();
         git.invocation.forget_repository();
         for (name, value) in self.variables() {

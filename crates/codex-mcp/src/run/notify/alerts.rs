@@ -49,9 +49,14 @@ impl Notice {
             Alert::Stalled { silent, doing } => {
                 let seconds = silent.as_secs();
                 let doing = mask(doing);
+                // Empty before the first step.
+                let step = match doing.is_empty() {
+                    true => String::new(),
+                    false => format!(" ({doing})"),
+                };
                 (
                     "STALLED",
-                    format!("no event from Codex for {seconds} s ({doing})"),
+                    format!("no event from Codex for {seconds} s{step}"),
                     json!({ "event": "stalled", "silent_secs": seconds, "doing": doing }),
                 )
             }

@@ -43,9 +43,13 @@ impl Stage {
     /// What was told so far.
     fn told(&self) -> Vec<Told> {
         let read = |name| fs::read_to_string(self.home.root().join(name)).unwrap_or_default();
-        // A line is written before its object.
+        // A line is written before its object; an object without a line break at its end is
+        // still being written.
         let (results, lines) = (read("results"), read("lines"));
-        let both = results.lines().zip(lines.lines());
+        let results = results
+            .split_inclusive('\n')
+            .filter(|one| one.ends_with('\n'));
+        let both = results.zip(lines.lines());
         both.map(|(result, line)| Told {
             line: line.to_owned(),
             result: serde_json::from_str(result).unwrap(),
@@ -159,10 +163,7 @@ async fn job_that_stalls_is_told_once(release: &str) {
     let job = structured(&queued)["job_id"].as_str().unwrap().to_owned();
     let told = stage.told_times(1).await;
     let line = &told[0].line;
-    let begins = format!(
-        "STALLED :: job {}: no event from Codex for 2 s (",
-        &job[..8]
-    );
+    let begins = format!("STALLED :: job {}: no event from Codex for 2 s", &job[..8]);
     assert!(line.starts_with(&begins), "{line}");
     assert_eq!(told[0].result["job_id"], job);
     fs::write(stage.file("go.txt"), "").unwrap();
