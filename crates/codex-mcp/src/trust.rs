@@ -10,7 +10,7 @@
 //! nearest of them that either list names decides.
 //!
 //! Our own list also has what the directory's files were when the user trusted them
-//! ([`record`]). Where they differ, the directory counts as untrusted, also for Codex and
+//! (`record`). Where they differ, the directory counts as untrusted, also for Codex and
 //! also where Codex's own list has it. Codex's list has paths alone.
 
 pub mod brought;

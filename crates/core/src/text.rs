@@ -17,7 +17,7 @@ const CUT: &str = "\n[… cut here]";
 const LINE_CUT: &str = " …";
 
 /// Whether a character is hidden: C0, DEL and C1 controls (newline and tab too), the line
-/// and paragraph separators, and what [`is_ignorable`] and [`is_blank`] name.
+/// and paragraph separators, and other characters that are drawn as nothing or as blanks.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
