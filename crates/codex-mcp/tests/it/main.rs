@@ -49,3 +49,14 @@ macro_rules! on_each_release {
     };
 }
 pub(crate) use on_each_release;
+
+/// The same for the releases whose sandbox protects `.git`.
+macro_rules! on_both_releases {
+    ($($name:ident),* $(,)?) => {
+        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
+        mod on_the_newest {
+            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
+        }
+    };
+}
+pub(crate) use on_both_releases;

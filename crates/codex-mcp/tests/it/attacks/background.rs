@@ -13,16 +13,7 @@ use serde_json::Value;
 
 use super::repository::{Stage, commit};
 
-macro_rules! on_both_releases {
-    ($($name:ident),* $(,)?) => {
-        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
-        mod on_the_newest {
-            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
-        }
-    };
-}
-
-on_both_releases!(
+crate::on_both_releases!(
     tracked_script_is_not_swapped_before_it_is_run,
     repository_is_not_changed_after_the_verdict,
     processes_that_keep_forking_do_not_run_during_a_look,

@@ -11,16 +11,7 @@ use testkit::AppServer;
 
 use super::repository::Stage;
 
-macro_rules! on_both_releases {
-    ($($name:ident),* $(,)?) => {
-        mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
-        mod on_the_newest {
-            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
-        }
-    };
-}
-
-on_both_releases!(
+crate::on_both_releases!(
     planted_submodules_are_put_back,
     repository_planted_among_tracked_files_is_moved_aside,
 );
