@@ -111,7 +111,7 @@ pub struct Bounds {
     pub approval_policy: Option<ApprovalPolicy>,
     /// Where Codex's own configuration is.
     pub codex_home: PathBuf,
-    /// Where each bound was set.
+    /// The source of each bound.
     pub sources: Sources,
 }
 

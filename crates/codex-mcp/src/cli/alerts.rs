@@ -53,7 +53,7 @@ pub(super) fn of_sessions(
     })
 }
 
-/// Who tells, with commands run in this directory.
+/// The sender of notices, which runs notifier commands in this directory.
 pub(super) fn teller(config: &Config, identity: &Identity, folder: PathBuf) -> Teller {
     Teller {
         member: Some(identity.member.clone()),

@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 
-    /// How long each program that is asked may take, up to 10m.
+    /// The time limit for each program that doctor runs, up to 10m.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_within(LIMITS))]
     timeout: Duration,
 }

@@ -56,12 +56,12 @@ pub(super) struct Args {
     #[command(flatten)]
     settings: Settings,
 
-    /// How long a question of Codex's stays open once somebody could see it, from 1s to
+    /// How long an approval request stays open after a client could first see it, from 1s to
     /// 24h, before it is declined.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_within(TIMEOUTS))]
     approval_timeout: Duration,
 
-    /// How long a turn may be silent, from 1s to 24h, before it is reported as stalled.
+    /// The longest time without an event, from 1s to 24h, before a turn is reported as stalled.
     /// Default: `stall_timeout_secs` in the configuration, else 5m.
     #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
     stall_timeout: Option<Duration>,

@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// What is being done, and for how long.
+    /// The current step and its duration.
     pub(super) fn doing(&self) -> String {
         timed(&self.words, self.since.elapsed())
     }

@@ -199,7 +199,7 @@ impl<'a> Waited<'a> {
         self.standing == Standing::UnderWay
     }
 
-    /// What is being done, and for how long.
+    /// The current step and its duration.
     fn doing(&self) -> Option<String> {
         let step = self.activity.step(SystemTime::now());
         step.map(|step| step.to_string())

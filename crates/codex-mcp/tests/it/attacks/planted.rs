@@ -102,17 +102,17 @@ async fn new_repository_is_named_when_the_takeover_fails_and_where_git_ignores_i
 async fn changed_files_that_settings_lead_to_are_named() {
     let prepare = "mkdir -p .husky/_; echo '*' > .husky/_/.gitignore; \
         printf '#!/bin/sh\\n' > .husky/_/pre-commit; chmod +x .husky/_/pre-commit; \
-        git config core.hooksPath .husky/_; printf '[alias]\\nst = status\\n' > shared; \
-        git add shared; git commit -qm shared; git config include.path ../shared";
+        git config core.hooksPath .husky/_; printf '[alias]\\nst = status\\n' > aliases; \
+        git add aliases; git commit -qm aliases; git config include.path ../aliases";
     let plant = "printf '#!/bin/sh\\necho hook >> CAUGHT\\n' > .husky/_/pre-commit; \
-        printf '[alias]\\nst = !echo >> CAUGHT\\n' > shared; touch made";
+        printf '[alias]\\nst = !echo >> CAUGHT\\n' > aliases; touch made";
     let user = "git commit -qm x --allow-empty";
     let (attacked, told) = planted(prepare, &[plant], "files=made", user).await;
     assert!(attacked, "{told}");
     for words in [
         ".husky/_/pre-commit changed during the run",
         "core.hookspath leads to it",
-        "shared changed during the run",
+        "aliases changed during the run",
         "include.path leads to it",
     ] {
         assert!(told.contains(words), "{words}: {told}");
