@@ -1,6 +1,7 @@
 //! What codex-mcp and its peers say to each other, without any I/O.
 //!
 //! - [`lines`] cuts a byte stream into bounded lines.
+//! - [`json_values`] bounds the number of values in a text before it is parsed.
 //! - [`rpc`] reads and writes JSON-RPC messages whose parameters stay raw.
 //! - [`codex`] has the types of the Codex app-server protocol that codex-mcp
 //!   uses. They accept unknown fields, methods and enum values: a newer Codex
@@ -16,5 +17,6 @@
 )]
 
 pub mod codex;
+pub mod json_values;
 pub mod lines;
 pub mod rpc;

@@ -77,6 +77,14 @@ pub fn pss_kib(pid: u32) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// The most memory that a process has had in use at once, in KiB (`VmHWM`).
+#[must_use]
+pub fn peak_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
 /// Proportional set size in KiB of a process and all below it.
 #[must_use]
 pub fn tree_pss_kib(pid: u32) -> u64 {

@@ -1,5 +1,6 @@
 //! What a client sends, read: passed on, or refused with an answer.
 
+use codex_mcp_protocol::json_values;
 use codex_mcp_protocol::rpc::{Beheaded, ErrorObject, Message, ReadError, RequestId, code};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData, GetMeta,
@@ -29,6 +30,10 @@ const STANDARD_METHODS: [&str; 15] = [
     "logging/setLevel",
 ];
 
+/// How many values a message may hold. rmcp copies parameters several times while it
+/// reads them, so that this many objects of one member take about 100 MB for a moment.
+const MAX_VALUES: usize = 50_000;
+
 /// What a line turned out to be.
 pub(super) enum Line {
     Blank,
@@ -43,12 +48,33 @@ pub(super) fn read_line(line: &[u8]) -> Line {
         return Line::Blank;
     }
     match Message::read(line) {
+        Ok(message) if json_values::exceed(line, MAX_VALUES) => too_many_values(message),
         Ok(Message::Response { id, outcome }) => response(id, outcome),
         Ok(Message::Request { id, method, .. }) => typed(line, Some((id, &method))),
         Ok(Message::Notification { .. }) => typed(line, None),
         Err(error) => {
             let (code, text) = unreadable(line, &error);
             Line::Refused(refusal(None, code, text))
+        }
+    }
+}
+
+/// Refuses a request, makes an error of an answer, and drops a notification.
+fn too_many_values(message: Message<'_>) -> Line {
+    let text = format!(
+        "the message holds more than {MAX_VALUES} JSON values; put data of this size into a \
+         file and name the file"
+    );
+    let code = code::INVALID_REQUEST;
+    match message {
+        Message::Request { id, .. } => Line::Refused(refusal(Some(id), code, text)),
+        Message::Response { id, .. } => {
+            let error = ClientJsonRpcMessage::error(error_data(code, text), Some(ours(id)));
+            Line::Message(Box::new(error))
+        }
+        Message::Notification { method, .. } => {
+            tracing::warn!("the notification {method} is dropped: {text}");
+            Line::Blank
         }
     }
 }
@@ -216,6 +242,26 @@ mod tests {
             );
             assert_eq!(answer["error"]["code"], code, "{answer}");
         }
+    }
+
+    #[test]
+    fn messages_of_too_many_values_are_refused_by_id() {
+        let line = |kind: &str, values: usize| {
+            let list = vec!["0"; values].join(",");
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":5,{kind}:{{\"a\":[{list}]}}}}").into_bytes()
+        };
+        let request = "\"method\":\"made/up\",\"params\"";
+        assert!(matches!(
+            read_line(&line(request, MAX_VALUES / 2)),
+            Line::Message(_)
+        ));
+        let answer = refused(&line(request, MAX_VALUES + 1));
+        assert_eq!(answer["id"], 5);
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+        let Line::Message(message) = read_line(&line("\"result\"", MAX_VALUES + 1)) else {
+            panic!("an error");
+        };
+        assert!(matches!(*message, ClientJsonRpcMessage::Error(_)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::fake::{HELLO, Plan};
-use testkit::process::pss_kib;
+use testkit::process::{peak_kib, pss_kib};
 
 use super::serve::{Serve, code, completed, message};
 
@@ -137,6 +137,44 @@ async fn a_giant_line_that_never_ends_is_answered_too() {
     serve.client.close_stdin();
     let refusal = serve.client.next_message().await;
     assert_eq!(refusal["error"]["code"], -32600, "{refusal}");
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn memory_stays_bounded_for_lines_of_many_values() {
+    let mut serve = Serve::plain(&Plan::new()).await;
+    for (value, taken) in [
+        (r#""","#, false),
+        ("0,", false),
+        ("[],", false),
+        (r#"{"":0},"#, false),
+        (r#"{"":0},"#, true),
+    ] {
+        // The object and its member count, and the comma behind it.
+        let count = if taken {
+            16_000
+        } else {
+            (DEFAULT_LIMIT - 200) / value.len()
+        };
+        let id = json!(format!("{value} {count} times"));
+        let list = value.repeat(count);
+        let list = list.trim_end_matches(',');
+        serve.client.send_raw(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":\
+             {{\"name\":\"codex\",\"arguments\":{{\"prompt\":[{list}]}}}}}}\n"
+        ));
+        let answer = serve.client.next_message().await;
+        assert_eq!(answer["id"], id);
+        if taken {
+            assert_eq!(answer["result"]["isError"], true, "{answer}");
+        } else {
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains("JSON values"), "{message}");
+        }
+        serve.client.abandon(&id);
+    }
+    let peak = peak_kib(serve.client.pid()).unwrap();
+    assert!(peak < 100 * 1024, "{peak} KiB in use at the peak");
     serve.finish().await;
 }
 
