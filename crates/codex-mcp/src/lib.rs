@@ -14,6 +14,7 @@
 //! - `nearest`: what a mistyped name was meant to be.
 //! - [`output`]: standard output and standard error, for texts of others too.
 //! - [`picture`]: pictures that Codex is to look at.
+//! - `review`: reviews of code, by a thread of its own.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: the server as a member of a team.
 //! - [`bounds`]: what a client may ask for at most.
@@ -47,6 +48,7 @@ mod nearest;
 pub mod off_runtime;
 pub mod output;
 pub mod picture;
+mod review;
 pub mod run;
 pub mod team;
 pub mod trust;

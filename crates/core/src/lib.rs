@@ -14,6 +14,7 @@
 //! - [`eyes`]: what decides of pictures that Codex asks for.
 //! - [`progress`]: the step that Codex is at, in words.
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
+//! - [`review`]: the text of a review, read.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: who is who among agents that write each other, and what they write.
 //! - [`text`]: text within bounds, and text of others made visible.
@@ -39,6 +40,7 @@ pub mod job;
 mod json;
 pub mod progress;
 pub mod proxy;
+pub mod review;
 pub mod run;
 pub mod session;
 pub mod team;

@@ -4,7 +4,7 @@ use codex_mcp_core::job::JobState;
 use codex_mcp_core::run::outcome::Reason;
 use tokio::signal::unix::SignalKind;
 
-/// Something failed, or a job has.
+/// Something failed, or a job has, or a review asks for changes.
 pub(super) const FAILED: u8 = 1;
 
 /// The command line is wrong, unless the verb is one of [`WITH_OUTCOMES`].
@@ -25,8 +25,8 @@ pub(super) const TIMED_OUT: u8 = 124;
 /// Ended by Ctrl-C, as shells have it: 128 and the number of SIGINT.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// The verbs of which 1 and 2 tell how a job or a run has ended.
-const WITH_OUTCOMES: [&str; 2] = ["jobs", "run"];
+/// The verbs of which 1 and 2 tell how a job, a review or a run has ended.
+const WITH_OUTCOMES: [&str; 3] = ["jobs", "review", "run"];
 
 /// That of a wrong command line of a verb.
 pub(super) fn of_usage(verb: Option<&str>) -> u8 {

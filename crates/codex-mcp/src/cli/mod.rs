@@ -20,6 +20,7 @@ mod man;
 mod office;
 mod own_servers;
 mod prompt;
+mod review;
 mod run;
 mod runtime;
 mod serve;
@@ -102,6 +103,12 @@ enum Verb {
     /// something is missing that was asked for with `--until`, Codex is told what, and
     /// goes on, until all of it holds or the limits are reached.
     Run(Box<run::Args>),
+    /// Have Codex review changes: nothing is changed, and nobody is asked.
+    ///
+    /// Reviews the changes that are not committed, unless `--base` or `--commit` names
+    /// others, in the repository of the current directory. A thread of its own reads them in
+    /// a read-only sandbox; `codex-mcp threads` lists it.
+    Review(review::Args),
     /// Hand work to Codex that is done whether or not anybody waits for it.
     ///
     /// A job is a prompt that is kept until Codex has done it, also when this shell,
@@ -153,6 +160,7 @@ impl Verb {
     fn name(&self) -> Option<&'static str> {
         match self {
             Self::Run(_) => Some("run"),
+            Self::Review(_) => Some("review"),
             Self::Jobs(_) => Some("jobs"),
             _ => None,
         }
@@ -177,6 +185,7 @@ pub fn run() -> ExitCode {
         Verb::Config(args) => config::run(&args),
         Verb::Trust(args) => trust::run(&args),
         Verb::Run(args) => run::run(&args),
+        Verb::Review(args) => review::run(&args),
         Verb::Jobs(args) => jobs::run(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),

@@ -38,7 +38,7 @@ pub(super) fn criterion(text: &str) -> Result<Criterion, String> {
 }
 
 /// The kinds of criteria.
-const CRITERIA: [&str; 9] = [
+const CRITERIA: [&str; 10] = [
     "files",
     "commits",
     "branch",
@@ -47,6 +47,7 @@ const CRITERIA: [&str; 9] = [
     "issue_comment",
     "clean",
     "command",
+    "review",
     "diff_within",
 ];
 

@@ -11,8 +11,8 @@ use codex_mcp_core::events::Shown;
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{self, Alert, Outcome, Patience, State};
 use codex_mcp_protocol::codex::{
-    ApprovalPolicy, Ask, Keeping, SandboxMode, ThreadId, ThreadResponse, ThreadSettings,
-    TokenCount, TurnId, TurnManner,
+    ApprovalPolicy, Ask, Keeping, ReviewTarget, SandboxMode, ThreadId, ThreadResponse,
+    ThreadSettings, TokenCount, TurnId, TurnManner,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -215,6 +215,9 @@ pub struct Prompt {
     pub output_schema: Option<Map<String, Value>>,
     /// On whose behalf.
     pub purpose: Purpose,
+    /// The changes to review in place of doing what the words say. They are for the record
+    /// then, and pictures, overrides and the form of the message have no effect.
+    pub review: Option<ReviewTarget>,
 }
 
 /// On whose behalf Codex is prompted.
@@ -234,6 +237,21 @@ impl Prompt {
         Self {
             text: text.into(),
             ..Self::default()
+        }
+    }
+
+    /// A review of code.
+    #[must_use]
+    pub fn review(target: ReviewTarget) -> Self {
+        let text = match &target {
+            ReviewTarget::UncommittedChanges => "Review the uncommitted changes".to_owned(),
+            ReviewTarget::BaseBranch { branch } => format!("Review the changes since {branch}"),
+            ReviewTarget::Commit { sha } => format!("Review the commit {sha}"),
+            ReviewTarget::Custom { instructions } => instructions.clone(),
+        };
+        Self {
+            review: Some(target),
+            ..Self::text(text)
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use codex_mcp_core::session::{Effect, Form, PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    Method, SandboxMode, SandboxPolicy, ThreadSettings, TurnOverrides, TurnResponse,
-    TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
+    Method, ReviewStartParams, SandboxMode, SandboxPolicy, ThreadSettings, TurnOverrides,
+    TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };
 use serde_json::Value;
 
@@ -67,11 +67,11 @@ impl Engine {
             // Codex may have taken the prompt all the same.
             Err(
                 error @ (EngineError::Silent {
-                    method: Method::TurnStart,
+                    method: Method::TurnStart | Method::ReviewStart,
                     ..
                 }
                 | EngineError::Unreadable {
-                    method: Method::TurnStart,
+                    method: Method::TurnStart | Method::ReviewStart,
                     ..
                 }),
             ) => {
@@ -125,7 +125,14 @@ impl Engine {
             Purpose::Farewell => Kind::Farewell,
         };
         self.tell_witness(entry, number, kind, &prompt.text);
-        let response = call(&server, Method::TurnStart, &params).await;
+        let response = match &prompt.review {
+            Some(target) => {
+                let thread_id = &entry.thread;
+                let params = ReviewStartParams { thread_id, target };
+                call(&server, Method::ReviewStart, &params).await
+            }
+            None => call(&server, Method::TurnStart, &params).await,
+        };
         // Codex opens them some time after it has answered.
         entry.keep_until_next_prompt(copies);
         response

@@ -9,6 +9,7 @@ use crate::bounds::OutOfBounds;
 use crate::directory::ReplacedDirectory;
 use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
+use crate::review::ReviewError;
 
 /// What a tool call failed with.
 #[derive(Debug, Clone)]
@@ -198,6 +199,19 @@ fn refused(code: i64) -> Code {
         Code::Overloaded
     } else {
         Code::CodexRefused
+    }
+}
+
+impl From<ReviewError> for ToolError {
+    fn from(error: ReviewError) -> Self {
+        let code = match error {
+            ReviewError::Engine(error) => return error.into(),
+            ReviewError::Git(_) | ReviewError::NoCommit { .. } => Code::InvalidArgument,
+            ReviewError::Failed(_) => Code::TurnFailed,
+            ReviewError::TimedOut(_) => Code::Timeout,
+            ReviewError::Interrupted => Code::Interrupted,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

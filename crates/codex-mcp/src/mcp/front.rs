@@ -77,7 +77,7 @@ pub enum Decider {
 
 /// A call that prompts a thread and waits.
 pub(super) struct TurnCall {
-    pub(super) prompt: String,
+    pub(super) prompt: Prompt,
     pub(super) warnings: Vec<String>,
     /// How long to wait before the call comes back and the work goes on; if not
     /// given, the turn is given up when the call's time is up.
@@ -396,7 +396,7 @@ impl Front {
             Ready::Later(_, error) => return Err(error),
         };
         let engine = Arc::clone(&self.engine);
-        let prompting = async move { engine.prompt(&session, Prompt::text(prompt)).await };
+        let prompting = async move { engine.prompt(&session, prompt).await };
         progress.begin("starting the turn");
         let prompting = self.unless_gone(context, deadline, &mut progress, prompting);
         match prompting.await {

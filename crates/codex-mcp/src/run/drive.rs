@@ -18,8 +18,11 @@ use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::outcome::{Outcome, RunEvidence, TurnRecord, Usage, milliseconds, notes};
 use codex_mcp_core::run::promises::promises;
 use codex_mcp_core::run::prompts::{Inserts, Templates};
+use codex_mcp_core::run::review::{self, ReviewEnd};
 use codex_mcp_core::run::snapshot::{Answer, CommandEnd, Probe, Snapshot, Work};
-use codex_mcp_protocol::codex::{RateLimits, Release, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{
+    Keeping, RateLimits, Release, ReviewTarget, SandboxMode, ThreadId,
+};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -37,10 +40,14 @@ use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants, PauseError, 
 use crate::git::private::{self, PrivateGit, Takeover};
 use crate::git::{Git, Submodules};
 use crate::mcp::joined;
+use crate::review::{Asked, Reviewed, reviewed};
 
 /// How long one command of a criterion may take (5 min); less where the run has less
 /// time left.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a review may take (10 min); less where the run has less time left.
+const REVIEW_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long a person has to answer one of Codex's questions (10 min). The time counts
 /// neither as the turn's nor as the run's.
@@ -531,7 +538,7 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     async fn paused_look(&mut self) -> Result<Look, PauseError> {
-        let paused = self.rig.engine.pause_commands().await?;
+        let mut paused = self.rig.engine.pause_commands().await?;
         let restored = self.rig.submodules.restore().await;
         self.rig.warn(restored);
         self.take_over().await;
@@ -546,6 +553,15 @@ impl<W: Watcher> Driver<'_, W> {
             paused.kill_commands().await?;
             now.commands = self.commands().await;
             judged = self.looker.local().await;
+            self.verdict = self.judge(&now);
+        }
+        if self.verdict.is_worth_review() {
+            // The reviewer's own commands have to run, beside nothing else. What changes
+            // meanwhile is found when the run is confirmed.
+            paused.kill_commands().await?;
+            drop(paused);
+            now.review = Some(self.review().await);
+            paused = self.rig.engine.pause_commands().await?;
             self.verdict = self.judge(&now);
         }
         Ok(Look {
@@ -565,6 +581,39 @@ impl<W: Watcher> Driver<'_, W> {
             now,
             judged: LocalState::default(),
             paused: Paused::default(),
+        }
+    }
+
+    /// Has another thread review what the run has made.
+    async fn review(&mut self) -> Probe<ReviewEnd> {
+        let watcher = self.rig.watcher;
+        watcher.hears(News::Reviewing);
+        let head = self.start.head.found();
+        let commit = head.and_then(|head| head.line.tip.as_deref());
+        let instructions = review::instructions(commit, &self.order.task);
+        let mut settings = self.order.settings.clone();
+        settings.thread.cwd = Some(self.looker.top().to_owned());
+        settings.keeping = Keeping::Ephemeral;
+        let left = self
+            .order
+            .limits
+            .total()
+            .saturating_sub(self.clock.elapsed());
+        let asked = Asked {
+            target: ReviewTarget::Custom { instructions },
+            limit: left.min(REVIEW_LIMIT),
+            stop: self.rig.stop,
+            hears: &|step| watcher.hears(News::Step(step)),
+        };
+        match reviewed(self.rig.engine, settings, asked).await {
+            Ok(Reviewed { text, spent, .. }) => {
+                self.usage += spent.into();
+                match review::end(&text) {
+                    Ok(end) => Probe::Found(end),
+                    Err(why) => Probe::Failed(why),
+                }
+            }
+            Err(error) => Probe::Failed(error.to_string()),
         }
     }
 

@@ -45,6 +45,8 @@ pub enum News<'a> {
     Interrupted,
     /// The turn has ended, and the repository is looked at.
     Looking,
+    /// All else holds, and another thread reviews the changes.
+    Reviewing,
     /// A turn has ended, and this has come of it.
     TurnEnded(&'a TurnRecord),
 }

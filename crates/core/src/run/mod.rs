@@ -13,6 +13,7 @@
 //! - [`machine`]: which turn comes next, and when it is over.
 //! - [`promises`]: words by which Codex announces work instead of doing it.
 //! - [`prompts`]: what Codex is told.
+//! - [`review`]: the review of what was made.
 //! - [`outcome`]: what a run answers, and in which line others are told.
 //! - [`notifier`]: who is told; with [`irc`], how a channel is.
 
@@ -27,4 +28,5 @@ pub mod notifier;
 pub mod outcome;
 pub mod promises;
 pub mod prompts;
+pub mod review;
 pub mod snapshot;

@@ -13,6 +13,7 @@ use crate::exec::{ChangeKind, Changes, Evidence, GitState, Refusal};
 use crate::session::Steps;
 
 use super::names::{BranchName, CommandLine, Issue};
+use super::review::ReviewEnd;
 
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;
@@ -74,6 +75,8 @@ pub struct Snapshot {
     pub comments: BTreeMap<Issue, Probe<Vec<Comment>>>,
     /// What came of the commands that criteria name. At the start none is run.
     pub commands: BTreeMap<CommandLine, Probe<CommandEnd>>,
+    /// The review of what the run has made; `None` while there is none of this state.
+    pub review: Option<Probe<ReviewEnd>>,
 }
 
 /// The working tree.

@@ -152,15 +152,13 @@ impl Session {
     pub(super) fn ended(&mut self, ended: Ended, now: Now) -> Vec<Effect> {
         // News of an earlier turn may still be under way when the next one is
         // prompted, so an end counts only for the turn that it names.
-        let Some(running) = &mut self.turn else {
-            return Vec::new();
-        };
-        if running.id.is_none() {
-            running.early_end = Some(ended);
-            return Vec::new();
-        }
-        let ours = |turn: &mut Running| turn.id.as_ref() == Some(&ended.turn.id);
+        let named = Some(&ended.turn.id);
+        let ours =
+            |turn: &mut Running| turn.id.as_ref() == named || turn.answered.as_ref() == named;
         let Some(turn) = self.turn.take_if(ours) else {
+            if let Some(running) = self.turn.as_mut().filter(|turn| turn.answered.is_none()) {
+                running.early_end = Some(ended);
+            }
             return Vec::new();
         };
         self.drop_questions(now);

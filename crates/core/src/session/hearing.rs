@@ -103,7 +103,8 @@ impl Session {
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };
-        turn.id.get_or_insert(id);
+        turn.id.get_or_insert_with(|| id.clone());
+        turn.answered = Some(id);
         match turn.early_end.take() {
             Some(end) => self.ended(end, now),
             None => Vec::new(),

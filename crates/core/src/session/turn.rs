@@ -165,7 +165,11 @@ pub(super) struct Ended {
 
 #[derive(Debug)]
 pub(super) struct Running {
+    /// Codex's name for what runs, by which it is interrupted.
     pub(super) id: Option<TurnId>,
+    /// The name in the answer to the prompt. A review has another one there than in
+    /// `turn/started` (0.153.4, 0.169.0), and ends under this one.
+    pub(super) answered: Option<TurnId>,
     pub(super) phase: Phase,
     pub(super) interrupt_wanted: bool,
     /// An end that came before we knew whether it is this turn's.
@@ -197,6 +201,7 @@ impl Running {
             id: None,
             phase: Phase::Taken,
             interrupt_wanted: false,
+            answered: None,
             early_end: None,
             facts: Facts::default(),
             used_before: None,

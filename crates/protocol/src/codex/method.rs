@@ -17,6 +17,8 @@ pub enum Method {
     ThreadUnsubscribe,
     /// Gives a thread its next prompt.
     TurnStart,
+    /// Has a thread review code, as a turn of its own.
+    ReviewStart,
     /// Adds to the prompt of the running turn.
     TurnSteer,
     /// Ends the running turn of a thread.
@@ -44,6 +46,7 @@ impl Method {
             Self::ThreadFork => "thread/fork",
             Self::ThreadUnsubscribe => "thread/unsubscribe",
             Self::TurnStart => "turn/start",
+            Self::ReviewStart => "review/start",
             Self::TurnSteer => "turn/steer",
             Self::TurnInterrupt => "turn/interrupt",
             Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",

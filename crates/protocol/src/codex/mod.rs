@@ -14,6 +14,7 @@ mod notification;
 mod rate_limits;
 pub mod raw_item;
 mod release;
+mod review;
 mod terminal;
 mod thread;
 mod turn;
@@ -31,6 +32,7 @@ pub use notification::{
 pub use rate_limits::{RateLimits, RateWindow};
 pub use raw_item::RawItem;
 pub use release::Release;
+pub use review::{ReviewStartParams, ReviewTarget};
 pub use terminal::{
     BackgroundTerminal, TerminalTerminateParams, TerminalTerminated, TerminalsListParams,
     TerminalsPage,

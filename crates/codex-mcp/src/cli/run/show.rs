@@ -199,6 +199,7 @@ impl Watcher for Show {
             News::Tokens(tokens) => self.tokens.set(tokens),
             News::Interrupted => self.own_step("interrupted; waiting for Codex to let go"),
             News::Looking => self.own_step("looking at what is there"),
+            News::Reviewing => self.own_step("reviewing the changes"),
             News::TurnEnded(record) => {
                 self.doing.replace(None);
                 self.turn_ended(record);

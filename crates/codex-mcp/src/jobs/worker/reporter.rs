@@ -116,6 +116,7 @@ impl Watcher for Reporter<'_> {
             News::Tokens(_) => {}
             News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
             News::Looking => self.step("looking at what is there"),
+            News::Reviewing => self.step("reviewing the changes"),
             News::TurnEnded(record) => self.turn_ended(record),
         }
     }

@@ -10,7 +10,7 @@ pub enum Group {
     Sessions,
     /// call_codex, call_status, call_jobs and call_cancel.
     Jobs,
-    /// codex_run, and call_status and call_cancel for what it begins.
+    /// codex_run, call_status and call_cancel for what it begins, and codex_review.
     Runs,
     /// codex_threads, and the mail of the team.
     Team,
@@ -55,7 +55,7 @@ impl Groups {
             | Name::Check => &[Group::Sessions],
             Name::Job(JobTool::Codex | JobTool::Jobs) => &[Group::Jobs],
             Name::Job(JobTool::Status | JobTool::Cancel) => &[Group::Jobs, Group::Runs],
-            Name::Job(JobTool::Run) => &[Group::Runs],
+            Name::Review | Name::Job(JobTool::Run) => &[Group::Runs],
             Name::Team(_) => &[Group::Team],
         };
         of_tool.iter().any(|group| self.has(*group))

@@ -57,7 +57,7 @@ impl Needs {
                 first(&mut self.gh);
                 self.issues.insert(issue.clone());
             }
-            Criterion::Clean | Criterion::DiffWithin(_) => first(&mut self.git),
+            Criterion::Clean | Criterion::Review | Criterion::DiffWithin(_) => first(&mut self.git),
             Criterion::Command(command) => self.commands.push(command.clone()),
         }
     }

@@ -19,6 +19,7 @@ mod pictures;
 mod processes;
 mod proxy;
 mod recovery;
+mod review;
 mod run_tool;
 mod runs;
 mod sessions;

@@ -12,11 +12,12 @@
 //! | `issue_comment=OWNER/REPO#N` | we have commented there |
 //! | `clean` | nothing is uncommitted |
 //! | `command=CMD` | the command exits with 0 |
+//! | `review` | another thread that has reviewed the changes wants none |
 //! | `diff_within=PATH,PATH` | nothing outside of these files and folders was changed |
 //!
 //! The object `exit_criteria` has the same keys: `files`, `issue_comment`, `command`
 //! and `diff_within` take one text or a list, `commits` and `branch` likewise
-//! (`commits` also a number), `pushed`, `pr` and `clean` true or false.
+//! (`commits` also a number), `pushed`, `pr`, `clean` and `review` true or false.
 
 mod object;
 
@@ -59,6 +60,8 @@ pub enum Criterion {
     Clean,
     /// The command exits with 0.
     Command(CommandLine),
+    /// A reviewer, who is another thread of Codex's, wants nothing changed.
+    Review,
     /// Nothing outside of these files and folders was changed.
     DiffWithin(Vec<Glob>),
 }
@@ -87,7 +90,7 @@ pub enum Grant {
 pub enum BadCriterion {
     /// There is no criterion of that kind.
     #[error(
-        "there is no criterion {0:?}; write files=GLOB, commits=N, commits=N@BRANCH, branch=NAME, pushed, pr, issue_comment=OWNER/REPO#N, clean, command=CMD or diff_within=PATH,PATH"
+        "there is no criterion {0:?}; write files=GLOB, commits=N, commits=N@BRANCH, branch=NAME, pushed, pr, issue_comment=OWNER/REPO#N, clean, command=CMD, review or diff_within=PATH,PATH"
     )]
     Unknown(String),
     /// It wants a value.
@@ -131,7 +134,9 @@ impl Criterion {
             | Self::Pushed
             | Self::PullRequest
             | Self::IssueComment(_) => Judging::BySomethingNew,
-            Self::Clean | Self::Command(_) | Self::DiffWithin(_) => Judging::AtTheEnd,
+            Self::Clean | Self::Command(_) | Self::Review | Self::DiffWithin(_) => {
+                Judging::AtTheEnd
+            }
         }
     }
 
@@ -143,7 +148,7 @@ impl Criterion {
             Self::Commits { .. } | Self::Branch(_) | Self::Clean => &[Grant::GitFolder],
             Self::Pushed | Self::PullRequest => &[Grant::GitFolder, Grant::Network],
             Self::IssueComment(_) => &[Grant::Network],
-            Self::Files(_) | Self::Command(_) | Self::DiffWithin(_) => &[],
+            Self::Files(_) | Self::Command(_) | Self::Review | Self::DiffWithin(_) => &[],
         }
     }
 
@@ -172,6 +177,7 @@ impl Criterion {
             Self::Command(command) => {
                 format!("this command must exit with code 0: {}", spaced(command))
             }
+            Self::Review => "an independent review of the changes must ask for none".to_owned(),
             Self::DiffWithin(paths) => {
                 format!(
                     "only these files and folders may be changed: {}",
@@ -211,6 +217,7 @@ impl fmt::Display for Criterion {
             Self::IssueComment(issue) => write!(f, "issue_comment={issue}"),
             Self::Clean => f.write_str("clean"),
             Self::Command(command) => write!(f, "command={command}"),
+            Self::Review => f.write_str("review"),
             Self::DiffWithin(paths) => write!(f, "diff_within={}", joined(paths)),
         }
     }
@@ -241,6 +248,7 @@ impl FromStr for Criterion {
             }
             "clean" => alone("clean", Self::Clean),
             "command" => Ok(Self::Command(given("command", "cargo test")?.parse()?)),
+            "review" => alone("review", Self::Review),
             "diff_within" => Ok(Self::DiffWithin(paths(given("diff_within", "src,docs")?)?)),
             _ => Err(BadCriterion::Unknown(kind.chars().take(100).collect())),
         }

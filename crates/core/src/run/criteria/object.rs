@@ -39,6 +39,8 @@ pub(super) struct Object {
     clean: Asked,
     #[serde(skip_serializing_if = "Values::is_empty")]
     command: Values,
+    #[serde(skip_serializing_if = "Asked::is_not")]
+    review: Asked,
     #[serde(skip_serializing_if = "Values::is_empty")]
     diff_within: Values,
 }
@@ -172,6 +174,7 @@ impl TryFrom<Object> for Criteria {
             (object.pushed, Criterion::Pushed),
             (object.pr, Criterion::PullRequest),
             (object.clean, Criterion::Clean),
+            (object.review, Criterion::Review),
         ] {
             criteria.extend((asked == Asked::Yes).then_some(criterion));
         }
@@ -194,6 +197,7 @@ impl From<Criteria> for Object {
                 Criterion::IssueComment(_) => object.issue_comment.add(value.to_owned()),
                 Criterion::Clean => object.clean = Asked::Yes,
                 Criterion::Command(_) => object.command.add(value.to_owned()),
+                Criterion::Review => object.review = Asked::Yes,
                 Criterion::DiffWithin(paths) => {
                     for path in paths {
                         object.diff_within.add(path.to_string());

@@ -5,6 +5,7 @@ use crate::run::artifacts;
 use crate::run::criteria::Criterion;
 use crate::run::glob::Glob;
 use crate::run::names::{BranchName, CommandLine, Issue};
+use crate::run::review::ReviewEnd;
 use crate::run::snapshot::{CommandEnd, Line, Preexisting, Probe, Snapshot};
 
 use super::Finding;
@@ -46,6 +47,7 @@ impl Scene<'_> {
             Criterion::IssueComment(issue) => self.comment(issue),
             Criterion::Clean => self.clean(),
             Criterion::Command(command) => self.command(command),
+            Criterion::Review => self.review(),
             Criterion::DiffWithin(paths) => self.diff_within(paths),
         };
         let why = |why: String| Finding::Unknown { why: line(&why) };
@@ -250,6 +252,23 @@ impl Scene<'_> {
                     limit.as_secs()
                 ),
                 "make it succeed sooner",
+            ),
+        }
+    }
+
+    fn review(&self) -> Found {
+        let Some(probe) = &self.now.review else {
+            let missing = "the changes are not reviewed (that follows once all else holds)";
+            return not_yet(missing, "");
+        };
+        let end = probe
+            .get()
+            .map_err(|why| format!("the review could not be made: {why}"))?;
+        match end {
+            ReviewEnd::Passed(summary) => satisfied(format!("the reviewer: {}", line(summary))),
+            ReviewEnd::Failed { first, text } => not_yet(
+                format!("the reviewer wants changes: {}", line(first)),
+                format!("make those that are right. The review:\n{text}"),
             ),
         }
     }

@@ -129,14 +129,28 @@ impl Verdict {
         standing
     }
 
-    /// Whether nothing is missing but commands, so that it is worthwhile to run those.
+    /// Whether nothing is missing but commands and the review that follows them, so that it
+    /// is worthwhile to run those.
     #[must_use]
     pub fn is_worth_commands(&self) -> bool {
-        let is_command =
-            |judged: &Judged| matches!(judged.subject, Subject::Asked(Criterion::Command(_)));
-        let lacks = |judged: &Judged| matches!(judged.finding, Finding::NotYet { .. });
+        self.lacks_only(|criterion| matches!(criterion, Criterion::Command(_) | Criterion::Review))
+    }
+
+    /// Whether nothing is missing but the review, so that it is worthwhile to make it.
+    #[must_use]
+    pub fn is_worth_review(&self) -> bool {
+        let wants_review = |judged: &Judged| judged.subject == Subject::Asked(Criterion::Review);
+        self.iter().any(wants_review)
+            && self.lacks_only(|criterion| *criterion == Criterion::Review)
+    }
+
+    fn lacks_only(&self, expected: impl Fn(&Criterion) -> bool) -> bool {
         self.iter()
-            .all(|judged| !lacks(judged) || is_command(judged))
+            .all(|judged| match (&judged.finding, &judged.subject) {
+                (Finding::NotYet { .. }, Subject::Asked(criterion)) => expected(criterion),
+                (Finding::NotYet { .. }, Subject::Work | Subject::Answer) => false,
+                (Finding::Satisfied { .. } | Finding::Unknown { .. }, _) => true,
+            })
     }
 
     /// Whether anything was asked for, so that it could be checked.

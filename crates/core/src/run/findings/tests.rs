@@ -97,6 +97,7 @@ fn start() -> Snapshot {
         pull_requests: requests(&[]),
         comments: BTreeMap::from([(ISSUE.parse().unwrap(), comments(&[(1, Age::Old)]))]),
         commands: BTreeMap::new(),
+        review: None,
     }
 }
 
@@ -127,6 +128,7 @@ fn done() -> Snapshot {
             comments(&[(1, Age::Old), (2, Age::New)]),
         )]),
         commands: BTreeMap::from([(COMMAND.parse().unwrap(), Probe::Found(exited))]),
+        review: None,
     }
 }
 

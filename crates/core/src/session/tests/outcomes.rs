@@ -71,6 +71,17 @@ fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_onl
 }
 
 #[test]
+fn review_is_interrupted_by_one_name_and_ends_under_another() {
+    let mut world = World::after(&[Event::Prompt, Event::Accepted]);
+    let turn = json!({"threadId": "t", "turn": {"id": "inner", "status": "inProgress"}});
+    world.hear("turn/started", turn);
+    assert_eq!(world.session.turn_id(), Some(&TurnId("inner".into())));
+    world.hear_message("m", "reviewed");
+    world.apply(Event::Completed);
+    assert_eq!(outcome(&world).text, "reviewed");
+}
+
+#[test]
 fn partial_text_is_bounded() {
     let mut world = World::running();
     let chunk = "x".repeat(100_000);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::super::parameters::{Policy, Wait, Words, arguments};
 use super::super::schema::{approval_policy, input, sandbox};
 use super::tool;
-use crate::engine::command::{Settings, Start};
+use crate::engine::command::{Prompt, Settings, Start};
 use crate::engine::profile::ProfileName;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};
@@ -82,7 +82,7 @@ pub(in crate::mcp::tools) async fn call(
         Ok(opened)
     };
     let call = TurnCall {
-        prompt,
+        prompt: Prompt::text(prompt),
         warnings,
         wait: wait.map(|Wait(wait)| wait),
     };

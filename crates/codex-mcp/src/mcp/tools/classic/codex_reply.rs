@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::parameters::{Wait, Words, arguments};
 use super::super::schema::input;
 use super::tool;
-use crate::engine::command::{Resume, Start};
+use crate::engine::command::{Prompt, Resume, Start};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};
@@ -63,7 +63,7 @@ pub(in crate::mcp::tools) async fn call(
     };
     let opening = async move { engine.resume(resume).await };
     let call = TurnCall {
-        prompt: given.prompt.0,
+        prompt: Prompt::text(given.prompt.0),
         warnings: Vec::new(),
         wait: given.wait.map(|Wait(wait)| wait),
     };

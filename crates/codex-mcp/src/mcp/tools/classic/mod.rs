@@ -1,7 +1,9 @@
-//! `codex` and `codex-reply`, as `codex mcp-server` had them.
+//! `codex` and `codex-reply`, as `codex mcp-server` had them, and `codex_review`, which
+//! answers as they do.
 
 pub(super) mod codex;
 pub(super) mod codex_reply;
+pub(super) mod codex_review;
 
 use rmcp::model::Tool;
 use serde_json::{Value, json};

@@ -130,6 +130,7 @@ fn exit_criteria() -> Value {
             "issue_comment": { "type": "string", "description": "OWNER/REPO#N" },
             "clean": switch,
             "command": { "type": "string", "description": "Exits with 0; unsandboxed." },
+            "review": switch,
             "diff_within": about(texts(), "Only these changed."),
         },
     })

@@ -1,0 +1,219 @@
+//! `codex-mcp review`: another pair of eyes on changes.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use codex_mcp_core::progress::CurrentStep;
+use codex_mcp_core::review::Review;
+use codex_mcp_core::session::Patience;
+use codex_mcp_protocol::codex::Effort;
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use serde_json::json;
+
+use super::ending::{self, Ending};
+use super::exit::{self, COULD_NOT, FAILED};
+use super::stored::complain;
+use super::teller::Teller;
+use super::values::{one_of, profile};
+use super::{log, runtime};
+use crate::config::{self, Config, ConfigError, Flags, Warning};
+use crate::directory::resolved;
+use crate::duration;
+use crate::engine::command::Settings;
+use crate::engine::profile::{NoProfile, ProfileName};
+use crate::engine::{Engine, Launch, Options, profile as profiles};
+use crate::mcp::Defaults;
+use crate::output;
+use crate::review::{Asked, ReviewError, Reviewed, Subject, reviewed};
+
+const HELP: &str = "\
+Examples:
+  codex-mcp review                    what is not committed
+  codex-mcp review --base main        what this branch adds to main
+  codex-mcp review --commit HEAD      the last commit
+  codex-mcp review \"Only the error handling in src/parse.rs\"
+
+Exit codes: 0 nothing has to be changed, 1 the reviewer asks for changes, 3 there is no review
+(also for a wrong command line), 130 after Ctrl-C.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Args {
+    /// What to review, in words.
+    #[arg(conflicts_with_all = ["base", "commit"])]
+    subject: Option<String>,
+
+    /// Review the changes since the merge base with this branch.
+    #[arg(long, value_name = "BRANCH", conflicts_with = "commit")]
+    base: Option<String>,
+
+    /// Review what this commit changed: its id, or any name that git knows.
+    #[arg(long, value_name = "COMMIT")]
+    commit: Option<String>,
+
+    /// The repository. Default: that of the current directory.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = ".",
+        hide_default_value = true
+    )]
+    cwd: PathBuf,
+
+    /// How long the review may take.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
+    timeout: Duration,
+
+    /// Codex's name of the model. Default: `review_model` of Codex's configuration.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// How hard the model thinks. Not every model takes every value.
+    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    effort: Option<Effort>,
+
+    /// A profile of Codex's configuration.
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    profile: Option<ProfileName>,
+
+    /// Print one JSON object: {"ok", "summary", "comments": [{"title", "place"?, "body"}],
+    /// "thread_id"}, or {"ok": false, "error"}.
+    #[arg(long)]
+    json: bool,
+
+    /// The Codex to run: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
+    #[arg(long, value_name = "PATH")]
+    codex_bin: Option<PathBuf>,
+}
+
+/// Why there is no review.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Profile(#[from] NoProfile),
+    #[error(transparent)]
+    Review(#[from] ReviewError),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to stdout: {0}")]
+    Write(io::Error),
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    log::start_quietly();
+    let ending = OnceLock::new();
+    match act(args, &ending) {
+        Ok(code) => code,
+        Err(error) => {
+            if args.json {
+                // If it can't be written, the exit code has to tell.
+                let _ = output::json(&json!({ "ok": false, "error": error.to_string() }));
+            }
+            complain("error", &error.to_string());
+            let signal = ending.get().and_then(Ending::signal);
+            ExitCode::from(signal.map_or(COULD_NOT, exit::of_signal))
+        }
+    }
+}
+
+fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
+    let config = config::load(Flags {
+        codex_bin: args.codex_bin.clone(),
+        ..Flags::default()
+    })?;
+    for Warning { message, hint } in &config.warnings {
+        complain("warning", &format!("{message}. {hint}"));
+    }
+    if let Some(profile) = &args.profile {
+        profiles::check_exists(&config.codex_home, profile)?;
+    }
+    let reviewed = runtime::block_on(async {
+        let ending = ending.get_or_init(|| Ending::on_signals(ending::OF_A_TOOL));
+        review(args, &config, ending).await
+    });
+    let reviewed = reviewed.map_err(Failure::Runtime)??;
+    show(args, &reviewed).map_err(Failure::Write)
+}
+
+async fn review(args: &Args, config: &Config, ending: &Ending) -> Result<Reviewed, Failure> {
+    let cwd = resolved(&args.cwd);
+    let target = args.subject().target(&cwd).await?;
+    let mut settings = Settings::default();
+    settings.thread.cwd = Some(cwd);
+    settings.thread.model.clone_from(&args.model);
+    settings.manner.effort = args.effort;
+    settings.profile.clone_from(&args.profile);
+    let settings = Defaults::read(&config.threads)?.under(settings).await;
+    let engine = engine(config, args.timeout);
+    let teller = RefCell::new(Teller::on_stderr());
+    let asked = Asked {
+        target,
+        limit: args.timeout,
+        stop: &ending.closing,
+        hears: &|step: &CurrentStep| teller.borrow_mut().draw(&format!("  {}", step.words)),
+    };
+    let reviewed = reviewed(&engine, settings, asked).await;
+    engine.shut_down().await;
+    Ok(reviewed?)
+}
+
+fn engine(config: &Config, timeout: Duration) -> Engine {
+    let engine = Engine::new(Options {
+        launch: Launch {
+            codex: config.chosen_codex(),
+            line_limit: DEFAULT_LINE_LIMIT,
+        },
+        codex_home: config.codex_home.clone(),
+        patience: Patience {
+            // Nothing is asked.
+            approval: timeout,
+            stall: config.alerts.stall_timeout.value,
+        },
+    });
+    engine.with_warnings(|warning| complain("warning", &warning))
+}
+
+/// Shows the review: to a person as the reviewer wrote it.
+fn show(args: &Args, reviewed: &Reviewed) -> io::Result<ExitCode> {
+    let review = Review::read(&reviewed.text);
+    let ok = review.comments.is_empty();
+    let shown = match args.json {
+        true => output::json(&json!({
+            "ok": ok,
+            "summary": review.summary,
+            "comments": review.comments,
+            "thread_id": reviewed.thread,
+        })),
+        false => output::answer(reviewed.text.trim()).and_then(|()| {
+            let mut out = output::stdout();
+            writeln!(out)
+        }),
+    };
+    match shown {
+        // Whoever read it has read enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+        _ => {}
+    }
+    Ok(match ok {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
+}
+
+impl Args {
+    fn subject(&self) -> Subject {
+        match (&self.base, &self.commit, &self.subject) {
+            (Some(branch), ..) => Subject::Since(branch.clone()),
+            (None, Some(commit), _) => Subject::Commit(commit.clone()),
+            (None, None, Some(words)) => Subject::Described(words.clone()),
+            (None, None, None) => Subject::Uncommitted,
+        }
+    }
+}

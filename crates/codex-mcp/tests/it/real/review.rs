@@ -1,0 +1,213 @@
+//! Reviews by the real Codex.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use scripted_model::{Reply, Request, Script};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::{Stage, assert_completed, assert_error, on_each_release, structured, thread_of};
+
+/// A review as models write it.
+fn answer(explanation: &str, comments: &[&str]) -> Reply {
+    let findings: Vec<Value> = comments
+        .iter()
+        .map(|title| {
+            json!({
+                "title": title,
+                "body": "It breaks.",
+                "confidence_score": 0.9,
+                "priority": 1,
+                "code_location": {
+                    "absolute_file_path": "/home/you/new.txt",
+                    "line_range": { "start": 1, "end": 2 },
+                },
+            })
+        })
+        .collect();
+    let review = json!({
+        "findings": findings,
+        "overall_correctness": "patch is incorrect",
+        "overall_explanation": explanation,
+        "overall_confidence_score": 0.9,
+    });
+    Reply::say(review.to_string())
+}
+
+fn is_review(request: &Request) -> bool {
+    request.prompt().starts_with("Review ")
+}
+
+/// The reviewer tries to change something, and then comments.
+async fn reviewed(release: &str) -> Stage {
+    let script = Script::new()
+        .when(
+            is_review,
+            [
+                Reply::shell("touch by-the-reviewer.txt"),
+                answer("A fault.", &["[P1] Check the length"]),
+            ],
+        )
+        .otherwise([Reply::say("And so it is.")]);
+    let stage = Stage::new(release, script).await;
+    std::fs::write(stage.file("new.txt"), "x").unwrap();
+    stage
+}
+
+impl Stage {
+    /// `codex-mcp review`: the exit code, what was printed, and what was told.
+    async fn review(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .arg("review")
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(&self.release),
+            )
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        assert_eq!(self.home.processes(), []);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+}
+
+on_each_release!(
+    review_at_a_shell_shows_comments_and_changes_nothing,
+    review_over_mcp_returns_comments_and_a_thread,
+    run_goes_on_until_the_reviewer_wants_nothing,
+);
+
+async fn review_at_a_shell_shows_comments_and_changes_nothing(release: &str) {
+    let stage = reviewed(release).await;
+    let (code, shown, told) = stage.review(&["--json"]).await;
+    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{told}"));
+    assert_eq!(code, Some(1), "{told}");
+    assert_eq!(shown["ok"], false);
+    assert_eq!(shown["summary"], "A fault.");
+    assert_eq!(
+        shown["comments"],
+        json!([{
+            "title": "[P1] Check the length",
+            "place": "/home/you/new.txt:1-2",
+            "body": "It breaks.",
+        }])
+    );
+    assert!(!stage.file("by-the-reviewer.txt").exists());
+    assert!(stage.file("new.txt").exists());
+
+    let (code, shown, told) = stage.review(&["--commit", "HEAD"]).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert!(shown.contains("[P1] Check the length"), "{shown}");
+    let asked = stage.model.requests().pop().unwrap();
+    let head = stage.home.git(&["rev-parse", "HEAD"]);
+    assert!(asked.prompt().contains(head.trim()), "{}", asked.prompt());
+    // The control: without a read-only sandbox the command of the model changes something.
+    let script = Script::new().otherwise([
+        Reply::shell("touch by-the-reviewer.txt"),
+        Reply::say("Done."),
+    ]);
+    let stage = Stage::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "x", "sandbox": "workspace-write"});
+    let result = client.call_tool("codex", arguments).await;
+    assert_completed(&result, "Done.");
+    assert!(stage.file("by-the-reviewer.txt").exists());
+    stage.finish(client).await;
+}
+
+async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
+    let stage = reviewed(release).await;
+    let mut client = stage.client(&[]).await;
+    let result = client.call_tool("codex_review", json!({})).await;
+    let content = structured(&result)["content"].as_str().unwrap().to_owned();
+    assert!(content.starts_with("A fault."), "{result:#}");
+    assert!(content.contains("- [P1] Check the length — "), "{result:#}");
+    assert!(!stage.file("by-the-reviewer.txt").exists());
+    let arguments = json!({"prompt": "Is that so?", "threadId": thread_of(&result)});
+    let result = client.call_tool("codex-reply", arguments).await;
+    assert_completed(&result, "And so it is.");
+
+    let before = stage.model.requests().len();
+    for wrong in [
+        json!({"base": "nowhere"}),
+        json!({"commit": "--all"}),
+        json!({"commit": "HEAD", "base": "main"}),
+        json!({"instructions": " "}),
+    ] {
+        let result = client.call_tool("codex_review", wrong).await;
+        assert_error(&result, "INVALID_ARGUMENT");
+    }
+    assert_eq!(stage.model.requests().len(), before);
+    stage.finish(client).await;
+}
+
+async fn run_goes_on_until_the_reviewer_wants_nothing(release: &str) {
+    let reviews = AtomicUsize::new(0);
+    let review = Reply::with(move |_| match reviews.fetch_add(1, Ordering::SeqCst) {
+        0 => answer("FAIL: a fault.", &["[P1] Check the length"]),
+        _ => answer("PASS: it does the task.", &[]),
+    });
+    let script = Script::new()
+        .when(is_review, [review])
+        .on(
+            "Check the length",
+            [
+                Reply::shell("echo checked > new.txt"),
+                Reply::say("Checked."),
+            ],
+        )
+        .otherwise([Reply::shell("echo made > new.txt"), Reply::say("Made.")]);
+    let stage = Stage::new(release, script).await;
+    let ran = stage
+        .run(&["make it", "--until", "review", "--until", "files=new.txt"])
+        .await;
+    ran.assert_done(&["initial", "continuation"]);
+    assert_eq!(ran.result["response"], "Checked.");
+    let criteria = ran.result["evidence"]["criteria"].as_array().unwrap();
+    let review = criteria.iter().find(|one| one["criterion"] == "review");
+    let found = review.unwrap()["found"].as_str().unwrap();
+    assert!(found.contains("PASS: it does the task."), "{found}");
+    // The reviewer knows the task, and Codex the review.
+    let requests = stage.model.requests();
+    let asked: Vec<&str> = requests
+        .iter()
+        .filter(|request| is_review(request))
+        .map(Request::prompt)
+        .collect();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[0].ends_with("make it"), "{}", asked[0]);
+    let told = requests
+        .iter()
+        .find(|one| one.prompt().contains("It breaks."));
+    assert!(told.is_some_and(|request| !is_review(request)));
+}
+
+#[tokio::test]
+async fn run_is_not_done_where_the_reviewer_gives_no_verdict() {
+    let script = Script::new()
+        .when(is_review, [Reply::say("I would rather talk of PASS.")])
+        .otherwise([Reply::shell("echo made > new.txt"), Reply::say("Made.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage
+        .run(&["make it", "--until", "review", "--max-turns", "1"])
+        .await;
+    ran.assert_not_done("max_turns_exceeded");
+    let criteria = &ran.result["evidence"]["criteria"];
+    assert!(
+        criteria
+            .to_string()
+            .contains("neither comments nor PASS or FAIL"),
+        "{criteria}"
+    );
+}

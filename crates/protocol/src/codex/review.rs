@@ -1,0 +1,41 @@
+//! Reviews of code.
+
+use serde::{Deserialize, Serialize};
+
+use super::ThreadId;
+
+/// Parameters of `review/start`. Its answer is that of `turn/start`: the review is a turn of
+/// the thread, and its text the last message. (The other `delivery`, `detached`, is broken
+/// or gone on most releases from 0.104.0 to 0.169.0.)
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReviewStartParams<'a> {
+    /// The thread that reviews. It is begun for the review, as it has its sandbox.
+    pub thread_id: &'a ThreadId,
+    /// The changes to review.
+    pub target: &'a ReviewTarget,
+}
+
+/// The changes that a review looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum ReviewTarget {
+    /// Staged, unstaged and untracked changes.
+    UncommittedChanges,
+    /// The difference to the merge base with a branch. Codex does not refuse one that does
+    /// not exist.
+    BaseBranch {
+        /// The branch.
+        branch: String,
+    },
+    /// What a commit changed. Codex does not refuse one that does not exist.
+    Commit {
+        /// Its id.
+        sha: String,
+    },
+    /// What the instructions say.
+    Custom {
+        /// They; not empty.
+        instructions: String,
+    },
+}
