@@ -9,6 +9,8 @@ use super::codex_status;
 enum Effect {
     /// It only looks.
     Looks,
+    /// It has Codex read and judge.
+    Reviews,
     /// It exchanges messages with others. Codex asks before such a tool, unless it is
     /// approved beforehand.
     Exchanges,
@@ -31,6 +33,7 @@ fn effect_of(name: &str) -> Effect {
         | "call_status"
         | "call_jobs"
         | "atm_pending_count" => Effect::Looks,
+        "codex_review" => Effect::Reviews,
         "atm_read" | "atm_send" | "atm_broadcast" => Effect::Exchanges,
         "call_cancel" => Effect::Ends,
         // Also one that a later program adds without saying what it does.
@@ -39,17 +42,16 @@ fn effect_of(name: &str) -> Effect {
 }
 
 impl Effect {
+    /// What is left out has MCP's default: a tool that acts may destroy, is not idempotent,
+    /// and touches an open world. Of a tool that only reads the first two say nothing.
     fn annotations(self) -> ToolAnnotations {
-        let (reads, destroys, repeats, open) = match self {
-            Self::Looks => (true, false, true, false),
-            Self::Exchanges => (false, false, false, true),
-            Self::Ends => (false, true, true, false),
-            Self::Works => (false, true, false, true),
-        };
-        ToolAnnotations::new()
-            .read_only(reads)
-            .destructive(destroys)
-            .idempotent(repeats)
-            .open_world(open)
+        let hints = ToolAnnotations::new();
+        match self {
+            Self::Looks => hints.read_only(true).open_world(false),
+            Self::Reviews => hints.read_only(true),
+            Self::Exchanges => hints.read_only(false).destructive(false),
+            Self::Ends => hints.read_only(false).idempotent(true).open_world(false),
+            Self::Works => hints.read_only(false),
+        }
     }
 }
