@@ -15,6 +15,7 @@
 //! - `own`: what the user has set, without what the repository has.
 //! - `tree`: what differs from commits.
 //! - `private`: a git directory of a run's own, in which Codex commits.
+//! - `remote`: the refs of a remote.
 //! - `flags`: marks in the index that hide changes.
 //! - `submodules`: keeps Codex from having programs run through submodules.
 //! - `path`: paths as texts.
@@ -37,6 +38,7 @@ mod path;
     reason = "it writes before Codex can, and then only out of its reach"
 )]
 pub(crate) mod private;
+pub(crate) mod remote;
 mod setting;
 mod state;
 #[expect(

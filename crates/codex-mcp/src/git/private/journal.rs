@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::refs::Refs;
+use super::tracking::TRACKING;
 use super::{INDEX_LIMIT, remove_file};
 use crate::untrusted_file::{Links, read};
 
@@ -52,7 +53,8 @@ impl Journal {
     }
 
     /// Whether this takeover, of what the private directory still has, had begun to change
-    /// the repository: `now` has a ref or `HEAD` from it that `before` had not.
+    /// the repository: `now` has a ref or `HEAD` from it that `before` had not. A fetch of
+    /// the user's may have changed remote-tracking refs in the same way.
     pub(super) fn has_begun(
         &self,
         before: &Refs,
@@ -62,7 +64,8 @@ impl Journal {
     ) -> bool {
         let has_moved = |name: &String| {
             let there = now.all.get(name);
-            there.is_some() && there == theirs.all.get(name) && there != before.all.get(name)
+            let is_new = there.is_some() && there != before.all.get(name);
+            is_new && there == theirs.all.get(name) && !name.starts_with(TRACKING)
         };
         let is_same = self.refs == *theirs && self.index.as_deref() == index;
         let has_head = now.head == theirs.head && now.head != before.head;
@@ -93,5 +96,15 @@ mod tests {
         assert!(!has_begun(&refs("3"), &theirs, "stamp"), "moved elsewhere");
         assert!(!has_begun(&theirs, &refs("3"), "stamp"), "other commits");
         assert!(!has_begun(&theirs, &theirs, "another"), "another index");
+
+        let fetched = |mut refs: Refs| {
+            let name = "refs/remotes/origin/main".to_owned();
+            refs.all.insert(name, "4".to_owned());
+            refs
+        };
+        let theirs = fetched(theirs);
+        let journal = Journal::new(&theirs, None, None);
+        let now = fetched(before.clone());
+        assert!(!journal.has_begun(&before, &now, &theirs, None), "a fetch");
     }
 }

@@ -24,6 +24,8 @@
 //! - `objects`: the way of objects into the repository.
 //! - `index`: the index.
 //! - `plan`: which refs are moved, and which are kept aside.
+//! - `names`: names of new refs that would hide others.
+//! - `tracking`: whether remote-tracking refs are as the remote has them.
 //! - `trees`: what the trees of new commits have.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
 //! - `place`: tells a directory from another one at its path.
@@ -38,11 +40,13 @@
 mod index;
 mod journal;
 mod leftovers;
+mod names;
 mod objects;
 mod place;
 mod plan;
 mod refs;
 mod takeover;
+mod tracking;
 mod trees;
 
 use std::ffi::OsString;
@@ -303,10 +307,12 @@ impl PrivateGit {
         let unfinished = unfinished.find(|(name, _)| has_some(&path.join(name)));
         match (unfinished, self.refs()) {
             (Some((_, what)), _) => Some(what.to_owned()),
-            (None, Ok(refs)) if refs == self.synced.refs => match self.takeover_incomplete {
-                true => Some("its index was not imported".to_owned()),
-                false => None,
-            },
+            (None, Ok(refs)) if refs.are_same_locally(&self.synced.refs) => {
+                match self.takeover_incomplete {
+                    true => Some("its index was not imported".to_owned()),
+                    false => None,
+                }
+            }
             (None, Ok(_)) => Some("some refs were not imported".to_owned()),
             (None, Err(error)) => Some(error.to_string()),
         }

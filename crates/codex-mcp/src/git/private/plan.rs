@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use super::names::Names;
 use super::refs::{Head, Refs};
+use super::tracking::TRACKING;
 
 /// What is to be done to the repository's refs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,11 @@ pub(super) struct Plan {
     pub(super) rewritten: Vec<(String, String)>,
     /// Why they are.
     pub(super) why_aside: &'static str,
+    /// New refs with names that the repository must not have, which are kept aside by
+    /// themselves.
+    pub(super) refused: Vec<Refused>,
+    /// Remote-tracking refs that are not as the remote has them, and stay as they are here.
+    pub(super) unconfirmed: BTreeSet<String>,
     /// What is checked out now, if that is to change.
     pub(super) head: Option<String>,
     /// Whether `HEAD` and the index stay as they are.
@@ -24,7 +31,31 @@ pub(super) struct Plan {
     pub(super) warnings: Vec<String>,
 }
 
+/// A new ref whose name git would take for something else.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) name: String,
+    pub(super) id: String,
+    pub(super) why: String,
+}
+
+/// What the plan depends on besides the refs of the three moments.
+#[derive(Debug, Default)]
+pub(super) struct Surroundings {
+    /// Branches that other working trees have checked out.
+    pub(super) elsewhere: BTreeSet<String>,
+    /// The names that are taken.
+    pub(super) names: Names,
+    /// Remote-tracking refs that are as the remote has them.
+    pub(super) confirmed: BTreeSet<String>,
+}
+
+/// How many remote-tracking refs a warning names.
+const UNCONFIRMED_NAMED: usize = 5;
+
 /// Why tips are kept aside.
+pub(super) const REFUSED_CHECKOUT: &str =
+    "the branch that Codex has checked out has a name that git could take for something else";
 pub(super) const CHANGED_BY_OTHERS: &str =
     "another process has changed or checked out the branch since";
 pub(super) const ABANDONED: &str = "the working tree has changed since the run was interrupted, so no \
@@ -67,8 +98,8 @@ impl Plan {
     }
 
     /// Leaves the branch alone that is checked out, as its index is not taken over.
-    pub(super) fn keep_checkout(&mut self, now: &Refs, theirs: &Refs) {
-        (self.keeps_checkout, self.why_aside) = (true, CHANGED_BY_OTHERS);
+    pub(super) fn keep_checkout(&mut self, now: &Refs, theirs: &Refs, why: &'static str) {
+        (self.keeps_checkout, self.why_aside) = (true, why);
         self.head = None;
         let Some(Head::Branch(branch)) = now.head() else {
             return;
@@ -86,15 +117,10 @@ impl Plan {
         names.flatten()
     }
 
-    /// `before` is what both had when they were last the same. `elsewhere` are branches
-    /// that other working trees have checked out.
-    pub(super) fn of(
-        before: &Refs,
-        now: &Refs,
-        theirs: &Refs,
-        elsewhere: &BTreeSet<String>,
-    ) -> Self {
+    /// `before` is what both had when they were last the same.
+    pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &Surroundings) -> Self {
         let mut plan = Self::default();
+        let mut taken = around.names.clone();
         let names: BTreeSet<&String> = before.all.keys().chain(theirs.all.keys()).collect();
         for name in names {
             let (old, new) = (before.all.get(name), theirs.all.get(name));
@@ -102,38 +128,51 @@ impl Plan {
             if old == new || here == new {
                 continue;
             }
-            match (old, new) {
-                (Some(_), Some(id)) if name.starts_with("refs/tags/") => plan.warnings.push(
-                    format!("{name} was there before and is not moved; Codex has moved it to {id}"),
-                ),
-                (old, Some(id)) if here == old && !elsewhere.contains(name) => {
-                    plan.updates.push(change(name, old, id));
-                }
-                (_, Some(id)) => plan.aside.push((name.clone(), id.clone())),
+            let Some(id) = new else {
                 // It may be the only way to the user's commits.
-                (_, None) => plan
-                    .warnings
-                    .push(format!("{name}, which Codex has deleted, is still here")),
+                let still_here = format!("{name}, which Codex has deleted, is still here");
+                plan.warnings.push(still_here);
+                continue;
+            };
+            if name.starts_with(TRACKING) {
+                match around.confirmed.contains(name) {
+                    true => plan.updates.push(change(name, here, id)),
+                    false => drop(plan.unconfirmed.insert(name.clone())),
+                }
+            } else if let (None, Some(why)) = (here, taken.refusal(name)) {
+                let (name, id) = (name.clone(), id.clone());
+                plan.refused.push(Refused { name, id, why });
+            } else if old.is_some() && name.starts_with("refs/tags/") {
+                plan.warnings.push(format!(
+                    "{name} was there before and is not moved; Codex has moved it to {id}"
+                ));
+            } else if here == old && !around.elsewhere.contains(name) {
+                taken.add(name);
+                plan.updates.push(change(name, old, id));
+            } else {
+                plan.aside.push((name.clone(), id.clone()));
             }
         }
+        plan.warn_of_unconfirmed();
         if theirs.head != before.head && theirs.head != now.head {
-            plan.check_out(before, now, theirs, elsewhere);
+            plan.check_out(before, now, theirs, around);
         }
-        if !plan.aside.is_empty() {
-            plan.keep_checkout(now, theirs);
+        if !plan.aside.is_empty() && !plan.keeps_checkout {
+            plan.keep_checkout(now, theirs, CHANGED_BY_OTHERS);
         }
         plan
     }
 
-    pub(super) fn check_out(
-        &mut self,
-        before: &Refs,
-        now: &Refs,
-        theirs: &Refs,
-        elsewhere: &BTreeSet<String>,
-    ) {
+    fn check_out(&mut self, before: &Refs, now: &Refs, theirs: &Refs, around: &Surroundings) {
         match theirs.head() {
-            Some(Head::Branch(name)) if now.head == before.head && !elsewhere.contains(name) => {
+            Some(Head::Branch(name))
+                if !now.all.contains_key(name) && around.names.refusal(name).is_some() =>
+            {
+                self.keep_checkout(now, theirs, REFUSED_CHECKOUT);
+            }
+            Some(Head::Branch(name))
+                if now.head == before.head && !around.elsewhere.contains(name) =>
+            {
                 self.head = Some(name.to_owned());
             }
             Some(Head::Commit(id)) if now.head == before.head => self.head = Some(id.to_owned()),
@@ -147,6 +186,24 @@ impl Plan {
                 .warnings
                 .push("what Codex has checked out is nothing that git knows".to_owned()),
         }
+    }
+
+    fn warn_of_unconfirmed(&mut self) {
+        let mut names: Vec<&str> = self.unconfirmed.iter().map(String::as_str).collect();
+        let more = names.len().saturating_sub(UNCONFIRMED_NAMED);
+        names.truncate(UNCONFIRMED_NAMED);
+        if names.is_empty() {
+            return;
+        }
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        self.warnings.push(format!(
+            "what Codex has written into {}{more} was not imported, as the remote does not have \
+             it or does not answer: run `git fetch` to see what it has",
+            names.join(", ")
+        ));
     }
 }
 
@@ -172,8 +229,17 @@ mod tests {
         }
     }
 
-    fn none() -> BTreeSet<String> {
-        BTreeSet::new()
+    fn none() -> Surroundings {
+        Surroundings::default()
+    }
+
+    /// The names that these refs take.
+    fn names_of(refs: &Refs) -> Surroundings {
+        let remotes = ["origin".to_owned()].into_iter();
+        Surroundings {
+            names: Names::new(refs.all.keys().map(String::as_str), remotes),
+            ..Surroundings::default()
+        }
     }
 
     #[test]
@@ -196,7 +262,10 @@ mod tests {
         let before = refs("main", &[("main", "1"), ("side", "1"), ("gone", "1")]);
         let now = refs("main", &[("main", "9"), ("side", "1"), ("gone", "9")]);
         let theirs = refs("main", &[("main", "2"), ("side", "2")]);
-        let side = BTreeSet::from(["refs/heads/side".to_owned()]);
+        let side = Surroundings {
+            elsewhere: BTreeSet::from(["refs/heads/side".to_owned()]),
+            ..Surroundings::default()
+        };
         let plan = Plan::of(&before, &now, &theirs, &side);
         assert_eq!(plan.updates, [] as [&str; 0]);
         let aside: Vec<_> = plan.aside.iter().map(|(name, _)| name.as_str()).collect();
@@ -236,6 +305,59 @@ mod tests {
         let switched = Plan::of(&before, &before, &switched, &none());
         let told = "HEAD is refs/heads/new now, it was refs/heads/main";
         assert_eq!(switched.head_change(&before).as_deref(), Some(told));
+    }
+
+    #[test]
+    fn refs_that_hide_others_are_refused() {
+        let before = refs("main", &[("main", "1")]);
+        let mut theirs = refs("main", &[("main", "2"), ("new", "3"), ("origin/main", "4")]);
+        for name in ["refs/tags/main", "refs/tags/new"] {
+            theirs.all.insert(name.to_owned(), "5".to_owned());
+        }
+        let plan = Plan::of(&before, &before, &theirs, &names_of(&before));
+        let refused: Vec<&str> = plan.refused.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(
+            refused,
+            ["refs/heads/origin/main", "refs/tags/main", "refs/tags/new"]
+        );
+        let updates = ["update refs/heads/main 2 1\n", "create refs/heads/new 3\n"];
+        assert_eq!(plan.updates, updates);
+        assert!(!plan.keeps_checkout);
+    }
+
+    #[test]
+    fn branch_that_hides_others_is_not_checked_out() {
+        let before = refs("main", &[("main", "1")]);
+        for theirs in [
+            refs("HEAD", &[("main", "2"), ("HEAD", "3")]),
+            refs("origin/main", &[("main", "2")]),
+        ] {
+            let plan = Plan::of(&before, &before, &theirs, &names_of(&before));
+            assert!(plan.keeps_checkout && plan.head.is_none());
+            assert_eq!(plan.why_aside, REFUSED_CHECKOUT);
+            assert_eq!(plan.aside, [("refs/heads/main".to_owned(), "2".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn remote_tracking_refs_are_taken_over_as_the_remote_has_them() {
+        let name = |name: &str| format!("refs/remotes/origin/{name}");
+        let all = |one: &str, two: &str| Refs {
+            all: [(name("a"), one.to_owned()), (name("b"), two.to_owned())].into(),
+            ..refs("main", &[])
+        };
+        let (before, theirs) = (all("1", "1"), all("2", "2"));
+        let around = Surroundings {
+            confirmed: [name("a")].into(),
+            ..Surroundings::default()
+        };
+        let plan = Plan::of(&before, &before, &theirs, &around);
+        assert_eq!(plan.updates, [format!("update {} 2 1\n", name("a"))]);
+        assert_eq!(plan.unconfirmed, [name("b")].into());
+        assert!(plan.warnings[0].contains(&name("b")), "{plan:?}");
+        let fetched = Plan::of(&before, &all("3", "1"), &theirs, &around);
+        assert_eq!(fetched.updates, [format!("update {} 2 3\n", name("a"))]);
+        assert!(!fetched.keeps_checkout);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use codex_mcp_core::text::visible;
 use serde::{Deserialize, Serialize};
 
+use super::tracking::TRACKING;
 use crate::git::{Git, GitError};
 use crate::untrusted_file::{Links, ReadError, read_text};
 
@@ -104,6 +105,17 @@ impl Refs {
         format!("# pack-refs with: sorted \n{}", lines.collect::<String>())
     }
 
+    /// Whether these are the same but for remote-tracking refs, which the repository may
+    /// lack.
+    pub(super) fn are_same_locally(&self, other: &Self) -> bool {
+        let own = |refs: &'_ Self| -> Vec<(String, String)> {
+            let own = refs.all.iter();
+            let own = own.filter(|(name, _)| !name.starts_with(TRACKING));
+            own.map(|(name, id)| (name.clone(), id.clone())).collect()
+        };
+        self.head == other.head && self.others == other.others && own(self) == own(other)
+    }
+
     /// The commit that is checked out, if there is one.
     pub(super) fn tip(&self) -> Option<&str> {
         match self.head()? {
@@ -149,10 +161,9 @@ fn is_id(text: &str) -> bool {
 fn is_plain(name: &str) -> bool {
     let is_bad = |one: char| one.is_control() || " ~^:?*[\\".contains(one);
     let is_bad_part =
-        |part: &str| part.is_empty() || part.starts_with(['.', '-']) || part.ends_with(".lock");
-    // What `git branch` refuses, and what reads otherwise than it is.
+        |part: &str| part.is_empty() || part.starts_with('.') || part.ends_with(".lock");
     !name.contains(is_bad)
-        && name != "refs/heads/HEAD"
+        // What reads otherwise than it is.
         && visible(name) == name
         && !name.ends_with('.')
         && !["..", "@{"].iter().any(|bad| name.contains(bad))

@@ -19,9 +19,11 @@ use super::index::{
     Difference, IndexLock, Listed, NewIndex, has_working_tree, remove_stale_lock, stamp,
 };
 use super::journal::{JOURNAL, Journal};
+use super::names::Names;
 use super::objects::Transfer;
-use super::plan::{ABANDONED, NO_WORKTREE, Plan};
+use super::plan::{ABANDONED, NO_WORKTREE, Plan, Refused, Surroundings};
 use super::refs::{Head, Refs};
+use super::tracking::confirmed;
 use super::trees::added_submodules;
 use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
 use crate::engine::Exit;
@@ -177,7 +179,8 @@ impl PrivateGit {
             self.move_refs(&mut plan).await?;
             self.move_head(&plan).await?;
             plan.warnings.extend(difference.warning());
-            self.publish(lock, &staged, theirs, index)?;
+            let imported = self.without(&plan.unconfirmed, theirs);
+            self.publish(lock, &staged, imported, index)?;
         }
         takeover.warnings = plan.warnings;
         Ok(Some(takeover))
@@ -196,8 +199,12 @@ impl PrivateGit {
         };
         match source {
             _ if is_current => {
-                let elsewhere = self.checked_out_elsewhere().await?;
-                let mut plan = Plan::of(before, now, side.refs, &elsewhere);
+                let around = Surroundings {
+                    elsewhere: self.checked_out_elsewhere().await?,
+                    names: Names::of_repository(&self.git).await?,
+                    confirmed: confirmed(&self.git, now, side.refs).await?,
+                };
+                let mut plan = Plan::of(before, now, side.refs, &around);
                 self.note_rewritten(&mut plan, side.refs).await?;
                 Ok(plan)
             }
@@ -260,6 +267,18 @@ impl PrivateGit {
             Some(new) => Ok(new.lock().await?.map(Some)),
             None => Ok(Some(None)),
         }
+    }
+
+    /// The refs that both sides have after a takeover that has left these out: the next one
+    /// tries again.
+    fn without(&self, left_out: &BTreeSet<String>, mut theirs: Refs) -> Refs {
+        for name in left_out {
+            match self.synced.refs.all.get(name) {
+                Some(before) => theirs.all.insert(name.clone(), before.clone()),
+                None => theirs.all.remove(name),
+            };
+        }
+        theirs
     }
 
     /// Puts the new index in place, and notes that nothing is left to do.
@@ -369,20 +388,34 @@ impl PrivateGit {
 
     /// Moves refs, and keeps what rewritten branches had.
     async fn move_refs(&self, plan: &mut Plan) -> Result<(), GitError> {
-        if plan.updates.is_empty() {
-            return Ok(());
-        }
         let mut lines = plan.updates.concat();
         for (name, old) in &plan.rewritten {
             let own = name.strip_prefix("refs/").unwrap_or(name);
-            let kept = format!("{ASIDE}/{}/before/{own}", self.run().to_string_lossy());
+            let kept = self.aside(&format!("before/{own}"));
             lines.push_str(&format!("update {kept} {old}\n"));
             plan.warnings.push(format!(
                 "Codex has rewritten {name}: the commits that it had before the run are kept at \
                  {kept}"
             ));
         }
-        update(&self.git_for_moves()?, &lines).await
+        for Refused { name, id, why } in &plan.refused {
+            let kept = self.aside(name);
+            lines.push_str(&format!("update {kept} {id}\n"));
+            plan.warnings.push(format!(
+                "Codex has created {name}, which was not imported: {why}. Its commit is kept at \
+                 {kept}"
+            ));
+        }
+        match lines.is_empty() {
+            true => Ok(()),
+            false => update(&self.git_for_moves()?, &lines).await,
+        }
+    }
+
+    /// Where the tip of a ref is kept that the repository does not get.
+    fn aside(&self, name: &str) -> String {
+        let own = name.strip_prefix("refs/").unwrap_or(name);
+        format!("{ASIDE}/{}/{own}", self.run().to_string_lossy())
     }
 
     async fn move_head(&self, plan: &Plan) -> Result<(), GitError> {
@@ -405,10 +438,8 @@ impl PrivateGit {
             return Ok(());
         }
         let place = format!("{ASIDE}/{}", self.run().to_string_lossy());
-        let in_place =
-            |name: &str| format!("{place}/{}", name.strip_prefix("refs/").unwrap_or(name));
         let lines = plan.aside.iter();
-        let lines = lines.map(|(name, id)| format!("update {} {id}\n", in_place(name)));
+        let lines = lines.map(|(name, id)| format!("update {} {id}\n", self.aside(name)));
         update(&self.git_for_moves()?, &lines.collect::<String>()).await?;
         let is_checked_out = |name: &str| theirs.head() == Some(Head::Branch(name));
         let mut aside = plan.aside.iter().map(|(name, _)| name.as_str());
@@ -418,7 +449,7 @@ impl PrivateGit {
             "Codex's commits of {} are kept below {place}: {}; to get them, run `git merge {}`",
             names(&plan.aside),
             plan.why_aside,
-            shell_word(in_place(wanted))
+            shell_word(self.aside(wanted))
         ));
         Ok(())
     }

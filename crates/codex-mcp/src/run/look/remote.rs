@@ -1,40 +1,21 @@
-//! The branches of the remote, as it tells them itself.
+//! The remote to which the branch that is checked out is pushed, and its branches.
 //!
-//! The repository says where the remote is, and nothing else. It is asked outside of
-//! the repository, with what the user has set for themselves: credentials, proxies,
-//! certificates, headers and ssh are theirs, and what the repository's configuration
-//! has of those is never read, nor are the programs that it names. Which remote it is and
-//! where, counts as it was when the run began; files that the user's configuration
-//! includes for the repository count too.
+//! Which remote it is and where, counts as it was when the run began; see
+//! [`git::remote`](crate::git::remote) for how it is asked.
 //!
-//! Addresses of other kinds than git's own (`ext::` and remote helpers) are refused,
-//! unless the user has set GIT_ALLOW_PROTOCOL. Nobody is asked for anything: ssh is
-//! in batch mode if it is OpenSSH by that name. What an address is rewritten to
-//! (`url.*.insteadOf`), and ssh's own configuration, stays as it is.
-//!
-//! Source: git-config(1), git(1), git-ls-remote(1), ssh_config(5).
+//! Source: git-config(1), git-push(1).
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
 use codex_mcp_core::run::snapshot::Probe;
 
 use super::LookError;
 use super::needs::Needs;
-use super::refs::{BRANCHES, Refs};
-use crate::git::{Git, GitError};
+use super::refs::Refs;
+use crate::git::{self, Git, GitError};
 
 const REMOTES: &str =
     r"^(branch\..*\.(pushremote|remote)|remote\.(pushdefault|.*\.(url|pushurl)))$";
-
-/// What git knows by itself, and is no program.
-const PROTOCOLS: &str = "file:git:http:https:ssh";
-
-const LS_REMOTE: &[&str] = &["ls-remote", "--heads", "--quiet", "--"];
-
-const ADDRESS: &[&str] = &["ls-remote", "--get-url", "--"];
 
 /// The remote that git takes where nothing is set.
 const DEFAULT: &str = "origin";
@@ -100,76 +81,9 @@ pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<Stri
         }
         Err(error) => return Probe::Failed(error.to_string()),
     };
-    match branches(git, &remote).await {
+    match git::remote::branches(git, &remote).await {
         Ok(branches) => Probe::Found(branches),
         Err(error) => Probe::Failed(format!("the remote doesn't answer: {error}")),
-    }
-}
-
-async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String>, GitError> {
-    let address = address(git, remote).await?;
-    let git = in_the_users_ways(git);
-    let ls_remote = LS_REMOTE.iter().map(OsStr::new);
-    let question: Vec<&OsStr> = ls_remote.chain([address.as_os_str()]).collect();
-    let told = git.text(&question, &[]).await?;
-    let pairs = told.lines().filter_map(|line| line.split_once('\t'));
-    let branches = pairs.filter_map(|(id, name)| {
-        let name = name.strip_prefix(BRANCHES)?;
-        Some((name.to_owned(), id.to_owned()))
-    });
-    Ok(branches.collect())
-}
-
-/// Where a remote is. A path that git would take from the top folder is whole.
-async fn address(git: &Git, remote: &str) -> Result<OsString, GitError> {
-    let mut told = git.told(&[ADDRESS, &[remote]].concat(), &[]).await?;
-    if told.last() == Some(&b'\n') {
-        told.pop();
-    }
-    let is_path = match told.iter().position(|byte| matches!(byte, b':' | b'/')) {
-        Some(first) => told.get(first) == Some(&b'/'),
-        None => true,
-    };
-    let address = OsString::from_vec(told);
-    Ok(match is_path && !address.as_bytes().starts_with(b"~") {
-        true => git.root().join(address).into(),
-        false => address,
-    })
-}
-
-/// Outside of the repository, asking nobody for anything.
-fn in_the_users_ways(git: &Git) -> Git {
-    let mut git = git.outside();
-    let ssh = ssh_command(&git);
-    git.set("GIT_SSH_COMMAND", ssh);
-    for (name, value) in [
-        ("GIT_ALLOW_PROTOCOL", PROTOCOLS),
-        ("GIT_ASKPASS", ""),
-        ("GCM_INTERACTIVE", "never"),
-    ] {
-        if git.variable(name).is_none() {
-            git.set(name, value);
-        }
-    }
-    git
-}
-
-/// The user's way to use ssh, which asks nobody.
-fn ssh_command(git: &Git) -> OsString {
-    let quoted = |program: OsString| {
-        let program = program.to_str()?;
-        Some(shlex::try_quote(program).ok()?.into_owned())
-    };
-    let text = |command: OsString| command.into_string().ok();
-    let set = git.setting("core.sshcommand").map(OsStr::to_owned);
-    let command = git.variable("GIT_SSH_COMMAND").or(set).and_then(text);
-    let command = command.or_else(|| git.variable("GIT_SSH").and_then(quoted));
-    let command = command.unwrap_or_else(|| "ssh".to_owned());
-    let words = shlex::split(&command).unwrap_or_default();
-    let program = words.first().map(Path::new).and_then(Path::file_name);
-    match program == Some(OsStr::new("ssh")) {
-        true => format!("{command} -o BatchMode=yes").into(),
-        false => command.into(),
     }
 }
 

@@ -4,6 +4,7 @@ mod approvals;
 mod background;
 mod bounds;
 mod environment;
+mod hidden_refs;
 mod hostile_commits;
 mod hostile_files;
 mod interrupted_runs;

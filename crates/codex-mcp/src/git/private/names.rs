@@ -1,0 +1,171 @@
+//! Names of new refs by which git would find them instead of something else.
+//!
+//! Git takes the short name `x` for the first of `x`, `refs/x`, `refs/tags/x`,
+//! `refs/heads/x`, `refs/remotes/x` and `refs/remotes/x/HEAD` that there is, and a branch
+//! before all of them where it checks out. So a new ref is refused that shares one of its
+//! short names with a ref that is there, and a branch or tag whose name stands for
+//! something else: `HEAD`, the beginning of an object's id, a branch of a remote.
+//!
+//! Source: gitrevisions(7), git-check-ref-format(1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::git::{Git, GitError};
+
+/// Names that stand for a commit, beside those that end with `_HEAD`.
+const PSEUDO_REFS: [&str; 3] = ["@", "HEAD", "AUTO_MERGE"];
+
+/// What git takes for the name of an object at least, but for shorter ones that are
+/// mostly words, and at the most.
+const ID_DIGITS: std::ops::RangeInclusive<usize> = 7..=64;
+
+/// The names that are taken in a repository.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
+    /// Refs by their short and whole names.
+    taken: BTreeMap<String, String>,
+    remotes: BTreeSet<String>,
+}
+
+impl Names {
+    /// Those of a repository: its refs of all kinds, and its remotes.
+    pub(super) async fn of_repository(git: &Git) -> Result<Self, GitError> {
+        let told = git
+            .text(&["for-each-ref", "--format=%(refname)"], &[])
+            .await?;
+        let keys = git.settings.iter().filter_map(|one| one.key.to_str());
+        let remotes = keys.filter_map(|key| {
+            let (name, _) = key.strip_prefix("remote.")?.rsplit_once('.')?;
+            Some(name.to_owned())
+        });
+        Ok(Self::new(told.lines(), remotes))
+    }
+
+    /// Of these refs and remotes.
+    pub(super) fn new<'a>(
+        refs: impl Iterator<Item = &'a str>,
+        remotes: impl Iterator<Item = String>,
+    ) -> Self {
+        let mut names = Self {
+            taken: BTreeMap::new(),
+            remotes: remotes.collect(),
+        };
+        for name in refs {
+            names.add(name);
+        }
+        names
+    }
+
+    /// Adds a ref that is there from now on.
+    pub(super) fn add(&mut self, name: &str) {
+        if let Some(remote) = name.strip_prefix("refs/remotes/") {
+            let remote = remote.split('/').next().unwrap_or_default();
+            self.remotes.insert(remote.to_owned());
+        }
+        for short in short_names(name) {
+            self.taken.insert(short.to_owned(), name.to_owned());
+        }
+    }
+
+    /// Why a ref that is not there yet must not get this name, if it must not.
+    pub(super) fn refusal(&self, name: &str) -> Option<String> {
+        let other = short_names(name).find_map(|short| self.taken.get(short));
+        if let Some(other) = other {
+            return Some(format!("git could take it for {other}"));
+        }
+        let own = ["refs/heads/", "refs/tags/"].into_iter();
+        let own = own.filter_map(|kind| name.strip_prefix(kind)).next()?;
+        let upper = own.to_ascii_uppercase();
+        if PSEUDO_REFS.contains(&upper.as_str()) || upper.ends_with("_HEAD") {
+            return Some("git has a meaning of its own for that name".to_owned());
+        }
+        if own.starts_with('-') {
+            return Some("git would take that name for an option".to_owned());
+        }
+        if own.starts_with("refs/") {
+            return Some("that name looks like the whole name of another ref".to_owned());
+        }
+        if is_id(own) || own.rsplit_once("-g").is_some_and(|(_, end)| is_id(end)) {
+            return Some("that name looks like the id of a commit".to_owned());
+        }
+        let is_of = |remote: &&String| {
+            let below = own.strip_prefix(remote.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        };
+        let remote = self.remotes.iter().find(is_of)?;
+        Some(format!("that name looks like one of the remote {remote}"))
+    }
+}
+
+fn is_id(text: &str) -> bool {
+    ID_DIGITS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The names by which git finds a ref, the whole one first.
+fn short_names(name: &str) -> impl Iterator<Item = &str> {
+    let below = name.strip_prefix("refs/");
+    let kinds = ["tags/", "heads/", "remotes/"].into_iter();
+    let own = kinds.filter_map(move |kind| below?.strip_prefix(kind));
+    let remote = || below?.strip_prefix("remotes/")?.strip_suffix("/HEAD");
+    [Some(name), below, remote()]
+        .into_iter()
+        .flatten()
+        .chain(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THERE: [&str; 5] = [
+        "refs/heads/main",
+        "refs/tags/v1",
+        "refs/remotes/origin/main",
+        "refs/remotes/origin/HEAD",
+        "refs/stash",
+    ];
+
+    #[test]
+    fn names_by_which_git_finds_another_ref_are_refused() {
+        let names = Names::new(THERE.into_iter(), ["up/stream".to_owned()].into_iter());
+        for name in [
+            "refs/tags/main",
+            "refs/tags/heads/main",
+            "refs/heads/v1",
+            "refs/heads/tags/v1",
+            "refs/heads/origin/main",
+            "refs/tags/origin",
+            "refs/heads/stash",
+            "refs/heads/origin/new",
+            "refs/heads/up/stream/x",
+            "refs/heads/HEAD",
+            "refs/tags/fetch_head",
+            "refs/heads/@",
+            "refs/heads/refs/heads/new",
+            "refs/heads/0123abc",
+            "refs/tags/v1-3-g0123abc",
+            "refs/heads/-x",
+        ] {
+            assert!(names.refusal(name).is_some(), "{name}");
+        }
+        for name in [
+            "refs/heads/new",
+            "refs/heads/feature/HEAD-of-time",
+            "refs/tags/v2",
+            "refs/heads/up",
+            "refs/heads/cafe",
+            "refs/heads/original",
+            "refs/notes/commits",
+        ] {
+            assert_eq!(names.refusal(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn ref_that_was_added_is_taken_too() {
+        let mut names = Names::default();
+        assert_eq!(names.refusal("refs/tags/new"), None);
+        names.add("refs/heads/new");
+        assert!(names.refusal("refs/tags/new").is_some());
+    }
+}

@@ -1,0 +1,154 @@
+//! Refs that a model names so that git finds them instead of others (F11), with the real
+//! Codex.
+
+use std::fs;
+
+use scripted_model::{Reply, Script};
+
+use super::repository::Stage;
+
+/// Makes a commit that nobody has asked for, and refs to it that stand for something else.
+const PLANT: &str = r#"
+echo made > a.txt && git add a.txt && git commit --quiet --message a
+evil=$(git commit-tree -p HEAD -m evil 'HEAD^{tree}')
+id=$(git rev-parse 'main~1' | cut -c 1-7)
+for name in tags/main heads/v1 heads/HEAD tags/ORIG_HEAD heads/origin/main heads/origin/new \
+    heads/refs/heads/later "heads/$id" heads/-x heads/fine remotes/origin/main \
+    remotes/origin/more; do
+    git update-ref "refs/$name" "$evil"
+done
+"#;
+
+const REFUSED: [&str; 8] = [
+    "tags/main",
+    "heads/v1",
+    "heads/HEAD",
+    "tags/ORIG_HEAD",
+    "heads/origin/main",
+    "heads/origin/new",
+    "heads/refs/heads/later",
+    "heads/-x",
+];
+
+async fn stage(plant: &str) -> Stage {
+    let script = Script::new().otherwise([Reply::shell("sh \"$HOME/plant\""), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    let remote = stage.home.tmp().join("remote.git");
+    let remote = remote.to_str().unwrap();
+    let git = |args: &[&str]| stage.home.git(args);
+    git(&["init", "--quiet", "--bare", remote]);
+    git(&["remote", "add", "origin", remote]);
+    git(&["push", "--quiet", "origin", "main"]);
+    git(&["fetch", "--quiet", "origin"]);
+    git(&["tag", "v1"]);
+    stage
+}
+
+fn resolved(stage: &Stage, name: &str) -> String {
+    stage.home.git(&["rev-parse", "--quiet", "--verify", name])
+}
+
+const UNTIL: [&str; 7] = [
+    "x",
+    "--sandbox",
+    "workspace-write",
+    "--until",
+    "commits=1",
+    "--max-turns",
+    "1",
+];
+
+/// The control is a repository that has the refs: git finds them.
+#[tokio::test]
+async fn refs_that_hide_others_are_kept_aside() {
+    let attacked = stage(PLANT).await;
+    let first = resolved(&attacked, "refs/heads/main");
+    let (code, result, told) = attacked.run(&UNTIL).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let evil = resolved(&attacked, "refs/heads/fine");
+    let names = attacked.home.git(&["for-each-ref", "--format=%(refname)"]);
+    let names: Vec<&str> = names.lines().collect();
+    for refused in REFUSED {
+        let name = format!("refs/{refused}");
+        assert!(!names.contains(&name.as_str()), "{name}: {names:?}");
+        let is_kept = |one: &&&str| {
+            let below = one.strip_prefix("refs/codex-mcp/");
+            below.is_some_and(|below| below.ends_with(&format!("/{refused}")))
+        };
+        let kept = names.iter().find(is_kept);
+        let kept = kept.unwrap_or_else(|| panic!("{refused} is not kept: {names:?}"));
+        assert_eq!(resolved(&attacked, kept), evil);
+        let warning = format!("Codex has created {name}, which was not imported");
+        assert!(told.contains(&warning), "{told}");
+        assert!(told.contains(kept), "{told}");
+    }
+    let short = &first[..7];
+    for (name, expected) in [("v1", &first), ("origin/main", &first), (short, &first)] {
+        assert_eq!(&resolved(&attacked, name), expected, "{name}");
+    }
+    assert_eq!(
+        resolved(&attacked, "main"),
+        resolved(&attacked, "refs/heads/main")
+    );
+    assert!(!names.contains(&"refs/remotes/origin/more"), "{names:?}");
+    let warning = "into refs/remotes/origin/main, refs/remotes/origin/more was not imported";
+    assert!(told.contains(warning), "{told}");
+    assert_eq!(
+        attacked
+            .home
+            .git(&["rev-list", "--count", "refs/remotes/origin/main..main"]),
+        "1",
+        "the commit is shown as not pushed"
+    );
+
+    let control = stage(PLANT).await;
+    let plant = control.home.home().join("plant");
+    let alias = format!("alias.plant=!sh {}", plant.display());
+    control.home.git(&["-c", &alias, "plant"]);
+    let evil = resolved(&control, "refs/heads/fine");
+    let first = resolved(&control, "refs/tags/v1");
+    for name in ["main", "origin/main", &first[..7]] {
+        assert_eq!(resolved(&control, name), evil, "{name}");
+    }
+}
+
+/// What is pushed is there, and what somebody else has pushed is not lost.
+#[tokio::test]
+async fn branch_of_the_remote_that_codex_fetches_is_imported() {
+    let stage = stage(
+        "echo made > a.txt && git add a.txt && git commit --quiet --message a\n\
+         git fetch --quiet origin\ngit push --quiet origin HEAD:refs/heads/side\n",
+    )
+    .await;
+    let git = |args: &[&str]| stage.home.git(args);
+    let theirs = git(&["commit-tree", "-p", "main", "-m", "theirs", "main^{tree}"]);
+    let refspec = format!("{theirs}:refs/heads/theirs");
+    git(&["push", "--quiet", "origin", &refspec]);
+    git(&["update-ref", "-d", "refs/remotes/origin/theirs"]);
+    let (code, result, told) = stage.run(&UNTIL).await;
+    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    assert_eq!(resolved(&stage, "origin/theirs"), theirs, "{told}");
+    assert_eq!(resolved(&stage, "origin/side"), resolved(&stage, "main"));
+    assert!(!told.contains("was not imported"), "{told}");
+}
+
+/// The user's own branch is not left for one that git would take for another ref.
+#[tokio::test]
+async fn branch_that_hides_others_is_not_checked_out() {
+    let stage = stage(
+        "git checkout --quiet -b later && git symbolic-ref HEAD refs/heads/HEAD\n\
+         git update-ref refs/heads/HEAD refs/heads/later\n\
+         echo made > a.txt && git add a.txt && git commit --quiet --message a\n",
+    )
+    .await;
+    let (code, result, told) = stage.run(&UNTIL).await;
+    assert_eq!(code, Some(2), "{result:#}\n{told}");
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["symbolic-ref", "HEAD"]), "refs/heads/main");
+    assert_eq!(git(&["rev-list", "--count", "main"]), "1");
+    assert!(told.contains("has a name that git could take"), "{told}");
+    let kept = git(&["for-each-ref", "--format=%(refname)", "refs/codex-mcp"]);
+    assert!(kept.ends_with("/heads/HEAD"), "{kept}");
+    assert_eq!(git(&["show", &format!("{kept}:a.txt")]), "made");
+}
