@@ -24,7 +24,7 @@ use super::objects::Transfer;
 use super::plan::{ABANDONED, NO_WORKTREE, Plan, Refused, Surroundings};
 use super::refs::{Head, Refs};
 use super::tracking::confirmed;
-use super::trees::added_submodules;
+use super::trees::{NewCommits, added_submodules};
 use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
 use crate::engine::Exit;
 use crate::git::submodules::move_aside;
@@ -345,10 +345,16 @@ impl PrivateGit {
         }
         let mut added: BTreeSet<PathBuf> = difference.submodules.iter().cloned().collect();
         if !tips.is_empty() {
-            let tips = tips.iter().map(|tip| format!("{tip}\n"));
-            let known = now.all.values().map(|tip| format!("^{tip}\n"));
-            let input: String = tips.chain(known).collect();
-            added.extend(added_submodules(&self.git, self.id_length(), &input).await?);
+            let new = NewCommits {
+                tips,
+                known: now,
+                // An interrupted run is looked at as it was when it last was imported.
+                before: match self.first.all.is_empty() {
+                    true => &self.synced.refs,
+                    false => &self.first,
+                },
+            };
+            added.extend(added_submodules(&self.git, self.id_length(), &new).await?);
         }
         let Some(first) = added.first().cloned() else {
             self.refused.clear();

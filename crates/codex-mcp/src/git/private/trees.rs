@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::index::IdLength;
+use super::refs::Refs;
 use crate::git::{Git, GitError};
 
 /// New commits, and their known parents, which are marked with `-`.
@@ -25,7 +26,18 @@ const COMMITS: &[&str] = &[
 
 const READ: &[&str] = &["cat-file", "--batch"];
 
-/// How many more paths a commit may have than its parents.
+/// Commits alone, in the same format.
+const KNOWN: &[&str] = &[
+    "log",
+    "--no-walk=unsorted",
+    "--no-show-signature",
+    "--format=- %H %T %P",
+    "--ignore-missing",
+    "--stdin",
+];
+
+/// How many more paths a commit may have than the largest one from before the run. Commits
+/// of the run do not count: each could add as many as the limit.
 const ADDED_LIMIT: u64 = 1_000_000;
 
 /// How many distinct trees are read.
@@ -71,8 +83,17 @@ struct Trees<'a> {
     all: HashMap<String, Tree>,
 }
 
+/// Commits to look at.
+pub(super) struct NewCommits<'a> {
+    /// They, and all that lead to them.
+    pub(super) tips: BTreeSet<&'a str>,
+    /// What the repository has already.
+    pub(super) known: &'a Refs,
+    /// What it had before the run.
+    pub(super) before: &'a Refs,
+}
+
 /// The paths that commits make submodules and that are none in one of their parents.
-/// `revisions` are those that `git log` reads.
 ///
 /// # Errors
 ///
@@ -80,21 +101,23 @@ struct Trees<'a> {
 pub(super) async fn added_submodules(
     git: &Git,
     id: IdLength,
-    revisions: &str,
+    new: &NewCommits<'_>,
 ) -> Result<BTreeSet<PathBuf>, GitError> {
-    let told = git.text(COMMITS, revisions.as_bytes()).await?;
+    let told = git.text(COMMITS, new.since(new.known).as_bytes()).await?;
     let commits: BTreeMap<&str, Commit> = told.lines().filter_map(commit).collect();
+    let before = commits_before(git, new).await?;
     let mut trees = Trees {
         git,
         id,
         all: HashMap::new(),
     };
-    trees.read(&commits).await?;
+    trees.read(commits.values().chain(&before)).await?;
+    let limit = trees.largest(&before)?.saturating_add(ADDED_LIMIT);
     let mut added = BTreeSet::new();
     for (name, commit) in commits.iter().filter(|(_, commit)| commit.is_new) {
         let parents = commit.parents.iter();
         let parents: Vec<&Commit> = parents.filter_map(|id| commits.get(id.as_str())).collect();
-        trees.check_size(name, commit, &parents)?;
+        trees.check_size(name, commit, limit)?;
         let here = trees.submodules(&commit.tree)?;
         if here.is_empty() {
             continue;
@@ -108,6 +131,32 @@ pub(super) async fn added_submodules(
         }
     }
     Ok(added)
+}
+
+impl NewCommits<'_> {
+    /// The commits that `refs` do not lead to, as git reads them.
+    fn since(&self, refs: &Refs) -> String {
+        let tips = self.tips.iter().map(|tip| format!("{tip}\n"));
+        let known = refs.all.values().map(|tip| format!("^{tip}\n"));
+        tips.chain(known).collect()
+    }
+}
+
+/// What was checked out before the run, and the commits from before it that new ones have
+/// as parents.
+async fn commits_before(git: &Git, new: &NewCommits<'_>) -> Result<Vec<Commit>, GitError> {
+    // What was there before may have been removed since.
+    let question = [COMMITS, &["--ignore-missing"]].concat();
+    let told = git
+        .text(&question, new.since(new.before).as_bytes())
+        .await?;
+    let commits = told.lines().filter_map(commit).map(|(_, commit)| commit);
+    let mut before: Vec<Commit> = commits.filter(|commit| !commit.is_new).collect();
+    if let Some(tip) = new.before.tip() {
+        let told = git.text(KNOWN, format!("{tip}\n").as_bytes()).await?;
+        before.extend(told.lines().filter_map(commit).map(|(_, commit)| commit));
+    }
+    Ok(before)
 }
 
 /// Reads `MARK COMMIT TREE PARENT…`.
@@ -127,8 +176,8 @@ fn commit(line: &str) -> Option<(&str, Commit)> {
 
 impl Trees<'_> {
     /// Reads the trees of commits and all below them, a level at a time.
-    async fn read(&mut self, commits: &BTreeMap<&str, Commit>) -> Result<(), GitError> {
-        let mut wanted: BTreeSet<String> = commits.values().map(|one| one.tree.clone()).collect();
+    async fn read(&mut self, commits: impl Iterator<Item = &Commit>) -> Result<(), GitError> {
+        let mut wanted: BTreeSet<String> = commits.map(|one| one.tree.clone()).collect();
         for _ in 0..DEPTH_LIMIT {
             if wanted.is_empty() {
                 return Ok(());
@@ -154,16 +203,17 @@ impl Trees<'_> {
         Err(too_deep().into())
     }
 
-    fn check_size(&mut self, name: &str, commit: &Commit, parents: &[&Commit]) -> io::Result<()> {
-        let paths = self.size(&commit.tree, 0)?.paths;
-        let mut before = 0;
-        for parent in parents {
-            before = before.max(self.size(&parent.tree, 0)?.paths);
-        }
-        match paths > before.saturating_add(ADDED_LIMIT) {
+    /// How many paths the largest of these commits has.
+    fn largest(&mut self, commits: &[Commit]) -> io::Result<u64> {
+        let mut sizes = commits.iter().map(|one| Ok(self.size(&one.tree, 0)?.paths));
+        sizes.try_fold(0, |largest, paths: io::Result<u64>| Ok(largest.max(paths?)))
+    }
+
+    fn check_size(&mut self, name: &str, commit: &Commit, limit: u64) -> io::Result<()> {
+        match self.size(&commit.tree, 0)?.paths > limit {
             true => Err(refused(&format!(
-                "the commit {name} adds more than {ADDED_LIMIT} paths, which git cannot list in \
-                 reasonable time"
+                "the commit {name} has over {ADDED_LIMIT} more paths than any commit from before \
+                 the run, which git cannot list in reasonable time"
             ))),
             false => Ok(()),
         }

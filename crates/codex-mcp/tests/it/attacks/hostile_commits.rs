@@ -93,6 +93,47 @@ async fn commit_with_a_billion_paths_is_refused() {
     let before = attacked.home.git(&["rev-parse", "main"]);
     let (code, result, told) = run(&attacked).await;
     assert_eq!(code, Some(2), "{result:#}\n{told}");
-    assert!(told.contains("adds more than 1000000 paths"), "{told}");
+    assert!(told.contains("over 1000000 more paths"), "{told}");
     assert_eq!(attacked.home.git(&["rev-parse", "main"]), before);
+}
+
+/// Three commits, each with the paths of eight more trees of so many levels.
+fn chain(levels: usize) -> String {
+    let levels = "1 ".repeat(levels);
+    format!(
+        r#"
+id=$(echo x | git hash-object -w --stdin)
+mode='100644 blob'
+for level in {levels}; do
+    id=$(for name in 0 1 2 3 4 5 6 7 8 9; do printf "$mode $id\t$name\n"; done | git mktree)
+    mode='040000 tree'
+done
+for commit in 1 2 3; do
+    tree=$( (git ls-tree main
+        for name in 1 2 3 4 5 6 7 8; do printf "040000 tree $id\t$commit-$name\n"; done) |
+        git mktree)
+    git update-ref refs/heads/main "$(git commit-tree -p main -m $commit "$tree")"
+done
+"#
+    )
+}
+
+/// Each commit adds less than the limit, and all of them more. The control is as many
+/// commits with fewer paths.
+#[tokio::test]
+async fn commits_that_add_up_to_too_many_paths_are_refused() {
+    let attacked = stage(&chain(5)).await;
+    let before = attacked.home.git(&["rev-parse", "main"]);
+    let (code, result, told) = run(&attacked).await;
+    assert_eq!(code, Some(2), "{result:#}\n{told}");
+    assert!(told.contains("over 1000000 more paths"), "{told}");
+    assert_eq!(attacked.home.git(&["rev-parse", "main"]), before);
+
+    let control = stage(&chain(1)).await;
+    let (_, result, told) = run(&control).await;
+    assert_eq!(
+        control.home.git(&["rev-list", "--count", "main"]),
+        "4",
+        "{result:#}\n{told}"
+    );
 }
