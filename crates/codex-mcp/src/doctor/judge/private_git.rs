@@ -55,6 +55,14 @@ fn leftover(leftover: &Leftover) -> Finding {
                 visible_line(&shell_word(copy))
             )),
         ),
+        LeftoverState::Unfinished => (
+            "unfinished",
+            format!("{path}: what a run that has ended could not remove"),
+            Some(format!(
+                "It has nothing that was not imported. The next committing run removes it, or \
+                 remove {path} yourself."
+            )),
+        ),
         LeftoverState::Unreadable(error) => (
             "unreadable",
             format!("{path}: cannot be read: {}", visible_line(error)),

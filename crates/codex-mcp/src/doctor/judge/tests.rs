@@ -229,6 +229,7 @@ fn private_git_directories_are_listed_with_what_to_do() {
             LeftoverState::Unreadable("no\nJSON".to_owned()),
         ),
         leftover("e", LeftoverState::Orphaned),
+        leftover("f", LeftoverState::Unfinished),
     ]);
     let report = judge(&facts);
     let listed = report.findings.iter();

@@ -14,6 +14,7 @@ use std::time::Duration;
 use codex_mcp_core::text::visible_line;
 use tokio_util::sync::CancellationToken;
 
+use super::remove::remove_tree;
 use super::takeover::{AFTER_STOP, Source, Takeover};
 use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, Synced};
 use crate::git::invocation::Invocation;
@@ -47,6 +48,8 @@ pub(crate) enum LeftoverState {
     /// Its run has reported that it stays, with a copy of the refs and objects in this
     /// directory.
     Kept(PathBuf),
+    /// Nothing in it counts, but it could not be removed.
+    Unfinished,
     /// It cannot be read, for this reason.
     Unreadable(String),
 }
@@ -71,7 +74,7 @@ pub(crate) fn leftovers() -> io::Result<Vec<Leftover>> {
     Ok(left_out.into_iter().chain(found).collect())
 }
 
-/// `None` for what a run has not finished making or removing.
+/// `None` for what a run is just making or removing.
 fn leftover(path: PathBuf) -> Option<Leftover> {
     let synced = Synced::load(&path);
     let is_there = |synced: &Synced| synced.common_dir.is_there();
@@ -79,6 +82,7 @@ fn leftover(path: PathBuf) -> Option<Leftover> {
     let repository = repository.map(|synced| PathBuf::from(&synced.top));
     let state = match (DirectoryLock::is_held(&path), synced) {
         (Ok(true), _) => LeftoverState::InUse,
+        (Ok(false), Ok(None)) if has_files(&path) => LeftoverState::Unfinished,
         (Ok(false), Ok(None)) => return None,
         (Ok(false), Ok(Some(synced))) => match path.join(KEPT) {
             kept if kept.is_dir() => LeftoverState::Kept(kept),
@@ -92,6 +96,12 @@ fn leftover(path: PathBuf) -> Option<Leftover> {
         repository,
         state,
     })
+}
+
+/// Whether there is something beside the lock, without which nothing is made or removed.
+fn has_files(directory: &Path) -> bool {
+    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name() != LOCK)
 }
 
 /// The directories of runs, sorted by their names, and a line that says so if there are
@@ -293,7 +303,7 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
             continue;
         }
         match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
+            true => remove_tree(&entry.path())?,
             false => fs::remove_file(entry.path())?,
         }
     }

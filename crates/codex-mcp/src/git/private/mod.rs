@@ -29,6 +29,7 @@
 //! - `trees`: what the trees of new commits have.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
 //! - `place`: tells a directory from another one at its path.
+//! - `remove`: removes what Codex could write to.
 //! - `leftovers`: what interrupted runs have left.
 //!
 //! Every step of a takeover can be done twice, and `synced.json` is written last. So a
@@ -45,6 +46,7 @@ mod objects;
 mod place;
 mod plan;
 mod refs;
+mod remove;
 mod takeover;
 mod tracking;
 mod trees;
@@ -71,6 +73,7 @@ pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
 use objects::Transfer;
 use place::Place;
 use refs::Refs;
+use remove::remove_tree;
 pub(crate) use takeover::Takeover;
 
 /// Where private git directories are, below the state directory.
@@ -179,7 +182,7 @@ impl PrivateGit {
         }
         private.write_common().await?;
         private.first = private.synced.refs.clone();
-        remove_all(&private.directory.join(KEPT))?;
+        remove_tree(&private.directory.join(KEPT))?;
         remove_file(&private.directory.join(RETRY))?;
         let logs = private.git.view.take_logs_from(&private.logs());
         logs.map_err(GitError::View)?;
@@ -369,7 +372,7 @@ impl PrivateGit {
 
     fn fill_common(&self) -> io::Result<()> {
         let common = self.common();
-        remove_all(&common)?;
+        remove_tree(&common)?;
         make_directory(&common.join("info"))?;
         for name in WRITTEN {
             symlink(Path::new("..").join(PRIVATE).join(name), common.join(name))?;
@@ -526,14 +529,6 @@ fn copy_file(name: &str, from: &Path, to: &Path, limit: u64) -> io::Result<()> {
 /// Removes a file, if it is there.
 fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Removes a directory, if it is there.
-fn remove_all(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

@@ -15,7 +15,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::refs::Refs;
-use super::{LOG_LIMIT, remove_all, unfit};
+use super::remove::remove_tree;
+use super::{LOG_LIMIT, unfit};
 use crate::git::setting::Setting;
 use crate::git::state::make_directory;
 use crate::git::view::in_file;
@@ -60,7 +61,7 @@ impl<'a> Transfer<'a> {
     /// Below the directory of a run.
     pub(super) fn new(git: &'a Git, run: &Path) -> io::Result<Self> {
         let directory = run.join("transfer");
-        remove_all(&directory)?;
+        remove_tree(&directory)?;
         make_directory(&directory)?;
         Ok(Self { git, directory })
     }
@@ -93,7 +94,7 @@ impl<'a> Transfer<'a> {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(io::Error::other(error)),
         }
-        remove_all(target)?;
+        remove_tree(target)?;
         fs::rename(&copy, target)?;
         Ok(target.to_owned())
     }
@@ -202,7 +203,7 @@ impl<'a> Transfer<'a> {
 impl Drop for Transfer<'_> {
     fn drop(&mut self) {
         // What stays is removed when the next one begins.
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = remove_tree(&self.directory);
     }
 }
 

@@ -23,9 +23,10 @@ use super::names::Names;
 use super::objects::Transfer;
 use super::plan::{ABANDONED, NO_WORKTREE, Plan, Refused, Surroundings};
 use super::refs::{Head, Refs};
+use super::remove::remove_tree;
 use super::tracking::confirmed;
 use super::trees::{NewCommits, added_submodules};
-use super::{BASE, LOG_LIMIT, PrivateGit, remove_all};
+use super::{BASE, LOG_LIMIT, PrivateGit};
 use crate::engine::Exit;
 use crate::git::submodules::move_aside;
 use crate::git::{Git, GitError, until_stopped};
@@ -493,9 +494,9 @@ impl PrivateGit {
             files: LOGS_LIMIT,
             bytes: LOGS_BYTES,
         };
-        remove_all(&new)?;
+        remove_tree(&new)?;
         copy_files(&from, &new, &mut left)?;
-        remove_all(&to)?;
+        remove_tree(&to)?;
         fs::rename(new, to)
     }
 

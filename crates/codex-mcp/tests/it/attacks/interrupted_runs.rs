@@ -588,3 +588,34 @@ async fn copy_of_a_kept_directory_runs_nothing_that_was_planted() {
         stage.until_attacked().await;
     }
 }
+
+/// Plants more nested directories than a path has room for. The control is such a path.
+#[tokio::test]
+async fn directory_with_many_levels_is_removed() {
+    let nested = "chdir $ENV{GIT_DIR}; for (1..3000) { mkdir \"d\"; chdir \"d\" }";
+    let plant = Reply::shell(format!("perl -e '{nested}'"));
+    let others = [Reply::say("Done.")];
+    let working = Working::new(&[commit("a.txt"), plant], &others).await;
+    let directory = only_directory(&working.stage);
+    let control = working.stage.home.root().join("control");
+    fs::create_dir(&control).unwrap();
+    let mut perl = tokio::process::Command::new("perl");
+    let perl = perl.args(["-e", nested]).env("GIT_DIR", &control);
+    assert!(perl.status().await.unwrap().success());
+    let innermost = control.join(vec!["d"; 3_000].join("/"));
+    assert!(fs::remove_dir(innermost).is_err());
+
+    working.gate.release();
+    let output = working.run.wait_with_output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(!directory.exists(), "{told}");
+
+    // As a run leaves it that is killed while it removes the directory.
+    fs::create_dir(&directory).unwrap();
+    fs::rename(&control, directory.join("private")).unwrap();
+    let found = doctor(&working.stage).await;
+    assert_eq!(found[0]["value"]["state"], "unfinished", "{found:?}");
+    second(&working.stage, &[]).await;
+    assert_eq!(directories(&working.stage), [] as [PathBuf; 0]);
+}

@@ -1,0 +1,201 @@
+//! Removes directories that Codex could write to, however deep they are.
+//!
+//! A path to a deep directory is too long for the system, and descending into it takes a
+//! descriptor or a stack frame for each level. So the directories of each directory are
+//! first renamed into the one to be removed, which needs one level alone. No link is
+//! followed.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use uuid::Uuid;
+
+/// How long a removal may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Removes a directory with all that is in it; there may be none.
+///
+/// # Errors
+///
+/// Those of the file system; an error after 60 s. What is left can be removed later.
+pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let above = match openat(CWD, above, READ, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        above => above?,
+    };
+    let root = match readable(&above, name) {
+        Err(Errno::NOENT) => return Ok(()),
+        root => root?,
+    };
+    let mut flattened = Flattened {
+        root,
+        prefix: Uuid::new_v4().simple().to_string(),
+        moved: 0,
+        until: Instant::now() + PATIENCE,
+    };
+    flattened.empty()?;
+    Ok(unlinkat(&above, name, AtFlags::REMOVEDIR)?)
+}
+
+/// The directory to be removed, into which those below it are renamed.
+struct Flattened {
+    root: OwnedFd,
+    /// Of the new names, which nobody can know.
+    prefix: String,
+    moved: u64,
+    until: Instant,
+}
+
+impl Flattened {
+    fn empty(&mut self) -> io::Result<()> {
+        loop {
+            let mut directories = Vec::new();
+            for entry in Dir::read_from(&self.root)? {
+                let entry = entry?;
+                if is_below(entry.file_name()) && !is_unlinked(&self.root, entry.file_name())? {
+                    directories.push(entry.file_name().to_owned());
+                }
+            }
+            if directories.is_empty() {
+                return Ok(());
+            }
+            while let Some(name) = directories.pop() {
+                self.move_up(&name, &mut directories)?;
+                match unlinkat(&self.root, &name, AtFlags::REMOVEDIR) {
+                    // Somebody has put something there, which the next pass finds.
+                    Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+
+    /// Empties a directory of the root: what is a directory in it becomes one of the root,
+    /// and is noted in `directories`.
+    fn move_up(&mut self, name: &CStr, directories: &mut Vec<CString>) -> io::Result<()> {
+        let directory = readable(&self.root, name)?;
+        for entry in Dir::read_from(&directory)? {
+            if Instant::now() >= self.until {
+                let seconds = PATIENCE.as_secs();
+                let why = format!("the directory was not emptied within {seconds} s");
+                return Err(io::Error::other(why));
+            }
+            let entry = entry?;
+            let below = entry.file_name();
+            if !is_below(below) || is_unlinked(&directory, below)? {
+                continue;
+            }
+            let new = CString::new(format!("{}-{}", self.prefix, self.moved))?;
+            self.moved += 1;
+            let rename = || renameat(&directory, below, &self.root, &new);
+            match rename() {
+                // A directory that is moved has to be writable itself.
+                Err(Errno::ACCESS) => {
+                    readable(&directory, below)?;
+                    rename()?;
+                }
+                renamed => renamed?,
+            }
+            directories.push(new);
+        }
+        Ok(())
+    }
+}
+
+fn is_below(name: &CStr) -> bool {
+    !matches!(name.to_bytes(), b"." | b"..")
+}
+
+/// Removes an entry; `false` if it is a directory.
+fn is_unlinked(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        // Linux says the first, POSIX the second.
+        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a directory with all permissions for the user, who may have to be given them.
+fn readable(above: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<OwnedFd, Errno> {
+    let open = || openat(above, name, READ, Mode::empty());
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::fstat;
+        let found = openat(above, name, READ | OFlags::PATH, Mode::empty())?;
+        let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
+        if !mode.contains(Mode::RWXU) {
+            let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+            chmod(path.as_str(), mode | Mode::RWXU)?;
+        }
+    }
+    open()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::fs::mkdirat;
+
+    use super::*;
+
+    const LEVELS: usize = 3_000;
+
+    fn deep(path: &Path) {
+        fs::create_dir(path).unwrap();
+        let mut directory = openat(CWD, path, READ, Mode::empty()).unwrap();
+        for _ in 0..LEVELS {
+            mkdirat(&directory, "d", Mode::RWXU).unwrap();
+            directory = openat(&directory, "d", READ, Mode::empty()).unwrap();
+        }
+    }
+
+    /// The control is a path, which the system does not take.
+    #[test]
+    fn directories_of_many_levels_are_removed() {
+        let all = tempfile::tempdir().unwrap();
+        let path = all.path().join("deep");
+        deep(&path);
+        let innermost = path.join(vec!["d"; LEVELS].join("/"));
+        let control = fs::remove_dir(innermost).unwrap_err();
+        assert_eq!(control.kind(), io::ErrorKind::InvalidFilename);
+        remove_tree(&path).unwrap();
+        assert!(!path.exists());
+        remove_tree(&path).unwrap();
+        remove_tree(&path.join("x/y")).unwrap();
+    }
+
+    #[test]
+    fn directories_without_permissions_are_removed_and_links_are_not_followed() {
+        let all = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (all.path().join("a"), all.path().join("b"));
+        fs::create_dir_all(path.join("x/y/z")).unwrap();
+        fs::create_dir_all(elsewhere.join("kept")).unwrap();
+        symlink(&elsewhere, path.join("x/link")).unwrap();
+        for directory in ["x/y/z", "x/y", "x"] {
+            let none = fs::Permissions::from_mode(0);
+            fs::set_permissions(path.join(directory), none).unwrap();
+        }
+        remove_tree(&path).unwrap();
+        assert!(!path.exists());
+        assert!(elsewhere.join("kept").exists());
+        symlink(&elsewhere, &path).unwrap();
+        assert!(remove_tree(&path).is_err());
+        assert!(elsewhere.join("kept").exists());
+    }
+}
