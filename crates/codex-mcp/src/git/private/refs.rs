@@ -12,6 +12,9 @@ use super::tracking::TRACKING;
 use crate::git::{Git, GitError};
 use crate::untrusted_file::{Links, ReadError, read_text};
 
+/// What is checked out, in a git directory.
+const HEAD: &str = "HEAD";
+
 /// The longest file of one ref, in bytes.
 const REF_LIMIT: u64 = 4096;
 
@@ -65,14 +68,24 @@ impl Refs {
 
     /// Those of a directory that somebody else writes to.
     pub(super) fn of_directory(path: &Path) -> io::Result<Self> {
-        Self::read(path, is_taken)
+        let head = read_text(&path.join(HEAD), REF_LIMIT, Links::Refused);
+        let head = one_line(&head.map_err(io::Error::other)?);
+        Ok(Self {
+            head,
+            ..Self::read(path, is_taken)?
+        })
     }
 
-    /// The same with those that are not taken over.
+    /// The same with those that are not taken over, also where `HEAD` cannot be read.
     pub(super) fn all_of_directory(path: &Path) -> io::Result<Self> {
-        Self::read(path, |name| name.starts_with("refs/"))
+        let head = read_text(&path.join(HEAD), REF_LIMIT, Links::Refused);
+        Ok(Self {
+            head: one_line(&head.unwrap_or_default()),
+            ..Self::read(path, |name| name.starts_with("refs/"))?
+        })
     }
 
+    /// The refs without `HEAD`.
     fn read(path: &Path, is_wanted: fn(&str) -> bool) -> io::Result<Self> {
         let wanted = |line| entry(line).filter(|(name, _)| is_wanted(name));
         let mut all = BTreeMap::new();
@@ -91,9 +104,8 @@ impl Refs {
             others: 0,
         };
         loose.read(path, "refs", DEPTH_LIMIT)?;
-        let head = read_text(&path.join("HEAD"), REF_LIMIT, Links::Refused);
         Ok(Self {
-            head: one_line(&head.map_err(io::Error::other)?),
+            head: String::new(),
             all: loose.all,
             others: loose.others,
         })

@@ -619,3 +619,37 @@ async fn directory_with_many_levels_is_removed() {
     second(&working.stage, &[]).await;
     assert_eq!(directories(&working.stage), [] as [PathBuf; 0]);
 }
+
+/// What Codex has in place of `HEAD` holds up neither the end of its run nor a later one.
+/// The control is git, which waits for the pipe.
+#[tokio::test]
+async fn pipe_in_place_of_head_holds_up_no_run() {
+    let pipe = "rm \"$GIT_DIR/HEAD\" && mkfifo \"$GIT_DIR/HEAD\"";
+    let first = [commit("a.txt"), Reply::shell(pipe)];
+    let others = [Reply::say("Done.")];
+    let working = Working::new(&first, &others).await;
+    let began = Instant::now();
+    working.gate.release();
+    let output = working.run.wait_with_output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("HEAD is not a regular file"), "{told}");
+    let stage = working.stage;
+    let private = only_directory(&stage).join("private");
+    let (_, _, told) = second(&stage, &[]).await;
+    assert!(began.elapsed() < SOON, "{:?}: {told}", began.elapsed());
+    assert_eq!(stage.home.git(&["rev-list", "--count", "main"]), "1");
+    let found = doctor(&stage).await;
+    assert_eq!(found[0]["value"]["state"], "kept", "{found:?}");
+    let copy = private.with_file_name("kept");
+    let copy = copy.to_str().unwrap();
+    assert_eq!(stage.home.git(&["-C", copy, "show", "main:a.txt"]), "made");
+
+    let mut git = tokio::process::Command::new("git");
+    let git = git
+        .arg("--git-dir")
+        .arg(&private)
+        .args(["rev-parse", "HEAD"]);
+    let mut waiting = git.kill_on_drop(true).spawn().unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(2), waiting.wait()).await;
+    assert!(ended.is_err(), "the control shows git waiting");
+}
