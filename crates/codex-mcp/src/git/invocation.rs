@@ -175,7 +175,7 @@ impl Invocation {
                 self.note(|kinds| kinds.insert(kind));
                 Err(GitError::TimedOut(patience))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(GitError::Unusable(error)),
         }
     }
 

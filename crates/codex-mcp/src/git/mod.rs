@@ -87,7 +87,10 @@ const IN_TREE: [&str; 4] = [".gitattributes", ".gitignore", ".gitmodules", ".mai
 pub(crate) enum GitError {
     /// It can't be started, or took too long.
     #[error("git can't be run: {0}")]
-    Unusable(#[from] io::Error),
+    Unusable(io::Error),
+    /// A file that is needed cannot be read or written, or what git tells is refused.
+    #[error("{0}")]
+    Refused(#[from] io::Error),
     /// It has not answered within its time.
     #[error(
         "git did not answer within {} s (slow disk, or a named pipe in place of one of its files)",

@@ -368,7 +368,7 @@ impl PrivateGit {
             Source::InterruptedRun | Source::RemovedWorktree => String::new(),
         };
         Err(io::Error::other(format!(
-            "it adds the submodule {first:?}, whose settings your git would read; commit the \
+            "they add the submodule {first:?}, whose settings your git would read; commit the \
              files of that directory instead{moved}"
         ))
         .into())

@@ -66,7 +66,8 @@ async fn submodule_that_gitmodules_hides_is_refused() {
     let attacked = stage(HIDDEN_SUBMODULE).await;
     let (code, result, told) = run(&attacked).await;
     assert_eq!(code, Some(2), "{result:#}\n{told}");
-    assert!(told.contains("it adds the submodule \"sub\""), "{told}");
+    let refusal = "Codex's commits cannot be taken over: they add the submodule \"sub\"";
+    assert!(told.contains(refusal), "{told}");
     let git = |args: &[&str]| attacked.home.git(args);
     assert!(!git(&["ls-tree", "HEAD"]).contains("160000"));
     git(&["reset", "--quiet", "--hard"]);

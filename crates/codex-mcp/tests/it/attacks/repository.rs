@@ -642,7 +642,7 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
     ];
     let (code, result, told) = stage.run(&args).await;
     assert_eq!(code, Some(2), "{result:#}\n{told}");
-    assert!(told.contains("adds the submodule \"sub\""), "{told}");
+    assert!(told.contains("add the submodule \"sub\""), "{told}");
     let before_turns = "uncommitted changes of yours (1: mine.txt)";
     assert!(told.contains(before_turns), "{told}");
     let pushed = "is at the remote all the same: origin/side";
