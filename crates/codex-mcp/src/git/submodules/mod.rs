@@ -122,8 +122,12 @@ impl Submodules {
         let found = on_disk(move || Ok(repositories_below(&root))).await?;
         let own = git.clone();
         let programs = on_disk(move || Ok(ProgramFiles::of(&own))).await?;
+        let incomplete: Vec<String> = found
+            .warning()
+            .into_iter()
+            .chain(programs.warning())
+            .collect();
         let programs = Some(Arc::new(programs));
-        let unsearched = found.warning();
         let mut noted = Self {
             watch: None,
             plain,
@@ -131,10 +135,10 @@ impl Submodules {
             programs,
         };
         if top.is_empty() && noted.found.repositories.is_empty() && !directory.is_there() {
-            return Ok((noted, unsearched.into_iter().collect()));
+            return Ok((noted, incomplete));
         }
         let (notes, lock, mut warnings) = begin(&context, &top, &noted.found, &directory).await?;
-        warnings.extend(unsearched);
+        warnings.extend(incomplete);
         noted.watch = Some(Watch {
             context,
             top,

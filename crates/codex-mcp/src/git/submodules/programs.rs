@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::shown;
 
+use crate::directory::resolved;
 use crate::git::Git;
 use crate::git::setting::Setting;
 use crate::untrusted_file::{Links, read};
@@ -28,20 +29,48 @@ const LONGEST: u64 = 1024 * 1024;
 /// How many changed files a warning names.
 const NAMED: usize = 10;
 
-/// Settings whose values are commands: the keys, or how they begin and end.
-const COMMANDS: [(&str, &str); 12] = [
-    ("core.fsmonitor", ""),
-    ("core.sshcommand", ""),
+/// How many entries of one directory are read.
+const ENTRIES: usize = 100_000;
+
+/// Settings whose values are commands: the keys, or how they begin and end. One that ends
+/// with a dot is the beginning of a key.
+const COMMANDS: [(&str, &str); 36] = [
+    ("alias.", ""),
+    ("browser.", ".cmd"),
+    ("core.alternaterefscommand", ""),
+    ("core.askpass", ""),
     ("core.editor", ""),
+    ("core.fsmonitor", ""),
+    ("core.gitproxy", ""),
     ("core.pager", ""),
-    ("diff.external", ""),
+    ("core.sshcommand", ""),
+    ("credential", ".helper"),
     ("diff.", ".command"),
     ("diff.", ".textconv"),
-    ("merge.", ".driver"),
+    ("diff.external", ""),
+    ("difftool.", ".cmd"),
+    ("difftool.", ".path"),
     ("filter.", ".clean"),
-    ("filter.", ".smudge"),
     ("filter.", ".process"),
+    ("filter.", ".smudge"),
     ("gpg.", "program"),
+    ("gpg.ssh.defaultkeycommand", ""),
+    ("guitool.", ".cmd"),
+    ("interactive.difffilter", ""),
+    ("man.", ".cmd"),
+    ("man.", ".path"),
+    ("merge.", ".driver"),
+    ("mergetool.", ".cmd"),
+    ("mergetool.", ".path"),
+    ("pager.", ""),
+    ("remote.", ".receivepack"),
+    ("remote.", ".uploadpack"),
+    ("sequence.editor", ""),
+    ("submodule.", ".update"),
+    ("tar.", ".command"),
+    ("trailer.", ".cmd"),
+    ("trailer.", ".command"),
+    ("uploadpack.packobjectshook", ""),
 ];
 
 /// The files before the run.
@@ -50,7 +79,15 @@ pub(super) struct ProgramFiles {
     top: PathBuf,
     /// Files and directories, each with the setting that leads there.
     places: BTreeMap<PathBuf, String>,
-    before: BTreeMap<PathBuf, String>,
+    before: Hashes,
+}
+
+/// Files with hashes of their contents.
+#[derive(Debug, Clone, Default)]
+struct Hashes {
+    all: BTreeMap<PathBuf, String>,
+    /// Whether there are more than are hashed.
+    has_more: bool,
 }
 
 impl ProgramFiles {
@@ -59,7 +96,7 @@ impl ProgramFiles {
         let mut found = Self {
             top: git.layout().top.clone(),
             places: BTreeMap::new(),
-            before: BTreeMap::new(),
+            before: Hashes::default(),
         };
         for setting in git.settings.iter() {
             for place in places(git, setting) {
@@ -70,20 +107,9 @@ impl ProgramFiles {
         found
     }
 
+    /// Adds a file or directory of the working tree, which may be missing still.
     fn add(&mut self, git: &Git, place: &Path, key: &str) {
-        // A directory that is not there may be made.
-        let made = || {
-            Some(
-                place
-                    .parent()?
-                    .canonicalize()
-                    .ok()?
-                    .join(place.file_name()?),
-            )
-        };
-        let Some(resolved) = place.canonicalize().ok().or_else(made) else {
-            return;
-        };
+        let resolved = resolved(place);
         let layout = git.layout();
         let is_below = resolved.starts_with(&self.top) && resolved != self.top;
         let is_git = [&layout.git_dir, &layout.common_dir]
@@ -94,36 +120,67 @@ impl ProgramFiles {
         }
     }
 
+    /// What is not compared, for the user.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.before.has_more.then(|| incomplete(&self.places))
+    }
+
     /// What has changed since, for the user.
     pub(super) fn changes(&self) -> Vec<String> {
-        let now = self.hashes();
+        let now = self.hashes_now();
         let mut changed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        let paths = now.keys().chain(self.before.keys());
         let differs =
-            |path: &&PathBuf| now.contains_key(*path) && now.get(*path) != self.before.get(*path);
-        let mut paths: Vec<&PathBuf> = paths.filter(differs).collect();
-        paths.sort();
-        paths.dedup();
-        for path in paths {
+            |(path, hash): &(&PathBuf, &String)| self.before.all.get(*path) != Some(*hash);
+        for (path, _) in now.all.iter().filter(differs) {
             let mut places = path.ancestors().filter_map(|above| self.places.get(above));
             if let Some(key) = places.next() {
                 let name = path.strip_prefix(&self.top).unwrap_or(path);
                 changed.entry(key).or_default().push(shown(name));
             }
         }
-        changed
-            .iter()
-            .map(|(key, names)| message(key, names))
-            .collect()
+        let incomplete = (now.has_more && !self.before.has_more).then(|| incomplete(&self.places));
+        let changed = changed.iter().map(|(key, names)| message(key, names));
+        changed.chain(incomplete).collect()
     }
 
-    fn hashes(&self) -> BTreeMap<PathBuf, String> {
-        let mut hashes = BTreeMap::new();
-        for place in self.places.keys() {
-            hash_below(place, DEPTH, &mut hashes);
+    /// Single files come before those in directories, which may be too many.
+    fn hashes(&self) -> Hashes {
+        let mut hashes = Hashes::default();
+        let (directories, files): (Vec<_>, Vec<_>) =
+            self.places.keys().partition(|place| place.is_dir());
+        for place in files.into_iter().chain(directories) {
+            hashes.add_below(place, DEPTH);
         }
         hashes
     }
+
+    /// The files from before the run, and new ones. Where not all were hashed before it,
+    /// nobody knows which are new.
+    fn hashes_now(&self) -> Hashes {
+        let mut known = Hashes::default();
+        for path in self.before.all.keys() {
+            known.add_below(path, 0);
+        }
+        if self.before.has_more {
+            return known;
+        }
+        let now = self.hashes();
+        known.has_more = now.has_more;
+        known.all.extend(now.all);
+        known
+    }
+}
+
+fn incomplete(places: &BTreeMap<PathBuf, String>) -> String {
+    let mut keys: Vec<&str> = places.values().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.truncate(NAMED);
+    format!(
+        "settings of git ({}) lead to more than {FILES} files of the working tree, of which the \
+         others are not compared: what Codex changes in them is not named",
+        keys.join(", ")
+    )
 }
 
 fn message(key: &str, names: &[String]) -> String {
@@ -161,18 +218,28 @@ fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
         let bases = [&layout.git_dir, &layout.common_dir];
         return bases.map(|base| expanded(git, base, value)).to_vec();
     }
-    let is_command = |(begin, end): &(&str, &str)| match *end {
-        "" => key == *begin,
-        end => key.starts_with(begin) && key.ends_with(end),
-    };
-    if !COMMANDS.iter().any(is_command) {
+    if !is_command(&key) {
         return Vec::new();
     }
-    let words = shlex::split(&value.to_string_lossy()).unwrap_or_default();
-    let paths = words
-        .iter()
-        .map(|word| expanded(git, &layout.top, OsStr::new(word)));
-    paths.filter(|path| path.is_file()).collect()
+    // A shell command begins with `!` where git also takes the name of a program.
+    let value = value.to_string_lossy();
+    let command = value.trim_start_matches('!');
+    let words = shlex::split(command).unwrap_or_else(|| vec![command.to_owned()]);
+    let words = words.iter().filter_map(|word| word.rsplit('=').next());
+    let paths = words.filter_map(|word| {
+        let path = expanded(git, &layout.top, OsStr::new(word));
+        let is_path = word.contains(['/', '.']) && !word.starts_with('-');
+        (is_path || path.is_file()).then_some(path)
+    });
+    paths.collect()
+}
+
+fn is_command(key: &str) -> bool {
+    COMMANDS.iter().any(|(begin, end)| match *end {
+        "" if begin.ends_with('.') => key.starts_with(begin),
+        "" => key == *begin,
+        end => key.starts_with(begin) && key.ends_with(end),
+    })
 }
 
 /// A path as git reads it, with `~/` for the home directory.
@@ -183,25 +250,109 @@ fn expanded(git: &Git, base: &Path, value: &OsStr) -> PathBuf {
     }
 }
 
-fn hash_below(path: &Path, depth: usize, hashes: &mut BTreeMap<PathBuf, String>) {
-    let Ok(about) = fs::metadata(path) else {
-        return;
-    };
-    if about.is_dir() {
-        let Some(depth) = depth.checked_sub(1) else {
+impl Hashes {
+    /// Adds a file, or those in a directory and so many levels below, in the order of
+    /// their names.
+    fn add_below(&mut self, path: &Path, depth: usize) {
+        let Ok(about) = fs::metadata(path) else {
             return;
         };
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            hash_below(&entry.path(), depth, hashes);
+        if about.is_dir() {
+            let Some(depth) = depth.checked_sub(1) else {
+                return;
+            };
+            for path in self.listed(path) {
+                self.add_below(&path, depth);
+            }
+            return;
         }
-        return;
+        if self.all.len() >= FILES {
+            self.has_more = true;
+            return;
+        }
+        let content = match read(path, LONGEST, Links::Followed) {
+            Ok(bytes) => format!("{:x?}", Sha256::digest(&bytes)),
+            Err(_) => format!("{} {} {}", about.ino(), about.size(), about.ctime_nsec()),
+        };
+        let hash = format!("{:o} {content}", about.mode());
+        self.all.insert(path.to_owned(), hash);
     }
-    if hashes.len() >= FILES {
-        return;
+
+    fn listed(&mut self, directory: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries
+            .take(ENTRIES + 1)
+            .map(|entry| entry.path())
+            .collect();
+        self.has_more |= paths.len() > ENTRIES;
+        paths.sort();
+        paths
     }
-    let content = match read(path, LONGEST, Links::Followed) {
-        Ok(bytes) => format!("{:x?}", Sha256::digest(&bytes)),
-        Err(_) => format!("{} {} {}", about.ino(), about.size(), about.ctime_nsec()),
-    };
-    hashes.insert(path.to_owned(), format!("{:o} {content}", about.mode()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_name_programs_are_known() {
+        for (key, expected) in [
+            ("alias.go", true),
+            ("credential.helper", true),
+            ("credential.https://x.helper", true),
+            ("core.askpass", true),
+            ("sequence.editor", true),
+            ("pager.log", true),
+            ("interactive.difffilter", true),
+            ("mergetool.x.cmd", true),
+            ("gpg.ssh.defaultkeycommand", true),
+            ("gpg.x509.program", true),
+            ("uploadpack.packobjectshook", true),
+            ("core.askpassx", false),
+            ("credential.username", false),
+            ("user.name", false),
+        ] {
+            assert_eq!(is_command(key), expected, "{key}");
+        }
+    }
+
+    /// Files with names that come before the others do not take their place.
+    #[test]
+    fn files_that_were_hashed_before_are_compared_whatever_is_added() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let hooks = top.join("hooks");
+        fs::create_dir(&hooks).unwrap();
+        fs::write(hooks.join("z"), "before").unwrap();
+        let missing = top.join("tools/missing");
+        let mut programs = ProgramFiles {
+            top: top.clone(),
+            places: [
+                (hooks.clone(), "core.hookspath".to_owned()),
+                (missing.clone(), "alias.go".to_owned()),
+            ]
+            .into(),
+            before: Hashes::default(),
+        };
+        programs.before = programs.hashes();
+        assert_eq!((programs.changes(), programs.warning()), (vec![], None));
+
+        fs::create_dir(top.join("tools")).unwrap();
+        fs::write(&missing, "new").unwrap();
+        fs::write(hooks.join("z"), "after").unwrap();
+        for number in 0..FILES {
+            fs::write(hooks.join(format!("a{number}")), "").unwrap();
+        }
+        let told = programs.changes().join("\n");
+        for words in [
+            "tools/missing changed during the run",
+            "and 990 more changed during the run",
+            "lead to more than 1000 files",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        programs.before = programs.hashes();
+        assert!(programs.before.has_more && programs.warning().is_some());
+        assert_eq!(programs.changes(), [] as [String; 0]);
+    }
 }

@@ -61,8 +61,8 @@ impl Found {
         let path = top.join(&directory);
         let is_top = directory.as_os_str().is_empty();
         if !is_top && is_bare(&path) {
-            self.repositories.insert(directory);
-            return;
+            // It can be made to look like one, with others below it.
+            self.repositories.insert(directory.clone());
         }
         let Ok(entries) = fs::read_dir(&path) else {
             self.skip(directory);
@@ -125,6 +125,7 @@ mod tests {
             "bare/objects",
             "bare/refs",
             "half/objects",
+            "bare/refs/below/.git",
         ] {
             fs::create_dir_all(top.join(path)).unwrap();
         }
@@ -135,7 +136,7 @@ mod tests {
         fs::write(top.join("linked/.git"), "gitdir: /x\n").unwrap();
         std::os::unix::fs::symlink("own", top.join("link")).unwrap();
         let found = repositories_below(top);
-        let expected = ["bare", "linked", "own", "own/deep"].map(PathBuf::from);
+        let expected = ["bare", "bare/refs/below", "linked", "own", "own/deep"].map(PathBuf::from);
         assert_eq!(found.repositories, BTreeSet::from(expected));
         assert_eq!(found.warning(), None);
         assert!(repositories_below(&top.join("none")).warning().is_some());

@@ -118,3 +118,26 @@ async fn changed_files_that_settings_lead_to_are_named() {
         assert!(told.contains(words), "{words}: {told}");
     }
 }
+
+/// Programs that settings name and that are not there yet, each with a command of the
+/// user's that runs it.
+#[tokio::test]
+async fn missing_programs_that_settings_name_are_named() {
+    for (setting, user) in [
+        ("alias.go '!tools/go'", "git go"),
+        ("core.fsmonitor tools/go", "git status"),
+        (
+            "credential.helper '!tools/go'",
+            "echo url=https://x.invalid | GIT_TERMINAL_PROMPT=0 git credential fill || true",
+        ),
+        ("sequence.editor tools/go", "git rebase -i --root || true"),
+    ] {
+        let prepare = format!("git config {setting}");
+        let plant = "mkdir tools; printf '#!/bin/sh\necho x >> CAUGHT\n' > tools/go; \
+            chmod +x tools/go; echo tools > .gitignore; touch made";
+        let (attacked, told) = planted(&prepare, &[plant], "files=made", user).await;
+        assert!(attacked, "{setting}: {told}");
+        let named = "tools/go changed during the run, and your git uses what is there";
+        assert!(told.contains(named), "{setting}: {told}");
+    }
+}
