@@ -30,6 +30,9 @@ const WANTED: [&str; 8] = [
     "--max-turns",
 ];
 
+/// How long the background process has to begin.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
+
 /// A file of the home directory, which the model can read.
 fn file_of(stage: &Stage, name: &str, text: &str) -> PathBuf {
     let path = stage.home.home().join(name);
@@ -56,6 +59,10 @@ async fn stage(release: &str, background: impl FnOnce(&Stage) -> PathBuf) -> Sta
         Reply::shell(
             Shell::new("sh \"$HOME/start\" & sleep 60").waiting(Duration::from_millis(300)),
         ),
+        Reply::shell(
+            Shell::new("for i in $(seq 3000); do [ -e began ] && exit; sleep 0.01; done")
+                .waiting(BEGIN_PATIENCE),
+        ),
         commit("a.txt"),
         Reply::say("Done."),
     ];
@@ -63,6 +70,7 @@ async fn stage(release: &str, background: impl FnOnce(&Stage) -> PathBuf) -> Sta
         .on("first", commands)
         .otherwise([Reply::say("Done.")]);
     let stage = Stage::new(release, script).await;
+    exclude(&stage, "began\n");
     let background = background(&stage);
     file_of(
         &stage,
@@ -70,6 +78,11 @@ async fn stage(release: &str, background: impl FnOnce(&Stage) -> PathBuf) -> Sta
         &format!("exec sh {}\n", background.display()),
     );
     stage
+}
+
+/// Fails where the background process has not begun before the look: nothing is shown then.
+fn assert_began(stage: &Stage, stderr: &str) {
+    assert!(stage.home.work().join("began").exists(), "{stderr}");
 }
 
 fn assert_verified(result: &Value, stderr: &str) {
@@ -86,7 +99,7 @@ fn swapping(stage: &Stage) -> String {
     let work = stage.home.work();
     let (work, caught) = (work.display(), stage.caught());
     format!(
-        "until [ -e {work}/started ]; do sleep 0.01; done\n\
+        "touch {work}/began\nuntil [ -e {work}/started ]; do sleep 0.01; done\n\
          printf '#!/bin/sh\\necho x >> {caught}\\n' > {work}/check.sh\n\
          touch {work}/swapped\n",
         caught = caught.display()
@@ -120,7 +133,7 @@ async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
     assert!(waited.success() && background.wait().unwrap().success());
     Command::new(&check).status().unwrap();
     stage.until_attacked().await;
-    for name in ["started", "swapped"] {
+    for name in ["started", "swapped", "began"] {
         fs::remove_file(stage.home.work().join(name)).unwrap();
     }
     stage.home.git(&["checkout", "--quiet", "check.sh"]);
@@ -130,6 +143,7 @@ async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
     let commands = ["2", "--until", &wait, "--until", "command=sh check.sh"];
     let (_, result, stderr) = stage.run(&[&WANTED[..], &commands].concat()).await;
     assert_verified(&result, &stderr);
+    assert_began(&stage, &stderr);
     assert!(stage.home.work().join("started").exists(), "{stderr}");
     assert!(!stage.was_attacked(), "{stderr}");
     assert_eq!(stage.home.git(&["status", "--short"]), "");
@@ -142,7 +156,7 @@ fn late(stage: &Stage) -> String {
     let work = work.display();
     format!(
         "cd {work}\ntip=.git/refs/heads/main\nold=$(cat $tip)\ntrap 'echo late > README.md' TERM\n\
-         until [ \"$(cat $tip)\" != \"$old\" ]; do :; done\necho late > README.md\n"
+         touch began\nuntil [ \"$(cat $tip)\" != \"$old\" ]; do :; done\necho late > README.md\n"
     )
 }
 
@@ -166,11 +180,13 @@ async fn repository_is_not_changed_after_the_verdict(release: &str) {
     let _ = background.kill();
     background.wait().unwrap();
     stage.home.git(&["checkout", "--quiet", "README.md"]);
+    fs::remove_file(stage.home.work().join("began")).unwrap();
 
     let (_, result, stderr) = stage
         .run(&[&WANTED[..], &["1", "--until", "clean"]].concat())
         .await;
     assert_verified(&result, &stderr);
+    assert_began(&stage, &stderr);
     assert_eq!(stage.home.git(&["status", "--short"]), "");
 }
 
@@ -215,7 +231,13 @@ fn recording_git(stage: &Stage) -> String {
 async fn processes_that_keep_forking_do_not_run_during_a_look(release: &str) {
     let stage = stage(release, |stage| {
         let hop = file_of(stage, "hop", &hopping(stage));
-        let four = format!("for i in 1 2 3 4; do sh {} & done\nwait\n", hop.display());
+        let work = stage.home.work();
+        let four = format!(
+            "cd {}\nfor i in 1 2 3 4; do sh {} & done\n\
+             until [ \"$(cat beats | wc -c)\" -gt 10 ]; do sleep 0.01; done\ntouch began\nwait\n",
+            work.display(),
+            hop.display()
+        );
         file_of(stage, "hops", &four)
     })
     .await;
@@ -228,13 +250,13 @@ async fn processes_that_keep_forking_do_not_run_during_a_look(release: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_verified(&result, &stderr);
+    assert_began(&stage, &stderr);
     let seen = fs::read_to_string(stage.home.root().join("seen")).unwrap();
     for look in seen.lines() {
         let (one, other) = look.split_once(' ').unwrap();
-        // The control: they had run before.
-        assert!(one.parse::<u64>().unwrap() > 10, "{seen}");
         assert_eq!(one, other, "{seen}");
     }
+    assert_ne!(seen, "", "there were looks while the processes ran");
 }
 
 /// An MCP server of the user's that changes the repository when Codex ends, as nothing of
