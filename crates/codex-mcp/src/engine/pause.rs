@@ -20,6 +20,7 @@
 //! Nothing is stopped or killed where the system has no `/proc`.
 
 use std::collections::BTreeSet;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -34,6 +35,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long killed commands have to end.
 const KILL_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The pause before processes are listed again, where no new ones were seen: those that
+/// were signalled take a moment. New ones are signalled without a pause, as each pause
+/// lets them start more.
+const SCAN_PAUSE: Duration = Duration::from_millis(2);
 
 /// Why Codex's background processes may still run.
 #[derive(Debug, thiserror::Error)]
@@ -115,9 +121,13 @@ impl Paused {
                 // One that has ended meanwhile needs no stopping.
                 let _ = kill(process.pid, Signal::SIGSTOP);
             }
+            let before = paused.stopped.len();
             paused
                 .stopped
                 .extend(commands.iter().chain(&others).map(|process| process.pid));
+            if paused.stopped.len() == before {
+                thread::sleep(SCAN_PAUSE);
+            }
         }
     }
 }
@@ -172,6 +182,9 @@ fn kill_commands(guard: Pid) -> Result<(), PauseError> {
             return Err(PauseError::StillRunning { count });
         }
         signal_commands(&commands, Signal::SIGKILL);
+        if seen.len() == before {
+            thread::sleep(SCAN_PAUSE);
+        }
     }
 }
 
