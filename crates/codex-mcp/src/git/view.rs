@@ -22,11 +22,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::Layout;
-use super::lock::DirectoryLock;
+use super::lock::{DirectoryLock, LOCK};
 use super::setting::{Scope, Setting};
 use super::state::make_directory;
 use crate::untrusted_file::{Links, read};
@@ -190,6 +191,10 @@ fn locked(all: &Path) -> io::Result<(TempDir, DirectoryLock)> {
     Err(io::Error::other("other processes keep removing it"))
 }
 
+/// For how long a view without a lock is left alone (one day): an older version of the
+/// program, which knew no lock, may still use it.
+const UNLOCKED_AGE: Duration = Duration::from_hours(24);
+
 /// Removes what killed processes have left. A failure is of no consequence.
 fn remove_stale(all: &Path) {
     let Ok(entries) = fs::read_dir(all) else {
@@ -197,10 +202,27 @@ fn remove_stale(all: &Path) {
     };
     for entry in entries.flatten() {
         let is_view = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
-        if is_view && let Ok(Some(_lock)) = DirectoryLock::try_take(&entry.path()) {
+        if !is_view || is_new_without_lock(&entry.path()) {
+            continue;
+        }
+        if let Ok(Some(_lock)) = DirectoryLock::try_take(&entry.path()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether a view has no lock and has changed lately. Each look changes it.
+fn is_new_without_lock(view: &Path) -> bool {
+    let age = || {
+        view.symlink_metadata()
+            .ok()?
+            .modified()
+            .ok()?
+            .elapsed()
+            .ok()
+    };
+    let has_lock = view.join(LOCK).symlink_metadata().is_ok();
+    !has_lock && age().is_none_or(|age| age < UNLOCKED_AGE)
 }
 
 /// Whether a setting has a place in a view. Git reads most of the user's by itself, but
@@ -260,6 +282,7 @@ fn quoted(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::time::SystemTime;
 
     use super::*;
 
@@ -283,6 +306,21 @@ mod tests {
         assert!(live.path().exists());
         assert!(!left.exists());
         assert!(all.path().join("other").exists());
+    }
+
+    /// The age counts from now, and not by a date.
+    #[test]
+    fn view_without_a_lock_is_removed_once_it_is_a_day_old() {
+        let all = tempfile::tempdir().unwrap();
+        let [new, old] = ["view-new", "view-old"].map(|name| all.path().join(name));
+        for view in [&new, &old] {
+            fs::create_dir(view).unwrap();
+        }
+        let before = SystemTime::now() - UNLOCKED_AGE - Duration::from_secs(60);
+        fs::File::open(&old).unwrap().set_modified(before).unwrap();
+        remove_stale(all.path());
+        assert!(new.exists());
+        assert!(!old.exists());
     }
 
     #[test]
