@@ -34,6 +34,7 @@
 pub mod bounds;
 pub mod cli;
 pub mod codex_config;
+pub mod codex_rules;
 pub mod config;
 pub mod demo;
 pub mod directory;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::settings::{Malformed, Settings};
+use crate::codex_rules::GitRules;
 use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
 use crate::engine::run::Finished;
@@ -120,6 +121,8 @@ pub struct Home {
     pub config: ConfigFile,
     /// What Codex's configuration as a whole says.
     pub settings: Settings,
+    /// The user's rules by which git leaves the sandbox, if there are any.
+    pub git_rules: Option<GitRules>,
     /// Whether the variable is set that holds the provider's key; `false` if
     /// there is none.
     pub key_is_set: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use codex_mcp_core::session::{PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    Keeping, Method, Release, ThreadForkParams, ThreadId, ThreadResponse, ThreadResumeParams,
-    ThreadSettings, ThreadStartParams, ToldSandbox,
+    Keeping, Method, Release, SandboxMode, ThreadForkParams, ThreadId, ThreadResponse,
+    ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox,
 };
 use serde_json::json;
 
@@ -17,6 +17,7 @@ use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Act, Engine, EngineError, call, hub, mcp_servers, profile, workspace};
 use crate::codex_config::UserConfig;
+use crate::codex_rules::GitRules;
 use crate::directory;
 use crate::trust::directory_trust;
 
@@ -258,7 +259,17 @@ impl Engine {
             approval_policy: &mut thread.approval_policy,
             config: &mut thread.config,
         });
+        if let Some(warning) = self.git_rules_warning(thread.sandbox) {
+            (self.warn)(warning);
+        }
         Ok(thread)
+    }
+
+    /// Warns of rules of the user's by which git leaves this sandbox.
+    pub(crate) fn git_rules_warning(&self, sandbox: Option<SandboxMode>) -> Option<String> {
+        let rules = GitRules::of(&self.options.codex_home);
+        let rules = rules.filter(|_| sandbox != Some(SandboxMode::DangerFullAccess))?;
+        Some(format!("{rules}. {}", GitRules::HINT))
     }
 
     /// The thread's settings with the profile's below them, and with the MCP servers

@@ -137,6 +137,8 @@ pub async fn drive<W: Watcher>(
     if private.is_some() {
         rig.warn(uncommitted(&start));
     }
+    let of_rules = rig.engine.git_rules_warning(order.settings.thread.sandbox);
+    rig.warn(of_rules);
     let grants = grants(order, private.as_ref());
     let mut settings = order.settings.clone();
     settings.thread.cwd = Some(looker.top().to_owned());

@@ -11,6 +11,7 @@ use nix::unistd::{AccessFlags, access};
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
 use super::super::settings::{Need, Settings, check};
 use crate::codex_config::UserConfig;
+use crate::codex_rules::GitRules;
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The longest `config.toml`, in bytes.
@@ -28,6 +29,7 @@ pub(super) fn look(path: PathBuf) -> Home {
         key_is_set: matches!(&settings.need, Need::Key { variable, .. } if is_set(variable)),
         chosen_by,
         config: config_file(&path.join("config.toml")),
+        git_rules: GitRules::of(&path),
         settings,
         path,
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
 use super::super::report::{Check, Finding};
 use super::words::one_line;
+use crate::codex_rules::GitRules;
 
 pub(super) fn folder(home: &Home) -> Finding {
     let path = home.path.display();
@@ -74,6 +75,10 @@ pub(super) fn config(home: &Home, refused: Option<&str>) -> Finding {
             Finding::ok(Check::Config, message).with_value(json!(shown))
         }
     }
+}
+
+pub(super) fn git_rules(rules: &GitRules) -> Finding {
+    Finding::warning(Check::Config, one_line(&rules.to_string()), GitRules::HINT)
 }
 
 fn in_words(shown: &BTreeMap<&str, String>) -> String {

@@ -84,6 +84,7 @@ fn of_place(place: &Place) -> Vec<Finding> {
         Ok(codex) => of_codex(codex, &place.home),
         Err(error) => without_codex(error, &place.home),
     });
+    findings.extend(place.home.git_rules.as_ref().map(home::git_rules));
     findings
 }
 

@@ -63,6 +63,7 @@ fn healthy() -> Facts {
                 chosen_by: HomeSource::Default,
                 folder: Folder::Writable,
                 config: ConfigFile::Valid,
+                git_rules: None,
                 settings: settings(config),
                 key_is_set: false,
             },

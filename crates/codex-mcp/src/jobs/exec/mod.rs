@@ -37,6 +37,7 @@ use self::rollouts::Rollout;
 use self::supervise::{Ended, Limits, Stop, Voice, feed, supervise};
 use self::ways::{ProfileKind, UnknownSession, Ways};
 use crate::codex_config::UserConfig;
+use crate::codex_rules::GitRules;
 use crate::directory;
 use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
@@ -182,17 +183,17 @@ pub async fn run(
     let own = request.clone();
     let prepared = off_runtime::run(move || prepare(&own)).await;
     let prepared = prepared.unwrap_or_else(|error| Err(Ending::NotStarted(error.to_string())));
-    let (ran, sandbox, left_out) = match prepared {
+    let (ran, sandbox, warnings) = match prepared {
         Ok(prepared) if !cancel.is_cancelled() => (
             run_program(request, &prepared.program, &mut hearing, &cancel).await,
             Some(prepared.sandbox),
-            prepared.left_out,
+            prepared.warnings,
         ),
-        Ok(_) => (Ran::nothing(Ending::Cancelled), None, None),
-        Err(ending) => (Ran::nothing(ending), None, None),
+        Ok(_) => (Ran::nothing(Ending::Cancelled), None, Vec::new()),
+        Err(ending) => (Ran::nothing(ending), None, Vec::new()),
     };
     let mut heard = hearing.heard();
-    heard.digest.warnings.splice(..0, left_out);
+    heard.digest.warnings.splice(..0, warnings);
     for failure in refused_calls(request, &heard.digest, since).await {
         heard.digest.add_failure(failure);
     }
@@ -232,7 +233,8 @@ struct Prepared {
     program: Program,
     sandbox: String,
     /// A warning of what the repository brings and is not used.
-    left_out: Option<String>,
+    /// What the caller has to know.
+    warnings: Vec<String>,
     /// Those that the command line names, which live as long as this.
     _files: Files,
 }
@@ -270,6 +272,9 @@ fn prepare(request: &Request) -> Result<Prepared, Ending> {
     let trust = trust.map_err(|error| cant(error.to_string()))?;
     let config = user.layers(request.profile.as_ref(), Some(&trust));
     let CommandLine { arguments, sandbox } = arguments::arguments(request, &files, &trust, &config);
+    let rules = GitRules::of(&request.codex_home);
+    let rules = rules.filter(|_| request.sandbox != Some(SandboxMode::DangerFullAccess));
+    let of_rules = rules.map(|rules| format!("{rules}. {}", GitRules::HINT));
     let mut program = Program::new(&request.codex.native, arguments);
     program.env = arguments::variables(request);
     program.cwd = Some(request.cwd.clone());
@@ -278,7 +283,7 @@ fn prepare(request: &Request) -> Result<Prepared, Ending> {
     Ok(Prepared {
         program,
         sandbox,
-        left_out: left_out(&trust),
+        warnings: left_out(&trust).into_iter().chain(of_rules).collect(),
         _files: files,
     })
 }

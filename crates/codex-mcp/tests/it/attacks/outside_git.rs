@@ -57,6 +57,17 @@ async fn settings_of_the_private_git_directory_cannot_be_written(release: &str) 
     assert_eq!(code, Some(0), "{result:#}\n{told}");
     assert!(!attacked.was_attacked(), "{result:#}\n{told}");
     assert!(attacked.saw("nothing to commit", 1), "git status has run");
+    let warning = "default.rules, line 1) lets git leave Codex's sandbox";
+    assert!(told.contains(warning), "{told}");
+    let doctor = async || {
+        let output = attacked.codex_mcp(&["doctor", "--json"]).await;
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report = doctor().await;
+    assert!(report.contains(warning), "{report}");
+    fs::remove_file(attacked.home.codex_home().join("rules/default.rules")).unwrap();
+    let report = doctor().await;
+    assert!(!report.contains("lets git leave"), "{report}");
 
     let control = stage(release).await;
     let git_dir = control.home.root().join("private");
