@@ -71,7 +71,9 @@ pub(crate) fn check(noted: &Path) -> Result<(), ReplacedDirectory> {
 }
 
 /// Resolves the further writable directories that overrides of Codex's configuration name.
-pub(crate) fn resolve_roots(config: &mut Map<String, Value>) {
+/// Relative ones count from the working directory `cwd`: Codex's own reading depends on where
+/// its server was started.
+pub(crate) fn resolve_roots(config: &mut Map<String, Value>, cwd: &Path) {
     for (key, value) in config {
         let roots = match key.as_str() {
             TABLE => value.get_mut(ROOTS),
@@ -79,8 +81,7 @@ pub(crate) fn resolve_roots(config: &mut Map<String, Value>) {
             _ => None,
         };
         for root in roots.and_then(Value::as_array_mut).into_iter().flatten() {
-            let path = root.as_str().map(Path::new);
-            let path = path.filter(|path| path.is_absolute()).map(without_links);
+            let path = root.as_str().map(|path| resolved(&cwd.join(path)));
             if let Some(path) = path.as_deref().and_then(Path::to_str) {
                 *root = path.into();
             }
@@ -158,15 +159,18 @@ mod tests {
         fs::create_dir(&real).unwrap();
         symlink(&real, &link).unwrap();
         for form in [
-            json!({ "sandbox_workspace_write": { "writable_roots": [link, "x"] }, "model": "m" }),
-            json!({ "sandbox_workspace_write.writable_roots": [link, "x"] }),
+            json!({ "sandbox_workspace_write": { "writable_roots": [link, "link"] }, "model": "m" }),
+            json!({ "sandbox_workspace_write.writable_roots": [link, "link"] }),
         ] {
             let Value::Object(mut config) = form else {
                 unreachable!()
             };
             assert_eq!(check_roots(&config).unwrap_err().noted, link);
-            resolve_roots(&mut config);
+            resolve_roots(&mut config, &all);
             assert_eq!(check_roots(&config), Ok(()));
+            let both = json!([real, real]);
+            let nested = config.get(TABLE).and_then(|table| table.get(ROOTS));
+            assert_eq!(nested.or(config.get(DOTTED_ROOTS)), Some(&both));
             fs::rename(&real, all.join("aside")).unwrap();
             symlink("/", &real).unwrap();
             assert_eq!(check_roots(&config).unwrap_err().now, Path::new("/"));

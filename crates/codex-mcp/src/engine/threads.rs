@@ -29,8 +29,9 @@ impl Engine {
     /// [`EngineError`]; there is no thread then.
     pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
         let thread = &mut start.settings.thread;
-        thread.cwd = Some(self.folder(thread.cwd.take())?);
-        directory::resolve_roots(&mut thread.config);
+        let cwd = self.folder(thread.cwd.take())?;
+        directory::resolve_roots(&mut thread.config, &cwd);
+        thread.cwd = Some(cwd);
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
         if running.0.account.stops_new(&settings) {
@@ -61,7 +62,11 @@ impl Engine {
         if let Some(cwd) = given.cwd.take() {
             given.cwd = Some(self.folder(Some(cwd))?);
         }
-        directory::resolve_roots(&mut given.config);
+        let base = match &given.cwd {
+            Some(cwd) => cwd.clone(),
+            None => self.folder(None)?,
+        };
+        directory::resolve_roots(&mut given.config, &base);
         if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {

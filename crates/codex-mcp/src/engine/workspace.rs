@@ -1,5 +1,7 @@
 //! What `workspace-write` allows besides the working folder.
 
+use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_protocol::codex::{
@@ -42,6 +44,8 @@ pub struct Granted {
     pub settings: Settings,
     /// All folders that may be written, absolute: the working folder first.
     pub folders: Vec<PathBuf>,
+    /// The directories for temporary files that may be written as well.
+    pub temporary: Vec<PathBuf>,
 }
 
 impl Engine {
@@ -57,10 +61,13 @@ impl Engine {
     ) -> Result<Granted, EngineError> {
         let cwd = self.folder(settings.thread.cwd.take())?;
         settings.thread.cwd = Some(cwd.clone());
+        directory::resolve_roots(&mut settings.thread.config, &cwd);
         let config = self.with_profile(&settings)?.config;
         let (server, _) = self.backend.ready(&self.hub).await?;
         let mut table = table(&server, Some(&cwd), &config).await?;
-        let mut folders = read(table.clone())?.writable_roots;
+        let allowed = read(table.clone())?;
+        let temporary = temporary(&allowed);
+        let mut folders = allowed.writable_roots;
         if let Some(git) = &grants.git {
             folders.push(git.directory.clone());
             for (name, path) in &git.variables {
@@ -79,9 +86,13 @@ impl Engine {
             set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
             set.insert(TABLE.to_owned(), table.into());
         }
-        directory::resolve_roots(&mut settings.thread.config);
+        directory::resolve_roots(&mut settings.thread.config, &cwd);
         folders.insert(0, cwd);
-        Ok(Granted { settings, folders })
+        Ok(Granted {
+            settings,
+            folders,
+            temporary,
+        })
     }
 }
 
@@ -90,6 +101,14 @@ impl Granted {
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         Ok(check(&self.settings.thread)?)
     }
+}
+
+/// The directories for temporary files in `workspace-write`.
+fn temporary(allowed: &WorkspaceWrite) -> Vec<PathBuf> {
+    let of_variable = env::var_os("TMPDIR").filter(|_| !allowed.exclude_tmpdir_env_var);
+    let usual = (!allowed.exclude_slash_tmp).then(|| OsString::from("/tmp"));
+    let all = of_variable.into_iter().chain(usual).map(PathBuf::from);
+    all.filter(|path| path.is_absolute()).collect()
 }
 
 /// Checks that no directory of a thread was replaced since it was noted.

@@ -257,6 +257,11 @@ impl Git {
         &self.layout.top
     }
 
+    /// Where the program keeps its own state, as the repository's git finds it.
+    pub(crate) fn state_directory(&self) -> Option<PathBuf> {
+        state::state_directory(|name| self.variable(name))
+    }
+
     /// The git directory that git is given in place of the repository's.
     pub(crate) fn view(&self) -> &Path {
         self.view.path()

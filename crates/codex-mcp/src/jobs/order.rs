@@ -328,7 +328,7 @@ impl Submitter {
             atm_home: is_telling.then(|| self.atm_home.clone()),
             notify: order.notify.clone(),
         };
-        settings.resolve_directories();
+        settings.resolve_directories(cwd);
         self.bounds.check_config(&settings.overrides(|_| None))?;
         if settings.notify.len() > run::order::MOST_NOTIFIERS {
             return Err(run::order::BadOrder::Notifiers(settings.notify.len()).into());

@@ -1,6 +1,6 @@
 //! Settings of a call beside the fields of the contract.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::TeamName;
@@ -89,12 +89,13 @@ impl CallSettings {
     }
 
     /// Resolves all directories, so that [`CallSettings::check_directories`] can detect
-    /// one that is replaced later.
-    pub(crate) fn resolve_directories(&mut self) {
+    /// one that is replaced later. Relative writable roots count from `cwd`, where the job
+    /// works.
+    pub(crate) fn resolve_directories(&mut self, cwd: &Path) {
         for path in &mut self.add_dirs {
             *path = directory::resolved(path);
         }
-        directory::resolve_roots(&mut self.config);
+        directory::resolve_roots(&mut self.config, cwd);
     }
 
     /// Checks that no directory was replaced since.

@@ -35,6 +35,7 @@ use super::look::{LocalState, Looker};
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
+use crate::directory;
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
 use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants, PauseError, Paused, Shutdown};
 use crate::git::private::{self, PrivateGit, Takeover};
@@ -465,8 +466,12 @@ impl<W: Watcher> Driver<'_, W> {
         self.opened_in_the_end().await.map_err(RunError::from)
     }
 
-    /// Whether the sandbox keeps the repository's own git directory from being written.
+    /// Whether the sandbox keeps the repository's own git directory from being written, and
+    /// what the program keeps of the repository.
     fn check_protection(&self, sandbox: Option<SandboxMode>) -> Result<(), RunError> {
+        if sandbox == Some(SandboxMode::WorkspaceWrite) {
+            self.check_state_directory()?;
+        }
         let version = self.rig.engine.codex_version();
         let release = version.as_deref().and_then(Release::parse);
         match (sandbox, release) {
@@ -476,6 +481,25 @@ impl<W: Watcher> Driver<'_, W> {
                 Err(RunError::UnprotectedGit { release })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The program's git reads settings in the state directory, outside of the sandbox.
+    fn check_state_directory(&self) -> Result<(), RunError> {
+        let state = self.looker.git().and_then(Git::state_directory);
+        let Some(state) = state.as_deref().map(directory::resolved) else {
+            return Ok(());
+        };
+        let Granted {
+            folders, temporary, ..
+        } = &self.granted;
+        let mut writable = folders.iter().chain(temporary);
+        match writable.find(|path| state.starts_with(directory::resolved(path))) {
+            Some(writable) => Err(RunError::StateInWorkspace {
+                writable: writable.clone(),
+                state,
+            }),
+            None => Ok(()),
         }
     }
 
@@ -490,7 +514,9 @@ impl<W: Watcher> Driver<'_, W> {
 
     async fn opened(&self) -> Result<Opened, EngineError> {
         self.granted.check()?;
-        let Granted { settings, folders } = self.granted.clone();
+        let Granted {
+            settings, folders, ..
+        } = self.granted.clone();
         let start = Start {
             settings,
             refusals: Refusals::Told,

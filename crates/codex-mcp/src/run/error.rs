@@ -112,6 +112,19 @@ pub enum RunError {
         /// Its release.
         release: Release,
     },
+    /// Codex could write what the program's own git reads.
+    #[error(
+        "Codex may write to {}, which contains the state directory {}: it could change what git is \
+         given there outside of the sandbox; set XDG_STATE_HOME to a directory elsewhere, or begin \
+         the run in a repository that does not contain it",
+        writable.display(), state.display()
+    )]
+    StateInWorkspace {
+        /// The writable directory.
+        writable: PathBuf,
+        /// The state directory.
+        state: PathBuf,
+    },
     /// Codex can't be given a git directory of its own.
     #[error("cannot prepare a git directory for Codex's commits: {0}")]
     PrivateGit(String),

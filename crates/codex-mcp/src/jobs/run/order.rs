@@ -94,7 +94,7 @@ impl Submitter {
         run.check_repo_is_named()?;
         run.repo = self.bounds.repository(&directory::resolved(&run.repo))?;
         run.check()?;
-        directory::resolve_roots(&mut run.settings.thread.config);
+        directory::resolve_roots(&mut run.settings.thread.config, &run.repo);
         self.bounds.check_config(&run.settings.thread.config)?;
         let approves_all = run.approve == Approve::Always;
         self.bounds

@@ -110,8 +110,9 @@ pub(super) async fn order(
         }
         // Another machine has not resolved the paths as they are here.
         false => {
-            settings.resolve_directories();
-            directory::resolved(&cwd)
+            let cwd = directory::resolved(&cwd);
+            settings.resolve_directories(&cwd);
+            cwd
         }
     };
     let bounds = bounds(job, options)?;

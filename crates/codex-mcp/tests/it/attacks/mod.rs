@@ -17,6 +17,7 @@ mod replaced_directory;
 mod repository;
 mod settings;
 mod shared_store;
+mod state_directory;
 mod submodules;
 mod terminal;
 mod trusted_content;

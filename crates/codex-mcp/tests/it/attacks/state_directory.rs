@@ -1,0 +1,59 @@
+//! A state directory that Codex can write, from which the program's own git takes its
+//! settings, with the real Codex.
+
+use scripted_model::{Reply, Script};
+use serde_json::json;
+use testkit::AppServer;
+
+use super::repository::{Stage, commit};
+
+/// The control is Codex itself, which writes there.
+#[tokio::test]
+async fn run_with_its_state_in_the_repository_is_refused() {
+    let release = testkit::codex::newest();
+    let script = Script::new()
+        .on(
+            "control",
+            [Reply::shell("touch state/planted"), Reply::say("done")],
+        )
+        .otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(release, script).await;
+    let state = stage.home.work().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let temporary = stage.home.tmp().join("state");
+    for (until, state) in [
+        ("commits=1", &state),
+        ("files=a.txt", &state),
+        ("commits=1", &temporary),
+    ] {
+        let args = ["run", "x", "--sandbox", "workspace-write", "--until", until];
+        let mut run = stage.command(&args);
+        let output = run.env("XDG_STATE_HOME", state).output().await.unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(
+            told.contains("which contains the state directory"),
+            "{told}"
+        );
+        assert!(
+            told.contains("set XDG_STATE_HOME to a directory elsewhere"),
+            "{told}"
+        );
+        assert_eq!(stage.requests(), 0, "{told}");
+    }
+
+    let server = AppServer::real(release, &stage.home).await;
+    let thread = server
+        .start_thread(json!({
+            "cwd": stage.home.work(),
+            "sandbox": "workspace-write",
+            "approvalPolicy": "never",
+        }))
+        .await;
+    let mut news = server.notifications(&thread);
+    server.turn(&thread, &mut news, "control").await;
+    assert!(
+        state.join("planted").exists(),
+        "the control shows Codex writing there"
+    );
+}
