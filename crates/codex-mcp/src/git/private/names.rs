@@ -12,8 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::git::{Git, GitError};
 
-/// Names that stand for a commit, beside those that end with `_HEAD`.
-const PSEUDO_REFS: [&str; 3] = ["@", "HEAD", "AUTO_MERGE"];
+/// Names that stand for a commit, beside others that end with `_HEAD`. Where a file system
+/// takes both for the same, small letters do, too.
+const PSEUDO_REFS: [&str; 10] = [
+    "@",
+    "AUTO_MERGE",
+    "BISECT_HEAD",
+    "CHERRY_PICK_HEAD",
+    "FETCH_HEAD",
+    "HEAD",
+    "MERGE_HEAD",
+    "ORIG_HEAD",
+    "REBASE_HEAD",
+    "REVERT_HEAD",
+];
 
 /// What git takes for the name of an object at least, but for shorter ones that are
 /// mostly words, and at the most.
@@ -76,7 +88,7 @@ impl Names {
         let own = ["refs/heads/", "refs/tags/"].into_iter();
         let own = own.filter_map(|kind| name.strip_prefix(kind)).next()?;
         let upper = own.to_ascii_uppercase();
-        if PSEUDO_REFS.contains(&upper.as_str()) || upper.ends_with("_HEAD") {
+        if PSEUDO_REFS.contains(&upper.as_str()) || own.ends_with("_HEAD") {
             return Some("git has a meaning of its own for that name".to_owned());
         }
         if own.starts_with('-') {
@@ -155,6 +167,7 @@ mod tests {
             "refs/heads/up",
             "refs/heads/cafe",
             "refs/heads/original",
+            "refs/heads/sticky_head",
             "refs/notes/commits",
         ] {
             assert_eq!(names.refusal(name), None, "{name}");

@@ -48,7 +48,8 @@ const LOGS_BYTES: u64 = 64 * 1024 * 1024;
 /// A copy of the private index, below the directory of the run.
 const INDEX_COPY: &str = "index.private";
 
-/// How many submodules that were refused are named and moved aside.
+/// How many submodules that were refused are named and moved aside, and how many new refs
+/// that were are named.
 const REFUSED_LIMIT: usize = 20;
 
 /// How often a takeover is begun anew because the repository's index has changed.
@@ -405,13 +406,18 @@ impl PrivateGit {
                  {kept}"
             ));
         }
-        for Refused { name, id, why } in &plan.refused {
-            let kept = self.aside(name);
-            lines.push_str(&format!("update {kept} {id}\n"));
+        for Refused { name, id, .. } in &plan.refused {
+            lines.push_str(&format!("update {} {id}\n", self.aside(name)));
+        }
+        for Refused { name, why, .. } in plan.refused.iter().take(REFUSED_LIMIT) {
             plan.warnings.push(format!(
-                "Codex has created {name}, which was not imported: {why}. Its commit is kept at \
-                 {kept}"
+                "Codex has created {name}, which was not imported: {why}. Its commit is kept at {}",
+                self.aside(name)
             ));
+        }
+        if let Some(more @ 1..) = plan.refused.len().checked_sub(REFUSED_LIMIT) {
+            plan.warnings
+                .push(format!("{more} more new refs like this are kept aside"));
         }
         match lines.is_empty() {
             true => Ok(()),
