@@ -188,7 +188,7 @@ mod tests {
         fs::create_dir_all(elsewhere.join("kept")).unwrap();
         symlink(&elsewhere, path.join("x/link")).unwrap();
         for directory in ["x/y/z", "x/y", "x"] {
-            let none = fs::Permissions::from_mode(0);
+            let none = fs::Permissions::from_mode(0o000);
             fs::set_permissions(path.join(directory), none).unwrap();
         }
         remove_tree(&path).unwrap();
