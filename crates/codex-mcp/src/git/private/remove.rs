@@ -7,11 +7,11 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use uuid::Uuid;
 
@@ -134,7 +134,10 @@ fn readable(above: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<Owne
     let open = || openat(above, name, READ, Mode::empty());
     #[cfg(target_os = "linux")]
     {
-        use rustix::fs::fstat;
+        use std::os::fd::AsRawFd;
+
+        use rustix::fs::{chmod, fstat};
+
         let found = openat(above, name, READ | OFlags::PATH, Mode::empty())?;
         let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
         if !mode.contains(Mode::RWXU) {
