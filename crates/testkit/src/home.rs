@@ -19,7 +19,7 @@ use crate::process::{self, Process};
 ///
 /// Codex hands it on to the commands that it runs, but not to MCP servers, which
 /// get HOME, LANG, PATH and TERM alone: [`Home::processes`] looks for both.
-pub const MARKER: &str = "CODEX_MCP_TEST_HOME";
+pub const MARKER: &str = "TESTKIT_HOME";
 
 /// How often and how long removing the folder is tried while a dying process may
 /// still be writing into it.
