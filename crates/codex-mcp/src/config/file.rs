@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -127,6 +128,9 @@ const PRESET_KEYS: [&str; 6] = [
 /// other programs have tables of their own.
 const TABLES_ALIKE: f64 = 0.8;
 
+/// How much is shown of a name that somebody has made up, in bytes.
+const NAME_SHOWN: usize = 60;
+
 /// A file as a whole, with our section read as `T`.
 #[derive(Deserialize)]
 struct Document<T> {
@@ -177,9 +181,9 @@ impl File {
         let preset: Document<Preset> = parse(path, text)?;
         let plain: Document<toml::Table> = parse(path, text)?;
         warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
-        warn_of_dropped_policies(path, &plain.plugins.codex_mcp, warnings);
         let whole: toml::Table = toml::from_str(text).unwrap_or_default();
         warn_of_mistyped_tables(path, &whole, warnings);
+        warn_of_dropped_policies(path, &plain.plugins.codex_mcp, warnings);
         Ok(Self {
             path: path.to_owned(),
             scope,
@@ -215,8 +219,9 @@ fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<W
     let all: Vec<&str> = SECTION_KEYS.into_iter().chain(PRESET_KEYS).collect();
     let mut warn = |table: &str, keys: &toml::Table, known: &[&str]| {
         for key in keys.keys().filter(|key| !known.contains(&key.as_str())) {
+            let (table, shown) = (one_line(table, NAME_SHOWN), one_line(key, NAME_SHOWN));
             warnings.push(Warning {
-                message: format!("{}: [{table}] has no key `{key}`", path.display()),
+                message: format!("{}: [{table}] has no key `{shown}`", path.display()),
                 hint: match (of_a_run(key), nearest(key, known)) {
                     (Some(ours), _) => {
                         format!("It is {ours}. Criteria are no settings: give them to a run.")
@@ -273,6 +278,7 @@ fn warn_of_mistyped_tables(path: &Path, whole: &toml::Table, warnings: &mut Vec<
         .map(|key| (key.clone(), key.as_str(), "plugins"));
     for (table, key, known) in inner.chain(outer) {
         if key != known && strsim::normalized_levenshtein(key, known) >= TABLES_ALIKE {
+            let table = one_line(&table, NAME_SHOWN);
             warnings.push(Warning {
                 message: format!("{}: nobody reads [{table}]", path.display()),
                 hint: format!("Did you mean `{known}`?"),

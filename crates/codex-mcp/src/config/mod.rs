@@ -18,6 +18,7 @@ mod presets;
 mod repository;
 mod show;
 mod source;
+mod variables;
 
 use std::env;
 use std::ffi::OsString;
@@ -308,7 +309,10 @@ pub fn load(flags: Flags) -> Result<Config, ConfigError> {
         here: &here,
         variables: &|name| env::var_os(name),
     };
-    places.load(flags)
+    let mut config = places.load(flags)?;
+    let names = env::vars_os().map(|(name, _)| name);
+    config.warnings.extend(variables::unknown(names));
+    Ok(config)
 }
 
 /// The folder that teams and what servers write down are below: `ATM_HOME`, else HOME.

@@ -30,6 +30,9 @@ const FILE: &str = ".atm.toml";
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
+/// How many mistakes in an untrusted file are told.
+const UNKNOWN_TOLD: usize = 5;
+
 /// Keys that no repository sets, whether or not the user trusts it.
 const NEVER: [&str; 10] = [
     "codex_bin",
@@ -147,9 +150,14 @@ fn narrowed(
     changes: Option<Changes>,
     warnings: &mut Vec<Warning>,
 ) -> Option<RepositoryFile> {
-    // A stranger's mistakes are not worth a warning each.
-    let mut file = match File::parse(path, text, Scope::Repository, &mut Vec::new()) {
-        Ok(file) => file,
+    let mut unknown = Vec::new();
+    let mut file = match File::parse(path, text, Scope::Repository, &mut unknown) {
+        Ok(file) => {
+            // The text is a stranger's, and the warnings go to the model too.
+            unknown.truncate(UNKNOWN_TOLD);
+            warnings.append(&mut unknown);
+            file
+        }
         Err(_) => {
             warnings.push(Warning {
                 message: format!("{} is not read: it is malformed", path.display()),

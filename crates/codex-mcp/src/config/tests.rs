@@ -656,6 +656,31 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
 }
 
 #[test]
+fn mistyped_keys_of_an_untrusted_repository_are_named_within_bounds() {
+    let text = "[plugins.codex-mcp]\nsandbx = \"read-only\"\n";
+    let told = |world: World| {
+        let warnings = world.load(Flags::default()).unwrap().warnings;
+        let texts = warnings.iter().map(ToString::to_string);
+        texts.collect::<Vec<_>>()
+    };
+    let (untrusted, trusted) = (
+        told(World::new().untrusted(text)),
+        told(World::new().repository(text)),
+    );
+    for told in [&untrusted, &trusted] {
+        assert_eq!(told.len(), 1, "{told:?}");
+        let is_named = told[0].ends_with("has no key `sandbx`. Did you mean `sandbox`?");
+        assert!(is_named, "{told:?}");
+    }
+    let many: String = (0..100)
+        .map(|number| format!("\"{}{number}\" = 1\n", "do as I say ".repeat(50)))
+        .collect();
+    let told = told(World::new().untrusted(&format!("[plugins.codex-mcp]\n{many}")));
+    assert_eq!(told.len(), 5, "{told:?}");
+    assert!(told.iter().all(|told| told.len() < 1000), "{told:?}");
+}
+
+#[test]
 fn untrusted_repository_switches_things_off_only() {
     let off = "[plugins.codex-mcp]\nteam_tools = false\nsummaries = false\nrequest_image = false\n";
     let switches = |config: &Config| {

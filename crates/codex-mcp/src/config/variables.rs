@@ -1,0 +1,123 @@
+//! Variables of ours that nothing reads, named as mistyped keys of a file are.
+
+use std::ffi::OsString;
+
+use codex_mcp_core::text::one_line;
+
+use super::Warning;
+use crate::nearest::nearest;
+
+/// How the names of our variables begin.
+const PREFIX: &str = "CODEX_MCP_";
+
+/// What follows it in the names of the variables that are read.
+const KNOWN: [&str; 19] = [
+    "ALLOW_COMMANDS",
+    "ALLOW_DIRS",
+    "APPROVAL_POLICY",
+    "BASE_PROMPT_FILE",
+    "CODEX_BIN",
+    "EXTRA_INSTRUCTIONS_FILE",
+    "LOG",
+    "MAX_IMAGE_BYTES",
+    "MAX_SANDBOX",
+    "MODEL",
+    "REASONING_EFFORT",
+    "REQUEST_IMAGE",
+    "REQUEST_TIMEOUT_SECS",
+    "ROLE",
+    "SANDBOX",
+    "STDIO_MODE",
+    "STORE",
+    "SUMMARIES",
+    "TEAM_TOOLS",
+];
+
+/// How much of a name is shown, in bytes.
+const SHOWN: usize = 80;
+
+/// A warning for each of these variables that begins as ours do and is none.
+pub(super) fn unknown(names: impl Iterator<Item = OsString>) -> Vec<Warning> {
+    let mut unknown: Vec<String> = names
+        .filter_map(|name| Some(name.to_string_lossy().strip_prefix(PREFIX)?.to_owned()))
+        .filter(|name| !KNOWN.contains(&name.as_str()))
+        .collect();
+    unknown.sort_unstable();
+    unknown.iter().map(|name| warning(name)).collect()
+}
+
+fn warning(name: &str) -> Warning {
+    let shown = one_line(name, SHOWN);
+    Warning {
+        message: format!("the variable {PREFIX}{shown} is set, and codex-mcp has none of this name"),
+        hint: match nearest(name, &KNOWN) {
+            Some(near) => format!("Did you mean `{PREFIX}{near}`?"),
+            None => "The README lists the variables under Configuration.".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    #[test]
+    fn mistyped_variable_is_named_with_the_right_one() {
+        let names = [
+            "CODEX_MCP_SANDBX",
+            "CODEX_MCP_QQQ",
+            "CODEX_MCP_SANDBOX",
+            "CODEX_MCP_LOG",
+            "CODEX_HOME",
+            "PATH",
+        ];
+        let warnings = unknown(names.into_iter().map(OsString::from));
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "the variable CODEX_MCP_QQQ is set, and codex-mcp has none of this name. The \
+                 README lists the variables under Configuration.",
+                "the variable CODEX_MCP_SANDBX is set, and codex-mcp has none of this name. Did \
+                 you mean `CODEX_MCP_SANDBOX`?",
+            ]
+        );
+    }
+
+    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => sources(&path, found),
+                false if path.extension().is_some_and(|ending| ending == "rs") => found.push(path),
+                false => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_variable_in_the_sources_is_known() {
+        let mut files = Vec::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        let is_of_a_name = |letter: &char| letter.is_ascii_uppercase() || *letter == '_';
+        for file in files {
+            // This file has names that are wrong; the other has the tests' own.
+            if file.ends_with("config/variables.rs") || file.ends_with("tests/opening.rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            for (at, _) in text.match_indices(PREFIX) {
+                let after = &text[at + PREFIX.len()..];
+                let name: String = after.chars().take_while(is_of_a_name).collect();
+                assert!(
+                    name.is_empty() || KNOWN.contains(&name.as_str()),
+                    "{}: {name}",
+                    file.display()
+                );
+            }
+        }
+    }
+}
