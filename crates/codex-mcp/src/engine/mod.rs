@@ -382,6 +382,19 @@ impl Engine {
         self.entry(session)
             .map_or_else(|_| Span::none(), |entry| entry.span.clone())
     }
+    /// Ends a session that was begun for nothing. Its thread is forgotten, as nothing was
+    /// said in it.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub(crate) fn discard(&self, session: &SessionId) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        hub::cancel(&entry, "nothing was asked in it");
+        self.witness.discarded(&entry.thread);
+        Ok(())
+    }
+
 
     /// How a session stands.
     ///

@@ -76,6 +76,11 @@ pub trait Witness: Send + Sync {
         let _ = (turn, thread, outcome);
     }
 
+    /// A thread was begun for nothing: nobody will take it up.
+    fn discarded(&self, thread: &ThreadId) {
+        let _ = thread;
+    }
+
     /// How a thread was set that the engine does not know, because it is from before
     /// the program started.
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {

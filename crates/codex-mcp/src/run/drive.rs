@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::progress::CurrentStep;
@@ -27,6 +28,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::caller::Caller;
 use super::clock::RunClock;
 use super::error::RunError;
 use super::evidence::EvidenceFile;
@@ -37,7 +39,9 @@ use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
 use crate::directory;
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
-use crate::engine::{Engine, EngineError, GitGrant, Granted, Grants, PauseError, Paused, Shutdown};
+use crate::engine::{
+    Engine, EngineError, GitGrant, Granted, Grants, LaunchError, PauseError, Paused, Shutdown,
+};
 use crate::git::private::{self, PrivateGit, Takeover};
 use crate::git::{Git, Submodules};
 use crate::mcp::joined;
@@ -69,6 +73,9 @@ pub struct Done {
     /// The conversation with Codex, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<ThreadId>,
+    /// How far its commands could reach, where Codex tells; for people.
+    #[serde(skip)]
+    pub sandbox: Option<SandboxMode>,
     /// How many tokens were used.
     pub usage: Usage,
     /// How much of the account's limits is used, where Codex tells.
@@ -136,7 +143,8 @@ pub async fn drive<W: Watcher>(
     let start = looker.start().await?;
     let private = private_git(&rig.name, order, &looker).await?;
     if private.is_some() {
-        rig.warn(uncommitted(&start));
+        let caller = rig.watcher.caller();
+        rig.warn(uncommitted(&start, caller));
     }
     let of_rules = rig.engine.git_rules_warning(order.settings.thread.sandbox);
     rig.warn(of_rules);
@@ -148,7 +156,7 @@ pub async fn drive<W: Watcher>(
         *thread = joined(thread.take(), Some(ABOUT_GIT.to_owned()));
     }
     let granted = rig.engine.granting(settings, &grants).await;
-    let granted = granted.map_err(RunError::Engine)?;
+    let granted = granted.map_err(RunError::from)?;
     let verdict = judge(
         &order.criteria,
         &start,
@@ -177,6 +185,7 @@ pub async fn drive<W: Watcher>(
         log: Vec::new(),
         thread: order.thread.clone(),
         session: None,
+        sandbox: None,
         anew: None,
         not_opened: None,
         errors: Vec::new(),
@@ -217,7 +226,7 @@ async fn private_git(
 const FILES_NAMED: usize = 3;
 
 /// What the user is told where Codex may commit changes that are not its own.
-fn uncommitted(start: &Snapshot) -> Option<String> {
+fn uncommitted(start: &Snapshot, caller: Caller) -> Option<String> {
     let dirty = &start.tree.found()?.state.dirty;
     let mut names: Vec<&str> = dirty.keys().map(String::as_str).take(FILES_NAMED).collect();
     if dirty.len() > FILES_NAMED {
@@ -226,17 +235,22 @@ fn uncommitted(start: &Snapshot) -> Option<String> {
     (!dirty.is_empty()).then(|| {
         format!(
             "uncommitted changes of yours ({}: {}) can get into Codex's commits, as by `git add \
-             --all`: with --worktree (worktree over MCP) Codex works on a copy without them",
+             --all`: with {} Codex works on a copy without them",
             dirty.len(),
-            names.join(", ")
+            names.join(", "),
+            caller.worktree()
         )
     })
 }
 
 /// What the user is told where Codex may write nothing, and no criterion needs it to.
-const MAY_NOT_WRITE: &str = "Codex's sandbox is read-only here, so it can read and answer, and \
-    change nothing. If the task is to change files, add --sandbox workspace-write (sandbox over \
-    MCP)";
+fn may_not_write(caller: Caller) -> String {
+    format!(
+        "Codex's sandbox is read-only here, so it can read and answer, and change nothing. If the \
+         task is to change files, add {}",
+        caller.workspace_write()
+    )
+}
 
 /// What it takes for the criteria.
 fn grants(order: &Order, private: Option<&PrivateGit>) -> Grants {
@@ -288,6 +302,8 @@ struct Driver<'a, W> {
     log: Vec<TurnRecord>,
     thread: Option<ThreadId>,
     session: Option<SessionId>,
+    /// How far commands may reach, if Codex tells.
+    sandbox: Option<SandboxMode>,
     /// The sandbox of a thread that was taken up, until its commands are held to what is
     /// allowed now.
     anew: Option<SandboxMode>,
@@ -344,6 +360,11 @@ impl<W: Watcher> Driver<'_, W> {
             Ok(Begun::Turn(turn, told)) => (turn, told),
             Ok(Begun::TooLate(why)) => return Ok(Came::nothing(why)),
             Err(RunError::Engine(error)) => return Ok(Came::failed(&error)),
+            // It was there before the first turn.
+            Err(RunError::NoCodex(none)) => {
+                let error = Arc::new(LaunchError::NoCodex(none));
+                return Ok(Came::failed(&error.into()));
+            }
             // What was done by then is not lost.
             Err(error) if !self.log.is_empty() => return Ok(Came::refused_by(&error)),
             Err(error) => return Err(error),
@@ -385,7 +406,8 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     /// Opens the conversation before the first turn, so that a person learns in time what
-    /// the sandbox does not allow. What Codex fails at is the first turn's failure.
+    /// the sandbox does not allow, and that there is no Codex or no login. What else Codex
+    /// fails at is the first turn's failure.
     async fn open_first(&mut self) -> Result<(), RunError> {
         let (stop, limit) = (self.rig.stop, self.order.limits.turn());
         let clock = Rc::clone(&self.clock);
@@ -395,7 +417,7 @@ impl<W: Watcher> Driver<'_, W> {
             () = clock.reaches(limit) => return Ok(()),
         };
         match opened {
-            Err(RunError::Engine(error)) => {
+            Err(RunError::Engine(error)) if !matches!(error, EngineError::NoLogin) => {
                 self.not_opened = Some(error);
                 Ok(())
             }
@@ -426,7 +448,11 @@ impl<W: Watcher> Driver<'_, W> {
             Some(SandboxMode::ReadOnly) => self.with_leave_to_write(opened).await?,
             _ => opened,
         };
-        self.check_protection(opened.sandbox)?;
+        if let Err(error) = self.check_protection(opened.sandbox) {
+            self.give_up(&opened)?;
+            return Err(error);
+        }
+        self.sandbox = opened.sandbox;
         // Newer releases remember what a thread was allowed before.
         self.anew = opened.sandbox.filter(|_| self.thread.is_some());
         let watcher = self.rig.watcher;
@@ -446,10 +472,14 @@ impl<W: Watcher> Driver<'_, W> {
     async fn with_leave_to_write(&mut self, opened: Opened) -> Result<Opened, RunError> {
         let is_wanted = self.order.settings.thread.sandbox == Some(SandboxMode::ReadOnly);
         match (self.has_to_write(), is_wanted) {
-            (true, true) => return Err(RunError::ReadOnly),
+            (true, true) => {
+                self.give_up(&opened)?;
+                return Err(RunError::ReadOnly);
+            }
             (false, true) => return Ok(opened),
             (false, false) => {
-                self.rig.warn([MAY_NOT_WRITE.to_owned()]);
+                let caller = self.rig.watcher.caller();
+                self.rig.warn([may_not_write(caller)]);
                 return Ok(opened);
             }
             (true, false) => {}
@@ -457,13 +487,23 @@ impl<W: Watcher> Driver<'_, W> {
         self.clock.pause();
         let leave = self.rig.watcher.lets_write().await;
         self.clock.resume();
+        self.give_up(&opened)?;
         if leave == Leave::Refused {
             return Err(RunError::ReadOnly);
         }
-        let why = "begun anew with another sandbox";
-        self.rig.engine.cancel(&opened.session, why)?;
         self.granted.settings.thread.sandbox = Some(SandboxMode::WorkspaceWrite);
         self.opened_in_the_end().await.map_err(RunError::from)
+    }
+
+    /// Ends a conversation in which Codex was asked nothing. One that was begun for this
+    /// run is forgotten, so that nobody is offered to go on in it.
+    fn give_up(&self, opened: &Opened) -> Result<(), RunError> {
+        let engine = self.rig.engine;
+        match self.thread {
+            None => engine.discard(&opened.session)?,
+            Some(_) => engine.cancel(&opened.session, "the run did not begin")?,
+        }
+        Ok(())
     }
 
     /// Whether the sandbox keeps the repository's own git directory from being written, and
@@ -810,6 +850,7 @@ impl<W: Watcher> Driver<'_, W> {
         Done {
             outcome: Outcome::new(end, made, evidence, turns, why),
             thread_id: self.thread,
+            sandbox: self.sandbox,
             usage: self.usage,
             rate_limits: self.rig.engine.rate_limits(),
             response: self.response,

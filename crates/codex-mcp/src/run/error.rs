@@ -8,11 +8,13 @@ use codex_mcp_protocol::codex::Release;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
+use super::caller::Caller;
 use super::look::LookError;
 use super::notify::UnusableNotifier;
 use super::order::BadOrder;
 use crate::codex_config::UserConfig;
-use crate::engine::EngineError;
+use crate::engine::binary::NoCodex;
+use crate::engine::{EngineError, LaunchError};
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::trust::{Trust, TrustError, directory_trust};
 
@@ -43,18 +45,28 @@ impl ReadOnlyCause {
         }
     }
 
-    fn advice(&self) -> String {
+    fn advice(&self, caller: Caller) -> String {
+        let wider = caller.workspace_write();
         match self {
             Self::Bound(_) => "only the user can allow more, where the bound is set".to_owned(),
-            Self::Setting(_) | Self::Codex(_) => {
-                "name --sandbox workspace-write (sandbox over MCP), or change that".to_owned()
-            }
+            Self::Setting(_) | Self::Codex(_) => format!("name {wider}, or change that"),
             Self::Untrusted(top) => format!(
-                "name --sandbox workspace-write (sandbox over MCP), or read what the repository \
-                 brings and then run `codex-mcp trust {}`",
+                "name {wider}, or read what the repository brings and then run \
+                 `codex-mcp trust {}`",
                 shell_word(top)
             ),
         }
+    }
+}
+
+impl From<EngineError> for RunError {
+    fn from(error: EngineError) -> Self {
+        if let EngineError::Launch(launch) = &error
+            && let LaunchError::NoCodex(none) = launch.as_ref()
+        {
+            return Self::NoCodex(none.clone());
+        }
+        Self::Engine(error)
     }
 }
 
@@ -74,9 +86,23 @@ impl RunError {
     #[must_use]
     pub fn explained(self, cause: impl FnOnce() -> ReadOnlyCause) -> Self {
         match self {
-            Self::ReadOnly => Self::ReadOnlyBy { cause: cause() },
+            Self::ReadOnly => Self::ReadOnlyBy {
+                cause: cause(),
+                caller: Caller::default(),
+            },
             other => other,
         }
+    }
+
+    /// The same error, in the words of this caller.
+    #[must_use]
+    pub fn told_to(mut self, to: Caller) -> Self {
+        match &mut self {
+            Self::ReadOnlyBy { caller, .. } => *caller = to,
+            Self::Notifier(error) => error.caller = to,
+            _ => {}
+        }
+        self
     }
 }
 
@@ -91,19 +117,27 @@ pub enum RunError {
     Look(#[from] LookError),
     /// Codex can't be had.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
     /// Codex may write nothing, and the criteria want something written.
     #[error("Codex's sandbox is read-only here, and the criteria want something written")]
     ReadOnly,
     /// The same, with its cause.
     #[error(
         "Codex's sandbox is read-only here, and the criteria want something written: {cause}; {}",
-        cause.advice()
+        cause.advice(*caller)
     )]
     ReadOnlyBy {
         /// What makes it read-only.
         cause: ReadOnlyCause,
+        /// Who is told.
+        caller: Caller,
     },
+    /// There is no Codex to run.
+    #[error(
+        "{0}; install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or \
+         CODEX_MCP_CODEX_BIN"
+    )]
+    NoCodex(NoCodex),
     /// This Codex cannot be kept from writing the repository's hooks and settings.
     #[error(
         "the sandbox of Codex {release} lets commands write a repository's hooks and settings, so no run that is to commit can begin; update Codex: npm install -g @openai/codex (0.130.0 or newer)"
@@ -170,5 +204,23 @@ mod tests {
         ));
         assert!(bound.contains("--max-sandbox"), "{bound}");
         assert!(!bound.contains("workspace-write"), "{bound}");
+    }
+
+    #[test]
+    fn advice_names_options_at_a_shell_and_parameters_over_mcp() {
+        let error = || {
+            let cause = || ReadOnlyCause::Setting("sandbox".to_owned());
+            RunError::ReadOnly.explained(cause)
+        };
+        let over_mcp = error().to_string();
+        assert!(
+            over_mcp.contains("name `sandbox: \"workspace-write\"`,"),
+            "{over_mcp}"
+        );
+        let at_a_shell = error().told_to(Caller::Shell).to_string();
+        assert!(
+            at_a_shell.contains("name --sandbox workspace-write, or change that"),
+            "{at_a_shell}"
+        );
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! What decides is in `codex_mcp_core::run`; here is what acts.
 
+mod caller;
 mod clock;
 mod drive;
 mod error;
@@ -24,6 +25,7 @@ pub mod watcher;
 pub(crate) mod words;
 pub mod worktree;
 
+pub use caller::Caller;
 pub use drive::{ANSWER_LIMIT, Done, Rig, drive};
 pub use error::{ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;

@@ -11,6 +11,7 @@ use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
 
 use tokio::time::Instant;
 
+use super::caller::Caller;
 use crate::engine::Grants;
 
 /// Something that has happened in a run.
@@ -62,6 +63,11 @@ pub enum Leave {
 
 /// Who watches a run, and answers what Codex asks in it.
 pub trait Watcher {
+    /// Who has asked for the run, for the words that they are told.
+    fn caller(&self) -> Caller {
+        Caller::default()
+    }
+
     /// Hears what has happened. Called often, so it must not take long.
     fn hears(&self, news: News<'_>);
 

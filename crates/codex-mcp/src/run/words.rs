@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::run::artifacts::Artifact;
-use codex_mcp_core::run::findings::{Finding, Verdict};
+use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
 use codex_mcp_core::run::prompts::PromptKind;
@@ -42,6 +42,23 @@ pub(crate) fn verdict(verdict: &Verdict) -> Vec<String> {
         let (mark, found) = match &judged.finding {
             Finding::Satisfied { found } => ("holds   ", found),
             Finding::NotYet { missing, .. } => ("missing ", missing),
+            Finding::Unknown { why } => ("unknown ", why),
+        };
+        format!("  {mark} {}: {found}", judged.subject)
+    });
+    lines.collect()
+}
+
+/// What is to be done before the first turn, and what holds already, a line each. That
+/// Codex has to work and to answer goes without saying.
+pub(crate) fn to_do(verdict: &Verdict) -> Vec<String> {
+    let asked = verdict
+        .iter()
+        .filter(|judged| matches!(judged.subject, Subject::Asked(_)));
+    let lines = asked.map(|judged| {
+        let (mark, found) = match &judged.finding {
+            Finding::Satisfied { found } => ("holds   ", found),
+            Finding::NotYet { missing, .. } => ("to do   ", missing),
             Finding::Unknown { why } => ("unknown ", why),
         };
         format!("  {mark} {}: {found}", judged.subject)

@@ -435,6 +435,15 @@ impl Witness for Records {
         }
     }
 
+    fn discarded(&self, thread: &ThreadId) {
+        if let Some(thread_id) = named(thread.as_str()) {
+            self.change(move || Change::Remove {
+                thread_id,
+                idle_since: None,
+            });
+        }
+    }
+
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {
         let thread = named(thread.as_str())?;
         match self.find(&thread) {

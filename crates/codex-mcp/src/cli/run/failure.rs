@@ -24,8 +24,11 @@ pub(super) enum Failure {
     Prompt(#[from] NoPrompt),
     #[error(transparent)]
     Criteria(#[from] TooManyCriteria),
-    #[error(transparent)]
-    Limits(#[from] BadLimits),
+    #[error("--{}: {why}", why.limit().replace('_', "-"))]
+    Limits {
+        #[from]
+        why: BadLimits,
+    },
     #[error(transparent)]
     Order(#[from] BadOrder),
     #[error(transparent)]

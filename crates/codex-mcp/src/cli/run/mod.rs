@@ -37,7 +37,7 @@ use crate::run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
 use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{Kept, Worktree};
 use crate::run::{
-    ANSWER_LIMIT, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
+    ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
     templates_for,
 };
 use approval::Approver;
@@ -142,7 +142,12 @@ async fn perform(
     };
     let (done, told) = worked?;
     let resume_command = resume_command(args, &order, &done, kept.as_ref());
+    let read_only = may_lack_writing(&done).then_some(match args.sandbox {
+        Some(_) => READ_ONLY_AS_ASKED,
+        None => READ_ONLY,
+    });
     let result = RunResult {
+        read_only,
         done,
         kept,
         told,
@@ -178,7 +183,33 @@ fn resume_command(args: &Args, order: &Order, done: &Done, kept: Option<&Kept>) 
         Place::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
     };
     let thread = done.thread_id.as_ref()?;
-    Some(args.resume_command(&repo, thread, purpose))
+    let sandbox = args.sandbox.or_else(|| {
+        let wider = SandboxMode::WorkspaceWrite;
+        may_lack_writing(done).then_some(wider)
+    });
+    Some(args.resume_command(&repo, thread, sandbox, purpose))
+}
+
+/// What is said of a read-only sandbox in which a run did not get what was asked for.
+const READ_ONLY: &str = "Codex's sandbox was read-only, so it could change nothing; the command \
+    below has --sandbox workspace-write";
+
+/// The same where the sandbox was named: the command names the same one.
+const READ_ONLY_AS_ASKED: &str = "Codex's sandbox was read-only, as --sandbox says, so it could \
+    change nothing; to let it change files, name --sandbox workspace-write";
+
+/// Whether a run may have failed for want of a sandbox in which files can be changed.
+fn may_lack_writing(done: &Done) -> bool {
+    done.sandbox == Some(SandboxMode::ReadOnly)
+        && matches!(
+            done.outcome.reason,
+            Some(
+                Reason::Stalled
+                    | Reason::MaxTurnsExceeded
+                    | Reason::TotalTimeExceeded
+                    | Reason::MaxTokensExceeded
+            )
+        )
 }
 
 /// A run by a member of a team, who tells others of its end.
@@ -300,7 +331,10 @@ async fn work(
         driven = Box::pin(drive(rig, &order, looker)) => driven,
         never = show.tick() => match never {},
     };
-    driven = driven.map_err(|error| error.explained(|| read_only_cause(config, &order)));
+    driven = driven.map_err(|error| {
+        let explained = error.explained(|| read_only_cause(config, &order));
+        explained.told_to(Caller::Shell)
+    });
     engine.shut_down().await;
     // What Codex had started may have gone on until now.
     let mut restored = submodules.finish().await;
@@ -327,7 +361,8 @@ async fn check_notifiers(
     };
     let notify = order.notify.clone();
     let checked = off_runtime::run(move || lookup.check(&notify)).await;
-    Ok(checked.map_err(Failure::Files)?.map_err(RunError::from)?)
+    let checked = checked.map_err(Failure::Files)?;
+    Ok(checked.map_err(|error| RunError::from(error).told_to(Caller::Shell))?)
 }
 
 fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {

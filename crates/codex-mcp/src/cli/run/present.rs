@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use codex_mcp_core::run::outcome::Reason;
 use codex_mcp_core::text::shell_word;
 use serde::Serialize;
 
@@ -28,6 +29,9 @@ pub(super) struct Result {
     /// How the thread is continued, quoted for a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resume_command: Option<String>,
+    /// What to do about a sandbox in which nothing could be changed.
+    #[serde(skip)]
+    pub(super) read_only: Option<&'static str>,
 }
 
 /// What stays of a worktree, and how it is removed.
@@ -96,9 +100,11 @@ impl Result {
         if more > 0 {
             lines.push(format!("  and {more} more"));
         }
-        for missing in &outcome.missing {
-            lines.push(format!("  {:<12} {missing}", "missing"));
-        }
+        // What is missing says nothing where Codex could not work.
+        let missing = outcome.missing.iter();
+        let missing = missing.filter(|_| outcome.reason != Some(Reason::CouldNotRun));
+        lines.extend(missing.map(|missing| format!("  {:<12} {missing}", "missing")));
+        lines.extend(self.read_only.map(|advice| format!("  {advice}")));
         lines
     }
 

@@ -27,6 +27,7 @@ impl Args {
         &self,
         repo: &Path,
         thread: &ThreadId,
+        sandbox: Option<SandboxMode>,
         purpose: Purpose,
     ) -> String {
         let mut words = vec!["codex-mcp".to_owned(), "run".to_owned()];
@@ -36,7 +37,7 @@ impl Args {
         let path = |path: &Path| Some(path.display().to_string());
         add("--cwd", path(repo));
         add("--thread", Some(thread.to_string()));
-        add("--sandbox", self.sandbox.and_then(in_a_word::<SandboxMode>));
+        add("--sandbox", sandbox.and_then(in_a_word::<SandboxMode>));
         add("--model", self.model.clone());
         add("--effort", self.effort.and_then(in_a_word::<Effort>));
         add("--profile", self.profile.as_ref().map(ToString::to_string));
@@ -122,7 +123,8 @@ mod tests {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
         let repo = Path::new("/home/me/it's mine");
-        let command = parsed(&words).resume_command(repo, &thread, purpose);
+        let args = parsed(&words);
+        let command = args.resume_command(repo, &thread, args.sandbox, purpose);
         let words = shlex::split(&command).unwrap();
         assert_eq!(words[..2], ["codex-mcp", "run"]);
         assert_eq!(words[3], "/home/me/it's mine");

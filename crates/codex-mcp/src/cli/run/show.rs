@@ -16,7 +16,7 @@ use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
 use crate::engine::Grants;
 use crate::run::watcher::{Leave, News, Watcher};
-use crate::run::words;
+use crate::run::{Caller, words};
 
 /// Tells a run on stderr, and answers Codex's questions.
 pub(super) struct Show {
@@ -165,18 +165,26 @@ impl Show {
         for error in &record.errors {
             self.say(&format!("  failed   {error}"));
         }
+        // Where Codex could not work, nothing is to be said of the work.
+        let has_worked = record.errors.is_empty() || record.evidence.executed() > 0;
         for line in words::verdict(&record.criteria) {
-            self.say(&line);
+            if has_worked {
+                self.say(&line);
+            }
         }
     }
 }
 
 impl Watcher for Show {
+    fn caller(&self) -> Caller {
+        Caller::Shell
+    }
+
     fn hears(&self, news: News<'_>) {
         match news {
             News::Begins { top, verdict } => {
                 self.say(&format!("in {}", top.display()));
-                for line in words::verdict(verdict) {
+                for line in words::to_do(verdict) {
                     self.say(&line);
                 }
             }

@@ -6,18 +6,20 @@ use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{Address, TeamName};
 
-use crate::run::programs;
+use crate::run::{Caller, programs};
 use crate::team::mail::{MailError, Mailroom};
 
 /// Why a notifier can't work.
 #[derive(Debug, thiserror::Error)]
-#[error("--notify {notifier} (notify over MCP) can't work: {why}")]
+#[error("{} {notifier} can't work: {why}", caller.notify())]
 pub struct UnusableNotifier {
     /// The notifier.
     pub notifier: Box<Notifier>,
     /// Why it can't.
     #[source]
     pub why: Box<Unusable>,
+    /// Who has named it.
+    pub caller: Caller,
 }
 
 /// Why a notifier can't work.
@@ -65,6 +67,7 @@ impl Lookup {
             checked.map_err(|why| UnusableNotifier {
                 notifier: Box::new(notifier.clone()),
                 why: Box::new(why),
+                caller: Caller::default(),
             })?;
         }
         Ok(())
@@ -127,10 +130,7 @@ mod tests {
             ),
         ] {
             let error = check(unusable).unwrap_err();
-            assert!(
-                error.starts_with(&format!("--notify {unusable}")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("notify: {unusable}")), "{error}");
             assert!(error.contains(why), "{error}");
         }
     }

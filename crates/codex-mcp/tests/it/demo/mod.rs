@@ -41,7 +41,7 @@ const STORY: [&str; 40] = [
     "5. Hold Codex to the result",
     "$ codex-mcp run \"Put hello.txt into French",
     "--until files=bonjour.txt --until commits=1",
-    "missing  files=bonjour.txt",
+    "to do    files=bonjour.txt",
     "turn 1 of 10\n",
     "nothing was executed",
     "promised \"i will\"",

@@ -126,15 +126,38 @@ pub enum BadLimits {
     /// Too few or too many turns.
     #[error("a run has from 1 to {MOST_TURNS} turns, not {0}")]
     Turns(u32),
-    /// Too little or too much time.
-    #[error("a turn and a run take more than 0 s and at most 24 h, not {0:?}")]
-    Time(Duration),
+    /// Too little or too much time for a turn.
+    #[error("a turn takes more than 0 s and at most 24 h, not {} s", .0.as_secs())]
+    TurnTime(Duration),
+    /// The same for all of them together.
+    #[error("a run takes more than 0 s and at most 24 h, not {} s", .0.as_secs())]
+    TotalTime(Duration),
     /// Too few or too many idle turns.
     #[error("a run stalls after 1 to {MOST_TURNS} idle turns, not {0}")]
     Stall(u32),
     /// No tokens.
     #[error("a run needs tokens: the limit must be 1 or more")]
     Tokens,
+}
+
+impl BadLimits {
+    /// The name of the limit.
+    #[must_use]
+    pub fn limit(self) -> &'static str {
+        match self {
+            Self::Turns(_) => "max_turns",
+            Self::TurnTime(_) => "turn_timeout",
+            Self::TotalTime(_) => "total_timeout",
+            Self::Stall(_) => "stall_after",
+            Self::Tokens => "max_tokens",
+        }
+    }
+
+    /// Whether it is a time.
+    #[must_use]
+    pub fn is_about_time(self) -> bool {
+        matches!(self, Self::TurnTime(_) | Self::TotalTime(_))
+    }
 }
 
 impl Default for Limits {
@@ -160,9 +183,10 @@ impl Limits {
             return Err(BadLimits::Turns(turns));
         }
         let bad = |time: &Duration| time.is_zero() || *time > LONGEST;
-        match [turn, total].into_iter().find(bad) {
-            Some(time) => Err(BadLimits::Time(time)),
-            None => Ok(Self {
+        match (bad(&turn), bad(&total)) {
+            (true, _) => Err(BadLimits::TurnTime(turn)),
+            (_, true) => Err(BadLimits::TotalTime(total)),
+            (false, false) => Ok(Self {
                 turns,
                 turn,
                 total,

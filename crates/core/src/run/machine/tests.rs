@@ -378,8 +378,11 @@ fn limits_have_limits() {
     assert_eq!(limits(MAX_TURNS, 120, 600), Ok(Limits::default()));
     assert_eq!(limits(0, 1, 1), Err(BadLimits::Turns(0)));
     assert_eq!(limits(101, 1, 1), Err(BadLimits::Turns(101)));
-    assert_eq!(limits(1, 0, 1), Err(BadLimits::Time(Duration::ZERO)));
-    assert_eq!(limits(1, 1, 86_401), Err(BadLimits::Time(SECOND * 86_401)));
+    assert_eq!(limits(1, 0, 1), Err(BadLimits::TurnTime(Duration::ZERO)));
+    assert_eq!(
+        limits(1, 1, 86_401),
+        Err(BadLimits::TotalTime(SECOND * 86_401))
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::job::JobId;
 use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::machine::{Limits, Parts};
+use codex_mcp_core::run::machine::{BadLimits, Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
 use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
@@ -252,9 +252,10 @@ impl Arguments {
             stall_after: small(self.stall_after),
             max_tokens: count(self.max_tokens),
         });
-        let wrong = |why| {
-            let names = "max_turns, turn_timeout_ms, total_timeout_ms, stall_after, max_tokens";
-            ToolError::new(Code::InvalidArgument, format!("{names}: {why}"))
+        let wrong = |why: BadLimits| {
+            let unit = if why.is_about_time() { "_ms" } else { "" };
+            let message = format!("{}{unit}: {why}", why.limit());
+            ToolError::new(Code::InvalidArgument, message)
         };
         limits.map_err(wrong)
     }

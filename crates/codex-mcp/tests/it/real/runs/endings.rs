@@ -178,7 +178,9 @@ async fn a_read_only_sandbox_is_refused_at_once() {
     );
     let why = ran.result["why"].as_str().unwrap();
     assert!(why.contains("--sandbox workspace-write"), "{why}");
+    assert!(!why.contains("sandbox:"), "{why}");
     assert_eq!(stage.model.request_count(), 0);
+    assert_eq!(stage.threads().await, json!([]));
     let args = [
         "--json",
         "x",
@@ -189,6 +191,46 @@ async fn a_read_only_sandbox_is_refused_at_once() {
     ];
     let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
     ran.assert_not_done("stalled");
+}
+
+/// The next run may change files, unless the sandbox was named.
+#[tokio::test]
+async fn read_only_run_that_fails_names_the_sandbox_and_is_resumed_with_a_wider_one() {
+    let script = Script::new().otherwise([Reply::shell("false"), Reply::say("I can't.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    for (more, advice, sandbox) in [
+        (&[][..], "the command below has --sandbox workspace-write", "workspace-write"),
+        (&["--sandbox", "read-only"], "as --sandbox says", "read-only"),
+    ] {
+        let args = [&["x", "--max-turns", "1"][..], more].concat();
+        let ended = stage.run_command(&args).output().await.unwrap();
+        let shown = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{shown}");
+        assert!(shown.contains("Codex's sandbox was read-only"), "{shown}");
+        assert!(shown.contains(advice), "{shown}");
+        let resumed = shown.lines().find(|line| line.starts_with("to go on: "));
+        let flag = format!(" --sandbox {sandbox} ");
+        assert!(resumed.unwrap().contains(&flag), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn run_without_a_codex_says_how_to_get_one() {
+    let stage = Stage::new(testkit::codex::newest(), Script::new()).await;
+    let empty = stage.home.root().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let mut command = stage.run_command(&["--json", "x"]);
+    // Git is looked for on PATH too.
+    std::os::unix::fs::symlink("/usr/bin/git", empty.join("git")).unwrap();
+    command.env_remove("CODEX_MCP_CODEX_BIN").env("PATH", &empty);
+    let ran = stage.ended(command.spawn().unwrap()).await;
+    assert_eq!(ran.code, Some(3), "{}", ran.told);
+    assert_eq!(
+        ran.result["why"],
+        "no `codex` found on PATH; install Codex with `npm install -g @openai/codex`, or name it \
+         with --codex-bin or CODEX_MCP_CODEX_BIN"
+    );
+    assert_eq!(ran.told.matches("npm install").count(), 1, "{}", ran.told);
 }
 
 /// The arguments of the first example in a help.

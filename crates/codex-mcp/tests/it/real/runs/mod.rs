@@ -116,6 +116,13 @@ impl Stage {
         self.ended(child).await
     }
 
+    /// The threads that `codex-mcp threads` lists.
+    async fn threads(&self) -> Value {
+        let listed = self.program(&["threads", "--json"]).output().await.unwrap();
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        listed["threads"].clone()
+    }
+
     /// Codex 0.104.0 can't protect `.git` in a sandbox, so runs that are to commit are
     /// refused there.
     fn sandbox_for_commits(&self) -> &'static str {

@@ -125,6 +125,9 @@ async fn a_person_sees_what_holds_and_what_was_made() {
     let terminal = stage.run_on_terminal(&["x", "--until", "files=*.txt"]);
     let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(0), "{seen}");
+    let before = seen.split("turn 1 of 10").next().unwrap();
+    assert!(before.contains("to do    files=*.txt"), "{before}");
+    assert!(!before.contains("missing"), "{before}");
     for words in [
         "turn 1 of 10",
         "nothing was executed",
