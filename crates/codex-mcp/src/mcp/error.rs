@@ -105,7 +105,8 @@ impl ToolError {
     pub(super) fn text_in(&self, names: Names) -> String {
         let (name, hint) = names.of(self.code);
         let message = self.message.trim_end_matches('.');
-        format!("Error [{name}]: {message}. {hint}")
+        let end = if message.ends_with('?') { "" } else { "." };
+        format!("Error [{name}]: {message}{end} {hint}")
     }
 
     /// The error for programs: the one shape that it has in all tools.
@@ -251,3 +252,9 @@ mod tests {
         assert_eq!(error.object(Names::Own)["retryable"], true);
     }
 }
+        let message = "unknown parameter `promt`; did you mean `prompt`?";
+        let error = ToolError::new(Code::InvalidArgument, message);
+        assert_eq!(
+            error.text(),
+            format!("Error [INVALID_ARGUMENT]: {message} Correct the argument and call again.")
+        );

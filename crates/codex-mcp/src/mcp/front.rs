@@ -194,9 +194,11 @@ impl Front {
     /// That Codex has died, for the first answer after that.
     fn news_of_death(&self) -> Option<String> {
         let death = self.engine.unreported_death()?;
-        Some(format!(
-            "{death}. The next call starts it again, and its threads continue"
-        ))
+        let then = match self.engine.standing() {
+            Standing::Ready(_) | Standing::Starting => "It was started again",
+            Standing::Absent(_) => "The next call starts it again",
+        };
+        Some(format!("{death}. {then}, and its threads continue"))
     }
 
     /// How many threads are active, as `codex_threads` shows them; without a record of

@@ -68,6 +68,22 @@ async fn answer_that_tells_the_death_is_the_only_one() {
     serve.finish().await;
 }
 
+#[tokio::test]
+async fn warning_of_a_death_says_that_codex_was_started_again_where_it_was() {
+    let mut serve = Serve::plain(&Plan::new()).await;
+    let first = serve.codex().await;
+    serve.kill_codex(Signal::SIGTERM);
+    let gone = serve.fake.started();
+    assert_eq!(super::serve::left_of(&gone).await, []);
+    let reply = serve.reply(&thread(&first)).await;
+    assert_eq!(completed(&reply), HELLO);
+    let warning = reply["structuredContent"]["warnings"][0].as_str();
+    let warning = warning.unwrap_or_default();
+    assert!(warning.contains("It was started again"), "{reply:#}");
+    assert!(!warning.contains("next call"), "{reply:#}");
+    serve.finish().await;
+}
+
 /// The first answer is of the tool that lists all warnings.
 #[tokio::test]
 async fn status_reports_a_death_that_nobody_was_told() {
