@@ -32,10 +32,14 @@ fn write_finding(finding: &Finding, out: &mut Output<impl Write>) -> io::Result<
     let name = finding.check.name();
     let gap = STATUS_WIDTH.saturating_sub(status.len());
     out.styled(style, status)?;
-    let message = &finding.message;
+    let indent = STATUS_WIDTH + NAME_WIDTH;
+    let mut lines = finding.message.lines();
+    let message = lines.next().unwrap_or_default();
     writeln!(out, "{:gap$}{name:NAME_WIDTH$}{message}", "")?;
+    for line in lines {
+        writeln!(out, "{:indent$}{line}", "")?;
+    }
     if let Some(hint) = &finding.hint {
-        let indent = STATUS_WIDTH + NAME_WIDTH;
         writeln!(out, "{:indent$}To do: {hint}", "")?;
     }
     Ok(())

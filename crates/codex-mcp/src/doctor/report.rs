@@ -92,7 +92,7 @@ pub struct Finding {
     pub check: Check,
     /// What it means.
     pub status: Status,
-    /// The finding, in one line.
+    /// The finding, in one line; an excerpt of a file has lines of its own.
     pub message: String,
     /// The finding for programs.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,7 @@ fn config_refused(login: &Asked) -> Option<String> {
         return None;
     };
     let (_, reason) = finished.stderr.split_once("Error loading configuration:")?;
-    Some(words::one_line(reason))
+    Some(words::lines(reason))
 }
 
 fn without_settings(error: &ConfigError) -> Vec<Finding> {
@@ -55,7 +55,7 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
         _ => "Correct the file; settings of codex-mcp stand in its table `[plugins.codex-mcp]`."
             .to_owned(),
     };
-    let message = words::one_line(&error.to_string());
+    let message = words::lines(&error.to_string());
     let problem = Finding::problem(Check::Settings, message, hint);
     let others = [
         Check::Codex,

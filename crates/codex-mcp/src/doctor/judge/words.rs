@@ -10,6 +10,9 @@ use crate::engine::run::Finished;
 /// How much of what a program said is repeated, in bytes.
 const LONGEST: usize = 400;
 
+/// How many lines of it.
+const MOST_LINES: usize = 10;
+
 /// A text without colours and line breaks, with other hidden characters shown, and
 /// not too long.
 pub(super) fn one_line(text: &str) -> String {
@@ -21,6 +24,20 @@ pub(super) fn one_line(text: &str) -> String {
         line.push('…');
     }
     line
+}
+
+/// A text with its lines, such as an excerpt with a mark below it, made fit in the same
+/// way.
+pub(super) fn lines(text: &str) -> String {
+    let plain = strip_str(text).to_string();
+    let lines = plain.trim().lines().take(MOST_LINES);
+    let lines = lines.map(|line| visible_line(line.trim_end()).into_owned());
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    text
 }
 
 /// What a program did instead of what it should have done.
@@ -75,6 +92,14 @@ mod tests {
             one_line(&"ü".repeat(LONGEST)).chars().count(),
             LONGEST / 2 + 1
         );
+    }
+
+    #[test]
+    fn excerpt_keeps_its_lines() {
+        let excerpt = "line 2, column 3\r\n  |\n2 | \u{1b}[31mx\u{1b}[0m = \u{7}\n  |   ^\n\n";
+        assert_eq!(lines(excerpt), "line 2, column 3\n  |\n2 | x =\n  |   ^");
+        assert_eq!(lines(&"x\n".repeat(50)).lines().count(), MOST_LINES);
+        assert!(lines(&"x".repeat(5000)).len() < 500);
     }
 
     #[test]
