@@ -201,14 +201,16 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
         settings::approval(&codex),
         place.folder().as_os_str(),
     );
-    let requests = match args.answer {
-        Kind::Picture => None,
-        Kind::Later => Some(Reader::from_now_on(place.folder(), wrapper)?),
-    };
     let most_restarts = args.max_restarts;
     runtime::block_on(async {
+        // Without one nothing is written.
+        let terminal = UserTerminal::find().map_err(EyesError::NoTerminal)?;
+        let requests = match args.answer {
+            Kind::Picture => None,
+            Kind::Later => Some(Reader::from_now_on(place.folder(), wrapper)?),
+        };
         let parts = Parts {
-            terminal: UserTerminal::find().map_err(EyesError::NoTerminal)?,
+            terminal,
             codex: Codex {
                 binary,
                 arguments,

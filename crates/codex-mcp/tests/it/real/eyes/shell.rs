@@ -6,7 +6,10 @@ use codex_mcp_core::eyes::contract;
 use testkit::Home;
 
 fn eyes(args: &[&str]) -> Output {
-    let home = Home::new("");
+    eyes_in(&Home::new(""), args)
+}
+
+fn eyes_in(home: &Home, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("eyes")
         .args(args)
@@ -42,6 +45,10 @@ fn what_codex_is_told_can_be_printed() {
 fn without_a_terminal_it_is_refused() {
     let hint = "Without a terminal there are `codex-mcp run` and `codex-mcp jobs`";
     assert_refused(&eyes(&[]), 1, hint);
+    let home = Home::new("");
+    let output = eyes_in(&home, &[]);
+    assert_refused(&output, 1, hint);
+    assert!(!home.work().join(".codex-eyes").exists());
 }
 
 #[test]
