@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, McpElicitation, TurnId};
+use codex_mcp_protocol::codex::{Ask, CommandApproval, McpElicitation, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -303,7 +303,7 @@ fn particulars(ask: &Ask) -> Value {
             "approvalId": asked.approval_id,
             "commandActions": asked.command_actions,
             "proposedExecpolicyAmendment": asked.proposed_execpolicy_amendment,
-            "availableDecisions": asked.available_decisions,
+            "availableDecisions": with_decline(asked),
             "proposedNetworkPolicyAmendments": asked.proposed_network_policy_amendments,
             "additionalPermissions": asked.additional_permissions,
             "networkApprovalContext": asked.network_approval_context,
@@ -335,6 +335,15 @@ fn particulars(ask: &Ask) -> Value {
         }),
         Ask::UserInput(asked) => json!({ "questions": asked.questions }),
     }
+}
+
+/// The decisions that Codex offers on a command, and the one that it always takes.
+fn with_decline(asked: &CommandApproval) -> Option<Vec<Value>> {
+    let mut offered = asked.available_decisions.clone()?;
+    if !offered.iter().any(|decision| decision == "decline") {
+        offered.push("decline".into());
+    }
+    Some(offered)
 }
 
 /// What Codex takes for an answer to whether a tool may run; it lists it in its
