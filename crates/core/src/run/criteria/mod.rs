@@ -124,6 +124,21 @@ pub enum BadCriterion {
 }
 
 impl Criterion {
+    /// The place of its kind among the others.
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Files(_) => 0,
+            Self::Commits { .. } => 1,
+            Self::Branch(_) => 2,
+            Self::Pushed => 3,
+            Self::PullRequest => 4,
+            Self::IssueComment(_) => 5,
+            Self::Clean => 6,
+            Self::Command(_) => 7,
+            Self::DiffWithin(_) => 8,
+        }
+    }
+
     /// When it is met.
     #[must_use]
     pub fn judging(&self) -> Judging {
@@ -312,29 +327,34 @@ pub struct TooManyCriteria(pub usize);
 pub struct Criteria(Vec<Criterion>);
 
 impl Criteria {
-    /// These, each once, in an order of their own. Several `diff_within` are one, as
-    /// nothing could lie within each of them.
+    /// These, each once: by their kinds, and those of a kind in the given order, in which
+    /// commands are run. Several `diff_within` are one, as nothing could lie within each of
+    /// them.
     ///
     /// # Errors
     ///
     /// [`TooManyCriteria`] if there are more than [`CRITERIA_LIMIT`].
     pub fn new(criteria: impl IntoIterator<Item = Criterion>) -> Result<Self, TooManyCriteria> {
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
         let mut within = BTreeSet::new();
         for criterion in criteria {
             match criterion {
                 Criterion::DiffWithin(paths) => within.extend(paths),
                 criterion => {
-                    found.insert(criterion);
+                    if seen.insert(criterion.clone()) {
+                        found.push(criterion);
+                    }
                 }
             }
         }
         if !within.is_empty() {
-            found.insert(Criterion::DiffWithin(within.into_iter().collect()));
+            found.push(Criterion::DiffWithin(within.into_iter().collect()));
         }
+        found.sort_by_key(Criterion::kind);
         match found.len() {
             count if count > CRITERIA_LIMIT => Err(TooManyCriteria(count)),
-            _ => Ok(Self(found.into_iter().collect())),
+            _ => Ok(Self(found)),
         }
     }
 

@@ -42,6 +42,21 @@ fn every_criterion_in_words() {
 }
 
 #[test]
+fn commands_keep_the_order_in_which_they_are_given() {
+    let given = [
+        "command=make z",
+        "clean",
+        "command=make a",
+        "command=make z",
+    ];
+    let criteria = Criteria::new(given.map(criterion)).unwrap();
+    let texts: Vec<String> = criteria.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["clean", "command=make z", "command=make a"]);
+    let kept = serde_json::to_value(&criteria).unwrap();
+    assert_eq!(read(kept), Ok(criteria));
+}
+
+#[test]
 fn what_is_no_criterion_is_refused_with_what_to_write() {
     let mut table = String::new();
     for text in [
