@@ -31,6 +31,13 @@ pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
     below.into_iter().map(|process| process.pid).collect()
 }
 
+/// Whether a process has not ended; one that waits for its parent has.
+pub(crate) fn is_running(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    let process = stat.and_then(|stat| Process::parse(pid.as_raw(), &stat));
+    process.is_some_and(|process| !process.has_ended())
+}
+
 impl Processes {
     pub(super) fn scan() -> Self {
         let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();

@@ -14,8 +14,8 @@ use super::notify::UnusableNotifier;
 use super::order::BadOrder;
 use crate::codex_config::UserConfig;
 use crate::engine::binary::NoCodex;
-use crate::engine::{EngineError, LaunchError};
 use crate::engine::confinement::ConfiguredSandbox;
+use crate::engine::{EngineError, LaunchError};
 use crate::trust::{Trust, TrustError, directory_trust};
 
 /// What makes the sandbox of a run read-only.

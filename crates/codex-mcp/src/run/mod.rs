@@ -16,6 +16,7 @@ mod error;
 mod evidence;
 mod failing;
 pub mod look;
+mod mount_targets;
 pub mod notify;
 pub mod order;
 mod programs;

@@ -39,11 +39,17 @@ async fn ctrl_c_reports_what_is_there(release: &str) {
             .any(|one| one.command.ends_with("sleep 1000"))
     };
     until(&mut child, sleeps).await;
+    // What the sandbox mounts on, where it protects a path that is missing.
+    let targets = || [".agents", ".aws", ".codex"].map(|name| stage.file(name).exists());
+    if release == testkit::codex::newest() {
+        assert_eq!(targets(), [true; 3]);
+    }
     kill(pid, Signal::SIGINT);
     let ran = stage.ended(child).await;
     ran.assert_not_done("cancelled");
     assert_eq!(ran.turns(), [("initial", "interrupted")]);
     assert_eq!(ran.made(), ["commit", "file"]);
+    assert_eq!(targets(), [false; 3]);
 }
 
 async fn a_thread_is_hopped_into(release: &str) {
@@ -199,8 +205,16 @@ async fn read_only_run_that_fails_names_the_sandbox_and_is_resumed_with_a_wider_
     let script = Script::new().otherwise([Reply::shell("false"), Reply::say("I can't.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
     for (more, advice, sandbox) in [
-        (&[][..], "the command below has --sandbox workspace-write", "workspace-write"),
-        (&["--sandbox", "read-only"], "as --sandbox says", "read-only"),
+        (
+            &[][..],
+            "the command below has --sandbox workspace-write",
+            "workspace-write",
+        ),
+        (
+            &["--sandbox", "read-only"],
+            "as --sandbox says",
+            "read-only",
+        ),
     ] {
         let args = [&["x", "--max-turns", "1"][..], more].concat();
         let ended = stage.run_command(&args).output().await.unwrap();
@@ -222,7 +236,9 @@ async fn run_without_a_codex_says_how_to_get_one() {
     let mut command = stage.run_command(&["--json", "x"]);
     // Git is looked for on PATH too.
     std::os::unix::fs::symlink("/usr/bin/git", empty.join("git")).unwrap();
-    command.env_remove("CODEX_MCP_CODEX_BIN").env("PATH", &empty);
+    command
+        .env_remove("CODEX_MCP_CODEX_BIN")
+        .env("PATH", &empty);
     let ran = stage.ended(command.spawn().unwrap()).await;
     assert_eq!(ran.code, Some(3), "{}", ran.told);
     assert_eq!(
