@@ -38,6 +38,22 @@ pub(crate) fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result
     }
 }
 
+/// How long ago something was, in the unit that people would use.
+pub(crate) fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The same in a sentence.
+pub(crate) fn ago(time: Duration) -> String {
+    format!("{} ago", age(time))
+}
+
 /// A duration in a settings file or a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetDuration(pub(crate) Duration);
@@ -76,6 +92,16 @@ impl Visitor<'_> for SetDurationVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_in_the_unit_that_people_use() {
+        let told = |seconds| ago(Duration::from_secs(seconds));
+        let expected = [
+            "0s ago", "59s ago", "1m ago", "1h ago", "1d ago", "400d ago",
+        ];
+        let times = [0, 59, 60, 3600, 86_400, 400 * 86_400];
+        assert_eq!(times.map(told), expected);
+    }
 
     #[test]
     fn duration_is_a_number_of_seconds_or_has_a_unit() {

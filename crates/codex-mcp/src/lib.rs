@@ -17,6 +17,7 @@
 //! - `review`: reviews of code, by a thread of its own.
 //! - [`run`]: turns until what was asked for is there.
 //! - [`team`]: the server as a member of a team.
+//! - `thread_ids`: threads by ID prefix.
 //! - [`bounds`]: what a client may ask for at most.
 //! - [`trust`]: whether the user trusts a directory.
 //! - [`doctor`]: whether work can be done here, and if not, why.
@@ -52,5 +53,6 @@ pub mod picture;
 mod review;
 pub mod run;
 pub mod team;
+mod thread_ids;
 pub mod trust;
 pub mod untrusted_file;

@@ -18,7 +18,6 @@ use uuid::Uuid;
 use super::exit;
 use super::eyes_mcp::Kind;
 use super::stored::complain;
-use super::thread_ids::{NoThread, ThreadPrefix};
 use super::values::size_limit;
 use super::{own_servers, runtime};
 use crate::config::{self, ConfigError, Flags};
@@ -31,6 +30,7 @@ use crate::eyes::settings;
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
 use crate::output;
+use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\

@@ -31,7 +31,6 @@ mod summary;
 mod table;
 mod team_tools;
 mod teller;
-mod thread_ids;
 mod threads;
 mod times;
 mod trust;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use codex_mcp_core::team::{AgentName, ThreadName};
 use tokio_util::sync::CancellationToken;
 
-use super::thread_ids::in_registry;
 use crate::config::{Config, DEFAULT_IDENTITY, Origin};
 use crate::mcp::{Defaults, Warnings};
 use crate::team::{
     Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses,
 };
+use crate::thread_ids::in_registry;
 
 /// The identity of this process and what it does under it, until it is closed.
 pub(super) struct Identity {

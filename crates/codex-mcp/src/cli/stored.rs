@@ -4,11 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::thread_ids::NoThread;
-use crate::config::{self, Flags, Warning};
+use codex_mcp_core::team::AgentName;
+
+use crate::config::{self, Flags, JobSettings, Warning};
 use crate::output::{self, Verbosity};
 use crate::team::registry::{Mode, RegistryError};
 use crate::team::{ClaimError, FileError};
+use crate::thread_ids::NoThread;
 
 /// Why nothing can be shown.
 #[derive(Debug, thiserror::Error)]

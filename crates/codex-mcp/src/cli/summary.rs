@@ -7,9 +7,9 @@ use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Status;
 
 use super::stored::{self, Failure, Kept};
-use super::thread_ids::in_registry;
 use crate::output;
 use crate::team::{registry, summary};
+use crate::thread_ids::in_registry;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

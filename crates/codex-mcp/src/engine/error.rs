@@ -76,6 +76,14 @@ pub enum EngineError {
     /// There is no such session.
     #[error("there is no session {0}")]
     NoSession(SessionId),
+    /// Several sessions begin so.
+    #[error("several sessions begin with {prefix}: {known}; give more of the id")]
+    AmbiguousSession {
+        /// What was given.
+        prefix: String,
+        /// The first of them.
+        known: String,
+    },
     /// The session is over.
     #[error("session {session} was cancelled; its thread is {thread}")]
     Cancelled {

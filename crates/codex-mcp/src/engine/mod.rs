@@ -59,14 +59,14 @@ pub(crate) use workspace::GitGrant;
 pub use workspace::{Granted, Grants};
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::action::{self, ActionId, Decision};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits};
+use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits, ThreadId};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -97,6 +97,12 @@ const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// How long the end of everything may take.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How much of a session's id stands for it at least, in bytes.
+const SHORTEST_PREFIX: usize = 8;
+
+/// How many sessions are named that begin alike.
+const NAMED: usize = 10;
 
 /// What the engine is to work with.
 #[derive(Debug, Clone)]
@@ -377,12 +383,6 @@ impl Engine {
         Ok(())
     }
 
-    /// What marks the lines of the log that are about a session.
-    #[must_use]
-    pub fn span(&self, session: &SessionId) -> Span {
-        self.entry(session)
-            .map_or_else(|_| Span::none(), |entry| entry.span.clone())
-    }
     /// Ends a session that was begun for nothing. Its thread is forgotten, as nothing was
     /// said in it.
     ///
@@ -396,6 +396,12 @@ impl Engine {
         Ok(())
     }
 
+    /// What marks the lines of the log that are about a session.
+    #[must_use]
+    pub fn span(&self, session: &SessionId) -> Span {
+        self.entry(session)
+            .map_or_else(|_| Span::none(), |entry| entry.span.clone())
+    }
 
     /// How a session stands.
     ///
@@ -476,11 +482,59 @@ impl Engine {
         }
     }
 
+    /// The session that a text names: by its id, or by the beginning of it, 8 characters
+    /// or more. One that names none is taken as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::AmbiguousSession`].
+    pub fn session_named(&self, text: &str) -> Result<SessionId, EngineError> {
+        let named = SessionId::named(text);
+        if self.entry(&named).is_ok() {
+            return Ok(named);
+        }
+        let all = self.hub.sessions.all();
+        session_named(text, all.iter().map(|entry| &entry.id))
+    }
+
+    /// The threads of all sessions.
+    #[must_use]
+    pub fn threads(&self) -> Vec<ThreadId> {
+        let all = self.hub.sessions.all();
+        all.iter().map(|entry| entry.thread.clone()).collect()
+    }
+
+    /// Codex's home directory.
+    #[must_use]
+    pub fn codex_home(&self) -> &Path {
+        &self.options.codex_home
+    }
+
     fn entry(&self, session: &SessionId) -> Result<Arc<Entry>, EngineError> {
         self.hub
             .sessions
             .by_id(session)
             .ok_or_else(|| EngineError::NoSession(session.clone()))
+    }
+}
+
+/// The one of these sessions whose id begins so, or the text as it is.
+fn session_named<'a>(
+    text: &str,
+    all: impl Iterator<Item = &'a SessionId>,
+) -> Result<SessionId, EngineError> {
+    let is_prefix = text.len() >= SHORTEST_PREFIX;
+    let fitting = all.filter(|id| is_prefix && id.to_string().starts_with(text));
+    match fitting.collect::<Vec<_>>().as_slice() {
+        [] => Ok(SessionId::named(text)),
+        [only] => Ok((*only).clone()),
+        several => {
+            let known = several.iter().take(NAMED).map(ToString::to_string);
+            Err(EngineError::AmbiguousSession {
+                prefix: text.to_owned(),
+                known: known.collect::<Vec<_>>().join(", "),
+            })
+        }
     }
 }
 
@@ -523,5 +577,29 @@ async fn call_once<T: DeserializeOwned>(
         Err(CallError::Unreadable { method, error }) => {
             Err(EngineError::Unreadable { method, error })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_prefix_is_resolved_or_its_candidates_are_named() {
+        let all = ["sess_abc1", "sess_abc2", "sess_def1"].map(SessionId::named);
+        let named = |text: &str| {
+            let found = session_named(text, all.iter());
+            found
+                .map(|id| id.to_string())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(named("sess_def").unwrap(), "sess_def1");
+        for unknown in ["sess_123", "sess_de", ""] {
+            assert_eq!(named(unknown).unwrap(), unknown);
+        }
+        assert_eq!(
+            named("sess_abc").unwrap_err(),
+            "several sessions begin with sess_abc: sess_abc1, sess_abc2; give more of the id"
+        );
     }
 }

@@ -3,9 +3,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::job::{CancelAnswer, JobId, JobState};
+use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
+use codex_mcp_core::text::one_line;
+use codex_mcp_protocol::codex::ThreadId;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -17,8 +19,10 @@ use super::store::{
     StoreError, StoredEvent, Whose,
 };
 use super::worker::start::{StartError, Starter};
+use crate::duration::ago;
 use crate::off_runtime;
 use crate::team::audit::{Audit, Event, Outcome, Record};
+use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// How often it is looked whether the worker of a job that is waited for is still
 /// there.
@@ -28,6 +32,12 @@ const LOOK_AFTER: Duration = Duration::from_secs(5);
 /// end by themselves, and the worker hears of it within another.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many jobs are named that begin alike.
+const NAMED: usize = 10;
+
+/// How much is shown of the name of a task, in bytes.
+const TASK_SHOWN: usize = 60;
+
 /// Why nothing has come of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum JobsError {
@@ -36,7 +46,18 @@ pub enum JobsError {
     Order(#[from] BadOrder),
     /// There is no such job.
     #[error("Job not found: {0}")]
-    NotFound(JobId),
+    NotFound(String),
+    /// Several jobs begin so.
+    #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
+    Ambiguous {
+        /// What was given.
+        prefix: JobPrefix,
+        /// The first of them, a line each.
+        known: String,
+    },
+    /// The thread to go on in cannot be found.
+    #[error(transparent)]
+    Thread(#[from] NoThread),
     /// The store can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -210,6 +231,40 @@ impl Jobs {
         }
     }
 
+    /// The job whose id begins so.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`], if there is none, or more than one.
+    pub async fn find(&self, prefix: &JobPrefix) -> Result<JobId, JobsError> {
+        let most = u32::try_from(NAMED).unwrap_or(u32::MAX).saturating_add(1);
+        let found = self.store().await?.find_by_prefix(prefix, most).await?;
+        match found.as_slice() {
+            [] => Err(JobsError::NotFound(prefix.to_string())),
+            [job] => Ok(job.id.clone()),
+            several => Err(JobsError::Ambiguous {
+                prefix: prefix.clone(),
+                known: names(several),
+            }),
+        }
+    }
+
+    /// The thread of the submitter's Codex whose id begins so.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`], if there is none, or more than one.
+    pub(crate) async fn thread(&self, prefix: ThreadPrefix) -> Result<ThreadId, JobsError> {
+        let Submitter {
+            codex_home,
+            atm_home,
+            ..
+        } = &self.submitter;
+        let (codex_home, atm_home) = (codex_home.clone(), atm_home.clone());
+        let resolved = off_runtime::run(move || prefix.resolve(&codex_home, &atm_home)).await;
+        Ok(resolved.map_err(BadOrder::from)??)
+    }
+
     /// A job as it is; if `wait` is given, once it has ended, or after that time.
     ///
     /// # Errors
@@ -221,7 +276,7 @@ impl Jobs {
         let mut watch = store.watch();
         let mut no_worker = None;
         let mut look_after = Instant::now();
-        let none = || JobsError::NotFound(id.clone());
+        let none = || JobsError::NotFound(id.to_string());
         loop {
             let summary = store.summary(id).await?.ok_or_else(none)?;
             let now = Instant::now();
@@ -289,7 +344,7 @@ impl Jobs {
             Err(_) => Outcome::Failed,
         };
         self.note_end(id, Event::CallCancel, outcome);
-        let answer = answer?.ok_or_else(|| JobsError::NotFound(id.clone()))?;
+        let answer = answer?.ok_or_else(|| JobsError::NotFound(id.to_string()))?;
         let state = match answer {
             CancelAnswer::Asked => {
                 let looked = self.look(id, Some(CANCEL_PATIENCE)).await?;
@@ -337,6 +392,20 @@ impl Jobs {
             .write(&record)
             .map_err(|error| JobsError::Audit(error.to_string()))
     }
+}
+
+fn names(several: &[JobSummary]) -> String {
+    let now = SystemTime::now();
+    let name = |job: &JobSummary| {
+        let age = ago(now.duration_since(job.created_at).unwrap_or_default());
+        let task = one_line(&job.task_name, TASK_SHOWN);
+        format!("  {}  {}  {age}  {task}", job.id, job.state)
+    };
+    let mut lines: Vec<String> = several.iter().take(NAMED).map(name).collect();
+    if several.len() > NAMED {
+        lines.push("  …".to_owned());
+    }
+    lines.join("\n")
 }
 
 impl Cancelled {

@@ -120,6 +120,12 @@ codes! {
         "Call again in a moment.";
     JobStore: "JOB_STORE", Pointless,
         "`codex-mcp config` tells where the store is, --store or CODEX_MCP_STORE names another.";
+    JobNotFound: "JOB_NOT_FOUND", Pointless,
+        "call_jobs lists the jobs.";
+    CouldNotRun: "COULD_NOT_RUN", Pointless,
+        "Correct that, then call codex_run again.";
+    WorkerLost: "WORKER_LOST", Worthwhile,
+        "Call codex_run again, with thread_id if there is one.";
     JobEnded: "JOB_ENDED", Pointless,
         "Look at it with call_status.";
     Internal: "INTERNAL", Worthwhile,

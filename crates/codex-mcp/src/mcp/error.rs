@@ -10,6 +10,7 @@ use crate::directory::ReplacedDirectory;
 use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
 use crate::review::ReviewError;
+use crate::thread_ids::NoThread;
 
 /// What a tool call failed with.
 #[derive(Debug, Clone)]
@@ -37,6 +38,17 @@ impl Names {
             Self::Own => (code.row().name, code.row().hint),
             Self::Sessions => (code.name_for_sessions(), code.hint_for_sessions()),
         }
+    }
+}
+
+impl From<NoThread> for ToolError {
+    fn from(error: NoThread) -> Self {
+        let code = match error {
+            NoThread::Unknown { .. } => Code::ThreadNotFound,
+            NoThread::Ambiguous { .. } => Code::InvalidArgument,
+            NoThread::File(_) => Code::TeamFiles,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -175,6 +187,7 @@ impl From<EngineError> for ToolError {
             EngineError::CantFork { .. } => Code::CantFork,
             EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
             EngineError::Decision(DecisionRefused::Wrong(_))
+            | EngineError::AmbiguousSession { .. }
             | EngineError::NoFolder(_)
             | EngineError::UnknownMethod(_)
             | EngineError::NoTerminal(_)
@@ -250,11 +263,11 @@ mod tests {
              Wait until the turn has ended, then call again."
         );
         assert_eq!(error.object(Names::Own)["retryable"], true);
-    }
-}
         let message = "unknown parameter `promt`; did you mean `prompt`?";
         let error = ToolError::new(Code::InvalidArgument, message);
         assert_eq!(
             error.text(),
             format!("Error [INVALID_ARGUMENT]: {message} Correct the argument and call again.")
         );
+    }
+}

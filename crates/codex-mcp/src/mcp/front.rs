@@ -38,11 +38,14 @@ use super::tools::{self, Api, Groups};
 use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
+use crate::config;
 use crate::directory;
 use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
 use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
+use crate::off_runtime;
 use crate::team::{Desk, Ended, Office};
+use crate::thread_ids::{NotAThread, ThreadPrefix};
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -282,6 +285,25 @@ impl Front {
     /// is served on has to tell of `deliveries`.
     #[must_use]
     pub fn with_office(self, office: Office, deliveries: Deliveries) -> Self {
+    /// The thread that a call names, by its id or how that begins: one of a session here, or
+    /// one of which Codex has a rollout. Whether there is one of a whole id is Codex's to say.
+    pub(super) async fn thread(&self, text: &str) -> Result<ThreadId, ToolError> {
+        if let Ok(thread) = ThreadId::parse(text) {
+            return Ok(thread);
+        }
+        let prefix: ThreadPrefix = text.parse().map_err(|error: NotAThread| {
+            ToolError::new(Code::InvalidArgument, format!("threadId: {error}"))
+        })?;
+        let mut live = self.engine.threads();
+        live.retain(|thread| prefix.fits(thread));
+        let codex_home = self.engine.codex_home().to_owned();
+        let resolve = move || prefix.resolve_with(live, &codex_home, &config::atm_home());
+        let resolved = off_runtime::run(resolve).await;
+        let resolved =
+            resolved.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+        Ok(resolved?)
+    }
+
         Self {
             office,
             deliveries,

@@ -8,13 +8,13 @@ use codex_mcp_core::job::JobPrefix;
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::complain;
-use crate::cli::thread_ids::NoThread;
 use crate::config::ConfigError;
 use crate::engine::profile::NoProfile;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
 use crate::jobs::store::StoreError;
 use crate::team::ClaimError;
+use crate::thread_ids::NoThread;
 
 /// Why nothing comes of a verb.
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +31,6 @@ pub(super) enum Failure {
     Jobs(#[from] JobsError),
     #[error("there is no job {0}; `codex-mcp jobs list` lists those that there are")]
     NotFound(JobPrefix),
-    #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
-    Ambiguous { prefix: JobPrefix, known: String },
     #[error(transparent)]
     Profile(#[from] NoProfile),
     #[error(transparent)]

@@ -19,7 +19,6 @@ use super::watching::nobody_works;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
-use crate::cli::thread_ids::ThreadPrefix;
 use crate::cli::values::{one_of, profile as profile_name};
 use crate::config::Config;
 use crate::directory::resolved;
@@ -30,6 +29,7 @@ use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::store::LONGEST_TEXT;
 use crate::output;
+use crate::thread_ids::ThreadPrefix;
 use crate::untrusted_file::{self, Links};
 
 /// The longest schema, in bytes.

@@ -13,7 +13,6 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode};
 
 use super::failure::Failure;
 use crate::cli::prompt;
-use crate::cli::thread_ids::ThreadPrefix;
 use crate::cli::values::{criterion, one_of, profile};
 use crate::config::Flags;
 use crate::directory::resolved;
@@ -22,6 +21,7 @@ use crate::engine::profile::ProfileName;
 use crate::jobs::store::Location;
 use crate::output;
 use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
+use crate::thread_ids::ThreadPrefix;
 
 /// What can be asked for, and how it is used.
 const HELP: &str = "\

@@ -7,13 +7,13 @@ use codex_mcp_core::run::criteria::TooManyCriteria;
 use codex_mcp_core::run::machine::BadLimits;
 
 use crate::cli::prompt::NoPrompt;
-use crate::cli::thread_ids::NoThread;
 use crate::config::ConfigError;
 use crate::engine::profile::NoProfile;
 use crate::off_runtime::OffRuntimeError;
 use crate::run::RunError;
 use crate::run::order::BadOrder;
 use crate::run::worktree::WorktreeError;
+use crate::thread_ids::NoThread;
 
 /// Why a run could not be begun, or not be told.
 #[derive(Debug, thiserror::Error)]

@@ -42,14 +42,35 @@ async fn a_thread_is_begun_and_gone_on_with(release: &str) {
         })
     );
 
-    for name in ["threadId", "conversationId"] {
-        let arguments = json!({"prompt": "second", name: thread});
+    for (name, thread_named) in [
+        ("threadId", &*thread),
+        ("conversationId", &*thread),
+        ("threadId", &thread[..13]),
+    ] {
+        let arguments = json!({"prompt": "second", name: thread_named});
         let gone_on = client.call_tool("codex-reply", arguments).await;
         assert!(
             text(&gone_on, 0).starts_with("two, after one"),
             "{gone_on:#}"
         );
         assert_eq!(thread_of(&gone_on), thread);
+    }
+    stage.finish(client).await;
+
+    // Another server finds it among Codex's rollouts.
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({"prompt": "second", "threadId": thread[..13]});
+    let gone_on = client.call_tool("codex-reply", arguments).await;
+    assert_eq!(thread_of(&gone_on), thread, "{gone_on:#}");
+    for (unknown, code) in [
+        ("01234567", "THREAD_NOT_FOUND"),
+        ("01234567-89ab-7def-8123-456789abcdef", "THREAD_NOT_FOUND"),
+        ("nonsense", "INVALID_ARGUMENT"),
+        ("0199", "INVALID_ARGUMENT"),
+    ] {
+        let arguments = json!({"prompt": "x", "threadId": unknown});
+        let refused = client.call_tool("codex-reply", arguments).await;
+        assert_error(&refused, code);
     }
     stage.finish(client).await;
 }

@@ -337,12 +337,7 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
             json!({ "prompt": "x", "cwd": work, "made_up": 1 }),
             "made_up",
         ),
-        (
-            "call_status",
-            json!({ "job_id": unknown }),
-            "Job not found: 00000000",
-        ),
-        ("call_status", json!({ "job_id": "../x" }), "is not an id"),
+        ("call_status", json!({ "job_id": "../x" }), "is no job"),
         (
             "call_status",
             json!({ "job_id": unknown, "tail": 101 }),
@@ -355,17 +350,25 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
             json!({ "status_filter": "x' OR 1=1" }),
             "status_filter",
         ),
-        (
-            "call_cancel",
-            json!({ "job_id": unknown }),
-            "Job not found: 00000000",
-        ),
     ] {
         let refused = client.call_tool(tool, arguments.clone()).await;
         assert_error(&refused, "INVALID_ARGUMENT");
         let message = text(&refused, 0);
         assert!(message.contains(why), "{message}");
     }
+    for (tool, unknown) in [
+        ("call_status", unknown),
+        ("call_cancel", unknown),
+        ("call_status", &unknown[..8]),
+    ] {
+        let refused = client.call_tool(tool, json!({ "job_id": unknown })).await;
+        assert_error(&refused, "JOB_NOT_FOUND");
+        let message = text(&refused, 0);
+        assert!(message.contains("Job not found: 00000000"), "{message}");
+    }
+    let arguments = json!({ "prompt": "x", "cwd": work, "resume_session_id": "01234567" });
+    let refused = client.call_tool("call_codex", arguments).await;
+    assert_error(&refused, "THREAD_NOT_FOUND");
     // An error of the job, and not of the call.
     let mut arguments = here(&stage, "go on");
     arguments["resume_session_id"] = json!(session);
@@ -373,6 +376,9 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
     let failed = ended(&mut client, &job).await;
     assert_eq!(failed["status"], "failed", "{failed:#}");
     assert_eq!(failed["metadata"]["failure"]["class"], "unknown_session");
+    let beginning = json!({ "job_id": job[..8] });
+    let status = client.call_tool("call_status", beginning).await;
+    assert_eq!(structured(&status)["job_id"], job, "{status:#}");
     let arguments = json!({ "job_id": job });
     let refused = client.call_tool("call_cancel", arguments).await;
     assert!(text(&refused, 0).contains("Cannot cancel job in 'failed' status"));

@@ -356,6 +356,26 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
         (json!({}), "missing field `task`"),
         (json!({ "task": " " }), "the task is empty"),
         (
+#[tokio::test]
+async fn thread_of_a_run_is_found_by_the_beginning_of_its_id_or_refused() {
+    let stage = newest(promises()).await;
+    let mut client = stage.client(&[]).await;
+    for unknown in ["01234567-89ab-7def-8123-456789abcdef", "01234567"] {
+        let arguments = json!({ "task": "x", "thread_id": unknown });
+        let refused = client.call_tool("codex_run", arguments).await;
+        assert_error(&refused, "THREAD_NOT_FOUND");
+    }
+    assert_eq!(told(&mut client, "call_jobs", json!({})).await["total"], 0);
+    let begin = json!({ "task": "make it", "exit_criteria": { "commits": 1 } });
+    let first = told(&mut client, "codex_run", begin).await;
+    assert_eq!(first["ok"], true, "{first:#}");
+    let thread = first["thread_id"].as_str().unwrap();
+    let again = json!({ "task": "look", "thread_id": thread[..13], "max_turns": 1 });
+    let second = told(&mut client, "codex_run", again).await;
+    assert_eq!(second["thread_id"], thread, "{second:#}");
+    finish(&stage, client).await;
+}
+
             json!({ "task": "x", "repo": "/not/there" }),
             "there is no folder /not/there",
         ),
@@ -370,7 +390,7 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
         ),
         (
             json!({ "task": "x", "total_timeout_ms": 0 }),
-            "at most 24 h",
+            "total_timeout_ms: a run takes more than 0 s and at most 24 h",
         ),
         (
             json!({ "task": "x", "exit_criteria": { "commits": "many" } }),

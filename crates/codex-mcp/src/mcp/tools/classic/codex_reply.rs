@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -53,7 +52,7 @@ pub(in crate::mcp::tools) async fn call(
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
-    let thread = given.thread()?;
+    let thread = front.thread(given.thread()?).await?;
     let engine = Arc::clone(&front.engine);
     let mut start = Start::default();
     front.bound_resumed(&thread, &mut start.settings)?;
@@ -74,16 +73,15 @@ pub(in crate::mcp::tools) async fn call(
 }
 
 impl Arguments {
-    fn thread(&self) -> Result<ThreadId, ToolError> {
+    fn thread(&self) -> Result<&str, ToolError> {
         let wrong = |message: &str| ToolError::new(Code::InvalidArgument, message);
-        let text = match (&self.thread_id, &self.conversation_id) {
+        match (&self.thread_id, &self.conversation_id) {
             (Some(one), Some(other)) if one != other => {
-                return Err(wrong("threadId and conversationId name different threads"));
+                Err(wrong("threadId and conversationId name different threads"))
             }
-            (Some(text), _) | (None, Some(text)) => text,
-            (None, None) => return Err(wrong("threadId is missing")),
-        };
-        ThreadId::parse(text).map_err(|error: NotAThreadId| wrong(&format!("threadId: {error}")))
+            (Some(text), _) | (None, Some(text)) => Ok(text),
+            (None, None) => Err(wrong("threadId is missing")),
+        }
     }
 }
 
@@ -101,8 +99,7 @@ mod tests {
             panic!("an object");
         };
         arguments::<Arguments>(object)
-            .and_then(|given| given.thread())
-            .map(|thread| thread.to_string())
+            .and_then(|given| given.thread().map(str::to_owned))
             .map_err(|error| error.text())
     }
 
@@ -121,7 +118,6 @@ mod tests {
     fn what_is_no_thread_is_refused() {
         for given in [
             json!({"prompt": "x"}),
-            json!({"prompt": "x", "threadId": "nonsense"}),
             json!({"prompt": "x", "threadId": 7}),
             json!({"prompt": "x", "threadId": ID, "conversationId": OTHER}),
         ] {

@@ -34,7 +34,8 @@ says when.";
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
-    let Arguments { job_id: Id(id) } = arguments(given)?;
+    let Arguments { job_id: Id(prefix) } = arguments(given)?;
+    let id = jobs.find(&prefix).await?;
     let cancelled = jobs.cancel(&id).await?;
     if let CancelAnswer::Refused(_) = cancelled.answer {
         return Err(ToolError::new(Code::JobEnded, cancelled.answer.message()));

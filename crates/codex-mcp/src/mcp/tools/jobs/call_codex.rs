@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::parameters::{Count, Limit, arguments};
 use super::schema::{about, input, off, output, sandbox, texts};
-use super::{answer, tool};
+use super::{Thread, answer, tool};
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::service::{Jobs, Submitted};
@@ -26,7 +26,7 @@ struct Arguments {
     cwd: PathBuf,
     task_name: Option<String>,
     model: Option<String>,
-    resume_session_id: Option<ThreadId>,
+    resume_session_id: Option<Thread>,
     #[serde(default)]
     continue_latest: Option<bool>,
     timeout_ms: Option<Limit>,
@@ -80,9 +80,17 @@ pub(super) async fn call(
     client: Option<String>,
     given: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let given: Arguments = arguments(given)?;
+    let mut given: Arguments = arguments(given)?;
     let is_forgotten = given.fire_and_forget.unwrap_or_default();
-    let submitted = jobs.submit(given.into_order(client)?).await?;
+    let session = match given.resume_session_id.take() {
+        // A whole id may be known where the job is run, on another machine.
+        Some(Thread(prefix)) => Some(match prefix.whole() {
+            Some(session) => session,
+            None => jobs.thread(prefix).await?,
+        }),
+        None => None,
+    };
+    let submitted = jobs.submit(given.into_order(client, session)?).await?;
     Ok(answer(json!({
         "status": "queued",
         "job_id": submitted.job,
@@ -105,8 +113,12 @@ fn message(submitted: &Submitted, is_forgotten: bool) -> String {
 }
 
 impl Arguments {
-    fn into_order(self, client: Option<String>) -> Result<Order, ToolError> {
-        let past = match (self.resume_session_id, self.continue_latest) {
+    fn into_order(
+        self,
+        client: Option<String>,
+        session: Option<ThreadId>,
+    ) -> Result<Order, ToolError> {
+        let past = match (session, self.continue_latest) {
             (Some(_), Some(true)) => {
                 let why = "resume_session_id and continue_latest can't be used together";
                 return Err(ToolError::new(Code::InvalidArgument, why));

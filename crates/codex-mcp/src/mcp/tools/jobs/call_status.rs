@@ -62,10 +62,10 @@ pub(in crate::mcp) struct Asked {
     until: Instant,
 }
 
-/// Reads the arguments of a call.
-pub(super) fn ask(given: JsonObject) -> Result<Asked, ToolError> {
+/// Reads the arguments of a call, and finds its job.
+pub(super) async fn ask(jobs: &Jobs, given: JsonObject) -> Result<Asked, ToolError> {
     let Arguments {
-        job_id: Id(id),
+        job_id: Id(prefix),
         wait_ms,
         tail,
     } = arguments(given)?;
@@ -76,7 +76,7 @@ pub(super) fn ask(given: JsonObject) -> Result<Asked, ToolError> {
     }
     let wait = wait_ms.map(|Wait(wait)| wait).unwrap_or_default();
     Ok(Asked {
-        id,
+        id: jobs.find(&prefix).await?,
         tail: u32::try_from(tail).unwrap_or(u32::MAX),
         until: Instant::now() + wait,
     })

@@ -8,7 +8,7 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::machine::{BadLimits, Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
-use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use super::parameters::{Count, Wait, arguments};
 use super::schema::{about, input, off, one_of, or, output, sandbox, texts};
 use super::watch::{Waited, until_ended};
-use super::{answer, tool};
+use super::{Thread, answer, tool};
+use crate::engine::EngineError;
 use crate::engine::profile::ProfileName;
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::run::result;
@@ -55,19 +56,6 @@ struct Arguments {
     task_name: Option<String>,
     retry: Option<Count>,
     wait_ms: Option<Wait>,
-}
-
-/// The name of a thread: what is none would cost the run its first turns.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct Thread(ThreadId);
-
-impl TryFrom<String> for Thread {
-    type Error = NotAThreadId;
-
-    fn try_from(text: String) -> Result<Self, NotAThreadId> {
-        ThreadId::parse(&text).map(Self)
-    }
 }
 
 /// What Codex's questions are answered: nobody is there to be asked.
@@ -149,9 +137,13 @@ pub(super) async fn begin(
     client: Option<String>,
     given: JsonObject,
 ) -> Result<Begun, ToolError> {
-    let given: Arguments = arguments(given)?;
+    let mut given: Arguments = arguments(given)?;
     let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
-    let submitted = jobs.submit_run(given.into_order(client)?).await?;
+    let thread = match given.thread_id.take() {
+        Some(Thread(prefix)) => Some(jobs.thread(prefix).await?),
+        None => None,
+    };
+    let submitted = jobs.submit_run(given.into_order(client, thread)?).await?;
     Ok(Begun {
         job: submitted.job,
         until: Instant::now() + wait,
@@ -209,7 +201,11 @@ impl Begun {
 }
 
 impl Arguments {
-    fn into_order(self, client: Option<String>) -> Result<RunOrder, ToolError> {
+    fn into_order(
+        self,
+        client: Option<String>,
+        thread: Option<ThreadId>,
+    ) -> Result<RunOrder, ToolError> {
         let limits = self.limits()?;
         let mut run = Order::new(self.task, self.repo.unwrap_or_else(|| ".".into()));
         run.limits = limits;
@@ -217,7 +213,7 @@ impl Arguments {
         if self.allow_preexisting.unwrap_or_default() {
             run.preexisting = Preexisting::Counts;
         }
-        run.thread = self.thread_id.map(|Thread(thread)| thread);
+        run.thread = thread;
         if self.worktree.unwrap_or_default() {
             run.place = Place::Worktree;
         }

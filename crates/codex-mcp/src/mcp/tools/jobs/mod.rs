@@ -9,7 +9,7 @@ mod call_status;
 mod codex_run;
 mod watch;
 
-use codex_mcp_core::job::{BadId, JobId};
+use codex_mcp_core::job::{BadPrefix, JobPrefix};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 
@@ -21,6 +21,7 @@ use crate::jobs::service::{Jobs, JobsError};
 use crate::jobs::store::StoreError;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
+use crate::thread_ids::{NotAThread, ThreadPrefix};
 
 /// A tool for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +75,10 @@ impl JobTool {
     ) -> Result<Called, ToolError> {
         let answered = match self {
             Self::Codex => call_codex::call(jobs, client, given).await,
-            Self::Status => return Ok(Called::Watched(Watch::Job(call_status::ask(given)?))),
+            Self::Status => {
+                let asked = call_status::ask(jobs, given).await?;
+                return Ok(Called::Watched(Watch::Job(asked)));
+            }
             Self::Jobs => call_jobs::call(jobs, given).await,
             Self::Cancel => call_cancel::call(jobs, given).await,
             Self::Run => {
@@ -101,15 +105,28 @@ pub(in crate::mcp) enum Called {
     Watched(Watch),
 }
 
-/// The name of a job.
+/// The id of a job, or how it begins.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-struct Id(JobId);
+struct Id(JobPrefix);
 
 impl TryFrom<String> for Id {
-    type Error = BadId;
+    type Error = BadPrefix;
 
-    fn try_from(text: String) -> Result<Self, BadId> {
+    fn try_from(text: String) -> Result<Self, BadPrefix> {
+        text.parse().map(Self)
+    }
+}
+
+/// The id of a thread, or how it begins.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Thread(ThreadPrefix);
+
+impl TryFrom<String> for Thread {
+    type Error = NotAThread;
+
+    fn try_from(text: String) -> Result<Self, NotAThread> {
         text.parse().map(Self)
     }
 }
@@ -119,7 +136,9 @@ impl From<JobsError> for ToolError {
         match error {
             JobsError::Store(error) => error.into(),
             JobsError::Order(BadOrder::OutOfBounds(error)) => error.into(),
-            JobsError::Order(_) | JobsError::NotFound(_) => {
+            JobsError::NotFound(_) => Self::new(Code::JobNotFound, error.to_string()),
+            JobsError::Thread(error) => error.into(),
+            JobsError::Order(_) | JobsError::Ambiguous { .. } => {
                 Self::new(Code::InvalidArgument, error.to_string())
             }
             JobsError::Audit(_) => Self::new(Code::TeamFiles, error.to_string()),

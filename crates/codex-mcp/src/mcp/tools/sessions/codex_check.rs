@@ -136,7 +136,7 @@ pub(in crate::mcp::tools) async fn call(
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let mut given: Arguments = arguments(given)?;
-    let session = session(given.session_id.take())?;
+    let session = session(&front.engine, given.session_id.take())?;
     let mut poll = given.poll();
     if given.action == Action::Poll {
         given.nothing_to_decide()?;

@@ -14,7 +14,7 @@ use super::super::output_schema::OutputSchema;
 use super::super::parameters::{Policy, Words, arguments};
 use super::super::schema::input;
 use super::{answer, begun, elicit, opened, tool};
-use crate::engine::command::{Opened, Overrides, Prompt, SessionId};
+use crate::engine::command::{Opened, Overrides, Prompt};
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
 
@@ -64,7 +64,7 @@ pub(in crate::mcp::tools) async fn call(
     let approval_policy = given
         .approval_policy
         .map(|policy| policy.today(front, &mut warnings));
-    let session = SessionId::named(&given.session_id);
+    let session = front.engine.session_named(&given.session_id)?;
     let opened_before = Opened {
         thread: front.engine.get(&session)?.thread,
         session: session.clone(),

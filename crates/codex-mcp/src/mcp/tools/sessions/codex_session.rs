@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::events::ResponseMode;
-use codex_mcp_protocol::codex::{Effort, NotAThreadId, SandboxMode, ThreadId};
+use codex_mcp_protocol::codex::{Effort, SandboxMode};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -124,21 +124,21 @@ pub(in crate::mcp::tools) async fn call(
     let told = match given.action {
         Action::List => list(engine, given.include_sensitive.unwrap_or(false)),
         Action::Get => {
-            let info = engine.get(&session(given.session_id)?)?;
+            let info = engine.get(&session(engine, given.session_id)?)?;
             whole(&info, given.include_sensitive.unwrap_or(false))
         }
         Action::Cancel => {
-            let session = session(given.session_id)?;
+            let session = session(engine, given.session_id)?;
             engine.cancel(&session, CANCELLED)?;
             done(&session, "cancelled")
         }
         Action::Interrupt => {
-            let session = session(given.session_id)?;
+            let session = session(engine, given.session_id)?;
             engine.interrupt_session(&session)?;
             done(&session, "interrupted")
         }
         Action::Fork => {
-            let session = session(given.session_id)?;
+            let session = session(engine, given.session_id)?;
             let engine = Arc::clone(engine);
             let forking = async move { engine.fork(&session).await };
             forked(&front.to_the_end(context, forking).await?)
@@ -221,7 +221,7 @@ async fn steer(
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
-    let session = session(given.session_id)?;
+    let session = session(&front.engine, given.session_id)?;
     let Words(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
     let engine = Arc::clone(&front.engine);
     let steered = session.clone();
@@ -239,9 +239,7 @@ async fn resume(
     let thread = given
         .thread_id
         .ok_or_else(|| missing("threadId", "resume"))?;
-    let thread = ThreadId::parse(&thread).map_err(|error: NotAThreadId| {
-        ToolError::new(Code::InvalidArgument, format!("threadId: {error}"))
-    })?;
+    let thread = front.thread(&thread).await?;
     let wanted = Wanted {
         approval_policy: given.approval_policy,
         sandbox: given.sandbox,
@@ -299,7 +297,8 @@ async fn wait_any(
     if names.is_empty() {
         return Err(missing("sessionIds", "wait_any"));
     }
-    let sessions: Vec<SessionId> = names.iter().map(|name| SessionId::named(name)).collect();
+    let sessions = names.iter().map(|name| front.engine.session_named(name));
+    let sessions = sessions.collect::<Result<Vec<SessionId>, _>>()?;
     let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
     let attention = front.engine.attention(&sessions, wait);
     let look = || {
@@ -318,7 +317,7 @@ async fn terminals(
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
-    let session = session(given.session_id)?;
+    let session = session(&front.engine, given.session_id)?;
     let listing = front.engine.terminals(&session);
     let terminals = front.wait_for(context, listing).await??;
     Ok(json!({ "sessionId": session, "terminals": terminals }))
@@ -329,7 +328,7 @@ async fn end_terminals(
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
-    let session = session(given.session_id)?;
+    let session = session(&front.engine, given.session_id)?;
     let engine = Arc::clone(&front.engine);
     let (process, of) = (given.process_id, session.clone());
     let ending = async move {

@@ -88,9 +88,8 @@ fn missing(what: &str, action: &str) -> ToolError {
     )
 }
 
-/// The session that an argument names.
-fn session(named: Option<String>) -> Result<SessionId, ToolError> {
-    named
-        .map(|name| SessionId::named(&name))
-        .ok_or_else(|| ToolError::new(Code::InvalidArgument, "sessionId is missing"))
+/// The session that an argument names, by its id or how that begins.
+fn session(engine: &Engine, named: Option<String>) -> Result<SessionId, ToolError> {
+    let missing = || ToolError::new(Code::InvalidArgument, "sessionId is missing");
+    Ok(engine.session_named(&named.ok_or_else(missing)?)?)
 }

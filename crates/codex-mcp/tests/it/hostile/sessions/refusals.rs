@@ -64,6 +64,34 @@ pub(super) async fn idle() -> (Sessions, String) {
     (sessions, session)
 }
 
+#[tokio::test]
+async fn session_is_named_by_the_beginning_of_its_id() {
+    let (mut sessions, session) = idle().await;
+    let beginning = &session[..10];
+    assert_eq!(sessions.get(beginning).await["sessionId"], *session);
+    let wait = json!({"action": "wait_any", "sessionIds": [beginning]});
+    assert_eq!(
+        sessions.call("codex_session", wait).await["sessionId"],
+        *session
+    );
+    let poll = json!({"action": "poll", "sessionId": beginning});
+    assert_eq!(
+        sessions.call("codex_check", poll).await["sessionId"],
+        *session
+    );
+    let reply = json!({"sessionId": beginning, "prompt": "go on"});
+    assert_eq!(
+        sessions.call("codex_reply", reply).await["sessionId"],
+        *session
+    );
+    sessions.result(&session).await;
+    // Shorter than what stands for an id.
+    let short = json!({"action": "get", "sessionId": &session[..7]});
+    let refusal = sessions.refused("codex_session", short).await;
+    assert_eq!(refusal.code, "SESSION_NOT_FOUND");
+    sessions.finish().await;
+}
+
 /// Checks that the session works on as if nothing had been.
 pub(super) async fn works(mut sessions: Sessions, session: &str) {
     sessions.reply(session).await;

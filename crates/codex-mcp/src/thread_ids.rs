@@ -1,4 +1,4 @@
-//! Resolves threads by how their ids begin.
+//! Resolves threads by ID prefix.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::time::SystemTime;
 
 use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Entry;
+use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::ThreadId;
 
-use super::table::shortened;
-use super::times::ago;
+use crate::duration::ago;
 use crate::jobs::exec::rollouts::{self, Found};
 use crate::team::{FileError, registry};
 
@@ -21,12 +21,12 @@ const SHORTEST: usize = 8;
 /// How many threads are named that begin alike.
 const NAMED: usize = 10;
 
-/// How much of a prompt is shown, in characters.
-const PROMPT: usize = 40;
+/// How much of a prompt is shown, in bytes.
+const PROMPT: usize = 60;
 
 /// How the id of a Codex thread begins; all of it is fine too.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ThreadPrefix(String);
+pub(crate) struct ThreadPrefix(String);
 
 /// Why a text is not the beginning of a thread's id.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub(super) struct ThreadPrefix(String);
     "{0:?} is no thread: give the id of one, such as 0199a213-81c0-7800-8aa1-bbab2a035a53, or how \
      it begins, {SHORTEST} characters or more"
 )]
-pub(super) struct NotAThread(String);
+pub(crate) struct NotAThread(String);
 
 impl FromStr for ThreadPrefix {
     type Err = NotAThread;
@@ -46,7 +46,7 @@ impl FromStr for ThreadPrefix {
             && rest.is_some_and(|rest| ThreadId::parse(&format!("{text}{rest}")).is_ok());
         match is_prefix {
             true => Ok(Self(text.to_ascii_lowercase())),
-            false => Err(NotAThread(shortened(text, 100))),
+            false => Err(NotAThread(one_line(text, 100))),
         }
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for ThreadPrefix {
 
 /// Why a beginning stands for no thread.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoThread {
+pub enum NoThread {
     #[error(
         "there is no thread {prefix} in {}; `codex-mcp threads` lists those that there are",
         sessions.display()
@@ -73,8 +73,13 @@ pub(super) enum NoThread {
 
 impl ThreadPrefix {
     /// The thread, if it is all of its id.
-    pub(super) fn whole(&self) -> Option<ThreadId> {
+    pub(crate) fn whole(&self) -> Option<ThreadId> {
         ThreadId::parse(&self.0).ok()
+    }
+
+    /// Whether a thread's id begins so.
+    pub(crate) fn fits(&self, thread: &ThreadId) -> bool {
+        thread.as_str().starts_with(&self.0)
     }
 
     /// The thread of which Codex in this home has a rollout.
@@ -82,10 +87,24 @@ impl ThreadPrefix {
     /// # Errors
     ///
     /// [`NoThread`], if there is none, or more than one.
-    pub(super) fn resolve(&self, codex_home: &Path, atm_home: &Path) -> Result<ThreadId, NoThread> {
+    pub(crate) fn resolve(&self, codex_home: &Path, atm_home: &Path) -> Result<ThreadId, NoThread> {
+        self.resolve_with(Vec::new(), codex_home, atm_home)
+    }
+
+    /// The same among these threads too, which need not have a rollout.
+    ///
+    /// # Errors
+    ///
+    /// [`NoThread`], if there is none, or more than one.
+    pub(crate) fn resolve_with(
+        &self,
+        live: Vec<ThreadId>,
+        codex_home: &Path,
+        atm_home: &Path,
+    ) -> Result<ThreadId, NoThread> {
         let prefix = self.0.clone();
         match rollouts::starting_with(codex_home, &self.0) {
-            Found::All(ids) => match ids.as_slice() {
+            Found::All(ids) => match with_live(ids, live).as_slice() {
                 [only] => Ok(only.clone()),
                 [] => Err(NoThread::Unknown {
                     prefix,
@@ -108,13 +127,22 @@ impl ThreadPrefix {
     }
 }
 
+/// All of them, each once.
+fn with_live(ids: Vec<ThreadId>, live: Vec<ThreadId>) -> Vec<ThreadId> {
+    let mut all = ids;
+    all.extend(live);
+    all.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    all.dedup();
+    all
+}
+
 /// The thread of this name, or the one in the registries of all identities whose name
 /// begins so. A name that no registry has is left as it is.
 ///
 /// # Errors
 ///
 /// [`NoThread`], if several begin so, or the registries cannot be read.
-pub(super) fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, NoThread> {
+pub(crate) fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, NoThread> {
     let entries = registered(atm_home, name.as_str())?;
     if entries.contains_key(name.as_str()) {
         return Ok(name.clone());
@@ -150,7 +178,7 @@ fn line(id: &str, entry: Option<&Entry>) -> String {
         return format!("  {id}");
     };
     let age = SystemTime::now().duration_since(entry.last_active);
-    let prompt = shortened(entry.prompt.as_deref().unwrap_or_default(), PROMPT);
+    let prompt = one_line(entry.prompt.as_deref().unwrap_or_default(), PROMPT);
     format!("  {id}  {}  {prompt}", ago(age.unwrap_or_default()))
 }
 
