@@ -76,7 +76,7 @@ pub enum ProfileError {
 /// There is no such profile.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no profile {name} in {}; {hint}", codex_home.display())]
-pub(crate) struct NoProfile {
+pub struct NoProfile {
     name: ProfileName,
     codex_home: PathBuf,
     /// What there is instead.
@@ -135,7 +135,7 @@ pub(crate) fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), 
     known.sort();
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = match (nearest(&name.0, &names), names.as_slice()) {
-        (Some(near), _) => format!("did you mean {near}?"),
+        (Some(near), _) => format!("did you mean `{near}`?"),
         (None, []) => format!("define it in {}{SUFFIX} there", name.0),
         (None, names) => format!("there are {}", names.join(", ")),
     };
@@ -214,7 +214,7 @@ mod tests {
         std::fs::write(home.path().join("config.toml"), "[profiles.careful]\n").unwrap();
         assert!(check("fast").is_ok() && check("careful").is_ok());
         let error = check("carefull").unwrap_err().to_string();
-        assert!(error.contains("did you mean careful?"), "{error}");
+        assert!(error.contains("did you mean `careful`?"), "{error}");
         let error = check("xyz").unwrap_err().to_string();
         assert!(error.ends_with("there are careful, fast"), "{error}");
         std::fs::write(home.path().join("config.toml"), "[profiles\n").unwrap();

@@ -17,7 +17,7 @@ use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
 use crate::directory::resolved;
 use crate::engine::binary::{self, NoCodex, Source};
-use crate::engine::profile::ProfileName;
+use crate::engine::profile::{NoProfile, ProfileName, check_exists};
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::{Picture, PictureError};
 use crate::run;
@@ -119,6 +119,9 @@ pub enum BadOrder {
          CODEX_MCP_CODEX_BIN"
     )]
     NoCodex(#[from] NoCodex),
+    /// There is no such profile.
+    #[error(transparent)]
+    Profile(#[from] NoProfile),
     /// There is no folder.
     #[error("cwd must not be empty")]
     NoFolder,
@@ -248,6 +251,10 @@ impl Submitter {
     pub(super) fn request(&self, order: Order, past: Option<Thread>) -> Result<Request, BadOrder> {
         let cwd = self.bounds.directory(&self.folder(&order)?)?;
         order.check()?;
+        // Elsewhere, the profiles of the worker's Codex count.
+        if let (Reach::Here, Some(profile)) = (self.reach, &order.profile) {
+            check_exists(&self.codex_home, profile)?;
+        }
         let pictures = pictures(&order, &cwd)?;
         let codex = self.codex()?;
         let set = &self.defaults;

@@ -41,7 +41,7 @@ use crate::bounds::Bounds;
 use crate::config;
 use crate::directory;
 use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
-use crate::engine::{Engine, EngineError, Standing};
+use crate::engine::{Engine, EngineError, Standing, profile};
 use crate::jobs::service::Jobs;
 use crate::off_runtime;
 use crate::team::{Desk, Ended, Office};
@@ -247,6 +247,10 @@ impl Front {
     /// defaults below.
     pub(super) async fn settings(&self, given: Settings) -> Result<Settings, ToolError> {
         self.bounds.check_asked(&given)?;
+        if let Some(profile) = &given.profile {
+            profile::check_exists(self.engine.codex_home(), profile)
+                .map_err(|error| ToolError::new(Code::InvalidArgument, error.to_string()))?;
+        }
         let settings = self.defaults.under(given).await;
         Ok(self.bounds.bound_laid(settings)?)
     }
@@ -281,10 +285,6 @@ impl Front {
         Ok(())
     }
 
-    /// The same front, with what it does as a member of a team. The transport that it
-    /// is served on has to tell of `deliveries`.
-    #[must_use]
-    pub fn with_office(self, office: Office, deliveries: Deliveries) -> Self {
     /// The thread that a call names, by its id or how that begins: one of a session here, or
     /// one of which Codex has a rollout. Whether there is one of a whole id is Codex's to say.
     pub(super) async fn thread(&self, text: &str) -> Result<ThreadId, ToolError> {
@@ -304,6 +304,10 @@ impl Front {
         Ok(resolved?)
     }
 
+    /// The same front, with what it does as a member of a team. The transport that it
+    /// is served on has to tell of `deliveries`.
+    #[must_use]
+    pub fn with_office(self, office: Office, deliveries: Deliveries) -> Self {
         Self {
             office,
             deliveries,

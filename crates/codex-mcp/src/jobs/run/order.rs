@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::bounds::OutOfBounds;
 use crate::directory;
 use crate::engine::binary;
+use crate::engine::profile::check_exists;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
 use crate::jobs::store::Request;
 use crate::run::ReadOnlyCause;
@@ -108,6 +109,9 @@ impl Submitter {
         if run.approve == Approve::Ask {
             // Nobody is there who could be asked.
             run.approve = Approve::Never;
+        }
+        if let Some(profile) = &run.settings.profile {
+            check_exists(&self.codex_home, profile)?;
         }
         let read_only = self.read_only_cause(&run);
         self.fill_in(&mut run)?;

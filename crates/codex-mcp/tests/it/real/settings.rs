@@ -116,13 +116,22 @@ async fn a_profile_is_used(release: &str) {
     let unknown = client
         .call_tool("codex", json!({"prompt": "x", "profile": "slow"}))
         .await;
-    assert_error(&unknown, "CODEX_REFUSED");
-    assert!(
-        structured(&unknown)["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("slow")
-    );
+    assert_error(&unknown, "INVALID_ARGUMENT");
+    let message = structured(&unknown)["error"]["message"].as_str().unwrap();
+    assert!(message.contains("there is no profile slow"), "{message}");
+    for (tool, mut arguments) in [
+        (
+            "call_codex",
+            json!({"prompt": "x", "cwd": stage.home.work()}),
+        ),
+        ("codex_run", json!({"task": "x"})),
+    ] {
+        arguments["profile"] = json!("fsat");
+        let unknown = client.call_tool(tool, arguments).await;
+        assert_error(&unknown, "INVALID_ARGUMENT");
+        let said = text(&unknown, 0);
+        assert!(said.contains("did you mean `fast`? Correct"), "{said}");
+    }
     stage.finish(client).await;
 }
 
