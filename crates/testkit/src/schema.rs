@@ -1,5 +1,5 @@
 //! Values beside a JSON Schema, as far as the schemas of tools go: `type`, `properties`,
-//! `required`, `items` and `enum`. Other keywords are passed over.
+//! `required`, `anyOf`, `items` and `enum`. Other keywords are passed over.
 
 use serde_json::Value;
 
@@ -30,6 +30,15 @@ fn check_at(place: &str, value: &Value, schema: &Value) -> Result<(), String> {
         let name = name.as_str().unwrap_or_default();
         if value.is_object() && value.get(name).is_none() {
             return Err(format!("{place}.{name} is missing"));
+        }
+    }
+    if let Some(alternatives) = schema["anyOf"].as_array() {
+        let mut misfits = Vec::new();
+        for alternative in alternatives {
+            misfits.extend(check_at(place, value, alternative).err());
+        }
+        if misfits.len() == alternatives.len() {
+            return Err(misfits.join(", and "));
         }
     }
     for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
@@ -63,6 +72,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn one_of_several_schemas_has_to_fit() {
+        let schema = json!({ "anyOf": [{ "required": ["a"] }, { "required": ["b"] }] });
+        assert_eq!(check(&json!({ "b": 1 }), &schema), Ok(()));
+        let error = check(&json!({ "c": 1 }), &schema).unwrap_err();
+        assert_eq!(error, "$.a is missing, and $.b is missing");
+    }
 
     #[test]
     fn what_does_not_fit_is_named() {

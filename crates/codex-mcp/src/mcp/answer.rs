@@ -66,6 +66,16 @@ impl ToolError {
         failed(vec![self.text()], details, Repeated::Yes)
     }
 
+    /// The same with what else there is to tell.
+    pub(super) fn into_result_with(self, more: Value) -> CallToolResult {
+        let mut details = match more {
+            Value::Object(more) => more,
+            _ => Map::new(),
+        };
+        details.insert("error".to_owned(), self.object(Names::Own));
+        failed(vec![self.text()], details, Repeated::Yes)
+    }
+
     /// For tools of the npm package codex-mcp, whose errors are one text.
     pub(super) fn into_sessions_result(self) -> CallToolResult {
         let mut details = Map::new();

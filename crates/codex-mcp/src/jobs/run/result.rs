@@ -136,14 +136,6 @@ fn of_no_report(job: &Job) -> Value {
     }
 }
 
-/// Whether a run with this result has failed, and not only not got all that was asked
-/// for.
-#[must_use]
-pub fn is_error(result: &Value) -> bool {
-    let reason = result.get("reason").and_then(Value::as_str);
-    matches!(reason, Some("could_not_run" | "worker_lost"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,16 +63,30 @@ pub(super) fn input<const N: usize>(properties: Value, required: [&str; N]) -> V
     input
 }
 
-/// What a tool answers: members with their types. Clients check errors against it too,
-/// so no member is required, and none is forbidden.
+/// What a tool answers: members with their types. One whose name ends with `?` is not in
+/// every answer. Clients check errors against the schema too, so an error has only that
+/// (and its `isError`), and no member is forbidden. The alternatives cost room in the
+/// client's context; tools that need it more urgently leave them out by such names.
 pub(super) fn output(members: Value) -> Arc<JsonObject> {
     let members = match members {
         Value::Object(members) => members,
         _ => Map::new(),
     };
-    let typed = members
-        .into_iter()
-        .map(|(name, of_type)| (name, json!({ "type": of_type })));
-    let properties = Value::Object(typed.collect());
-    object(json!({ "type": "object", "properties": properties }))
+    let mut properties = Map::new();
+    let mut always = Vec::new();
+    for (name, of_type) in members {
+        match name.strip_suffix('?') {
+            Some(optional) => properties.insert(optional.to_owned(), json!({ "type": of_type })),
+            None => {
+                always.push(name.clone());
+                properties.insert(name, json!({ "type": of_type }))
+            }
+        };
+    }
+    let mut output = json!({ "type": "object", "properties": properties });
+    if let (Value::Object(output), false) = (&mut output, always.is_empty()) {
+        let alternatives = json!([{ "required": always }, { "required": ["error"] }]);
+        output.insert("anyOf".to_owned(), alternatives);
+    }
+    object(output)
 }

@@ -337,10 +337,18 @@ async fn a_run_that_could_not_begin_is_an_error_of_the_call() {
         (&json!(false), &json!("could_not_run"))
     );
     assert!(
-        result["why"].as_str().unwrap().contains("workspace-write"),
+        result["why"]
+            .as_str()
+            .unwrap()
+            .contains("`sandbox: \"workspace-write\"`"),
         "{result:#}"
     );
     assert!(result["job_id"].is_string());
+    assert_error(&refused, "COULD_NOT_RUN");
+    let error = &result["error"];
+    assert_eq!(error["message"], result["why"], "{result:#}");
+    assert_eq!(error["retryable"], false);
+    assert_eq!(result["isError"], true);
     let arguments = json!({ "task": "make it", "exit_criteria": { "pushed": true } });
     let refused = client.call_tool("codex_run", arguments).await;
     let why = structured(&refused)["why"].as_str().unwrap();
@@ -348,14 +356,6 @@ async fn a_run_that_could_not_begin_is_an_error_of_the_call() {
     finish(&stage, client).await;
 }
 
-#[tokio::test]
-async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
-    let stage = newest(promises()).await;
-    let mut client = stage.client(&[]).await;
-    for (arguments, why) in [
-        (json!({}), "missing field `task`"),
-        (json!({ "task": " " }), "the task is empty"),
-        (
 #[tokio::test]
 async fn thread_of_a_run_is_found_by_the_beginning_of_its_id_or_refused() {
     let stage = newest(promises()).await;
@@ -376,6 +376,14 @@ async fn thread_of_a_run_is_found_by_the_beginning_of_its_id_or_refused() {
     finish(&stage, client).await;
 }
 
+#[tokio::test]
+async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
+    let stage = newest(promises()).await;
+    let mut client = stage.client(&[]).await;
+    for (arguments, why) in [
+        (json!({}), "missing field `task`"),
+        (json!({ "task": " " }), "the task is empty"),
+        (
             json!({ "task": "x", "repo": "/not/there" }),
             "there is no folder /not/there",
         ),

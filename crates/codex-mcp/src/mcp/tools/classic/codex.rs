@@ -48,17 +48,17 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "approval-policy": approval_policy(),
         "model": { "type": "string" },
         "profile": { "type": "string" },
-        "config": { "type": "object", "description": "Overrides of config.toml." },
+        "config": { "type": "object" },
         "base-instructions": { "type": "string" },
         "developer-instructions": { "type": "string" },
         "compact-prompt": { "type": "string" },
-        "wait-ms": { "type": "integer", "description": "Return after this time; the work goes on." },
-        "tag": { "type": "string", "description": "Name in codex_threads." },
+        "wait-ms": { "type": "integer", "description": "Return then; the work goes on." },
+        "tag": { "type": "string" },
     });
     let description = "Use to delegate a task to Codex, a coding agent that reads, writes and runs \
 code in cwd, and wait for its final message. Returns it and a threadId for codex-reply. Status \
-waiting_approval: Codex asks for what `actions` lists; decide with codex_check. Status running: \
-follow with codex_check. Defaults: Codex's config.";
+waiting_approval: decide `actions` with codex_check. Status running: follow with it. Defaults: \
+Codex's config.";
     tool(NAME, "Codex", description, input(properties, ["prompt"]))
 }
 

@@ -36,8 +36,8 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "wait-ms": { "type": "integer" },
         "conversationId": { "type": "string", "deprecated": true },
     });
-    let description = "Use to continue a thread of codex, also one from before a restart: Codex \
-remembers it. Waits and returns as codex.";
+    let description = "Use to continue a thread, also one from before a restart. Waits and \
+returns as codex.";
     tool(
         NAME,
         "Codex Reply",

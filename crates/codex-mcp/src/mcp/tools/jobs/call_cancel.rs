@@ -27,7 +27,6 @@ says when.";
     let answer = output(json!({
         "job_id": "string",
         "new_status": "string",
-        "message": "string",
     }));
     let input = input(properties, ["job_id"]);
     tool(NAME, "Cancel Job", description, input).with_raw_output_schema(answer)

@@ -55,7 +55,7 @@ pub(super) fn describe() -> Tool {
         "effort": { "type": "string" },
         "profile": { "type": "string" },
         "config": { "type": "object" },
-        "add_dirs": about(texts(), "Writable too."),
+        "add_dirs": texts(),
         "network": { "type": "boolean" },
         "resume_session_id": { "type": "string" },
         "continue_latest": about(off(), "Latest job of cwd."),
@@ -65,12 +65,12 @@ pub(super) fn describe() -> Tool {
         "output_schema": { "type": "object" },
         "expose_stream": off(),
         "fire_and_forget": off(),
-        "notify": about(texts(), "As in codex_run."),
-        "retry": { "type": "integer", "default": 0, "description": "If its worker died." },
+        "notify": texts(),
+        "retry": { "type": "integer", "default": 0 },
     });
     let description = "Use to hand Codex a task that goes on when this client ends. Returns \
 {job_id} at once; follow with call_status. Nobody is asked for approvals: the sandbox decides.";
-    let answer = output(json!({ "status": "string", "job_id": "string", "message": "string" }));
+    let answer = output(json!({ "status": "string", "job_id": "string" }));
     let input = input(properties, ["prompt", "cwd"]);
     tool(NAME, "Call Codex", description, input).with_raw_output_schema(answer)
 }

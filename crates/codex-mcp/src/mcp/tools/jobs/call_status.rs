@@ -36,12 +36,11 @@ struct Arguments {
 pub(super) fn describe() -> Tool {
     let properties = json!({
         "job_id": { "type": "string" },
-        "wait_ms": { "type": "integer", "default": 0, "description": "Wait so long for its end." },
-        "tail": { "type": "integer", "default": 0, "description": "How many last events too." },
+        "wait_ms": { "type": "integer", "default": 0, "description": "For its end." },
+        "tail": { "type": "integer", "default": 0, "description": "Last events." },
     });
-    let description = "Use to follow a job of call_codex or codex_run: status, response (final \
-message), error, problems, session_id, metadata (changed files, commands, usage), result of an \
-ended run.";
+    let description = "Use to follow a job of call_codex or codex_run: response (final message), \
+error, problems, metadata (changed files, commands, usage), result of an ended run.";
     let answer = output(json!({
         "job_id": "string",
         "status": "string",

@@ -91,13 +91,13 @@ pub(super) fn describe() -> Tool {
     });
     let description = "Use when something has to exist in the end: Codex works turn after turn until \
 exit_criteria hold in repo, whatever it says. Returns {ok, artifacts, evidence, turns, reason, \
-partial, missing, usage, thread_id, job_id}; after wait_ms {status, job_id} for call_status. Goes \
+partial, missing, usage}; after wait_ms {status, job_id} for call_status. Goes \
 on without you; call_cancel ends it.";
     let answer = output(json!({
-        "ok": "boolean",
+        "ok?": "boolean",
         "status": "string",
         "job_id": "string",
-        "thread_id": ["string", "null"],
+        "thread_id?": ["string", "null"],
     }));
     let input = input(properties, ["task"]);
     tool(NAME, "Run Until Done", description, input).with_raw_output_schema(answer)
@@ -163,12 +163,10 @@ impl Begun {
 
     fn so_far(&self, Looked { job, no_worker }: Looked) -> CallToolResult {
         if let Some(result) = result::of(&job) {
-            let is_error = result::is_error(&result);
-            let mut answer = answer(result);
-            if is_error {
-                answer.is_error = Some(true);
-            }
-            return answer;
+            return match error_of(&result) {
+                Some(error) => error.into_result_with(result),
+                None => answer(result),
+            };
         }
         let message = match no_worker {
             Some(why) => format!(
@@ -198,6 +196,19 @@ impl Begun {
              answers when it has ended, with tail also what Codex does; call_cancel calls it off."
         )
     }
+}
+
+/// What a run failed with that could not be begun or finished.
+fn error_of(result: &Value) -> Option<ToolError> {
+    let why = result.get("why").and_then(Value::as_str);
+    let why = why.unwrap_or_default();
+    let code = match result.get("reason").and_then(Value::as_str)? {
+        "worker_lost" => Code::WorkerLost,
+        "could_not_run" if why == EngineError::NoLogin.to_string() => Code::Unauthorized,
+        "could_not_run" => Code::CouldNotRun,
+        _ => return None,
+    };
+    Some(ToolError::new(code, why))
 }
 
 impl Arguments {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::parameters::{Policy, Words, arguments};
-use super::super::schema::{about, approval_policy, effort, input, off, or, sandbox, texts};
+use super::super::schema::{approval_policy, effort, input, off, or, sandbox, texts};
 use super::settings::{Advanced, Beginning, Wanted};
 use super::{answer, begun, elicit, opened, tool};
 use crate::engine::command::Prompt;
@@ -46,10 +46,10 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
             "developerInstructions": { "type": "string" },
             "personality": { "type": "string" },
             "summary": { "type": "string" },
-            "config": { "type": "object", "description": "Overrides of config.toml." },
+            "config": { "type": "object" },
             "ephemeral": off(),
             "outputSchema": { "type": "object" },
-            "images": about(texts(), "Paths or data URLs."),
+            "images": texts(),
             "approvalTimeoutMs": { "type": "integer" },
             "stallTimeoutMs": { "type": "integer" },
         },

@@ -99,7 +99,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     let properties = json!({
         "action": one_of(&["poll", "respond_permission", "respond_user_input"]),
         "sessionId": { "type": "string" },
-        "cursor": { "type": "integer", "description": "Default: after what was read." },
+        "cursor": { "type": "integer" },
         "maxEvents": { "type": "integer", "description": "Default 1, with waitMs 50." },
         "responseMode": or(one_of(&["minimal", "delta_compact", "full"]), "minimal"),
         "waitMs": { "type": "integer", "default": 0, "description": "poll: for news." },
@@ -114,17 +114,16 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "denyMessage": { "type": "string" },
         "answers": { "type": "object", "description": "{questionId: {answers: [text]}}" },
     });
-    let description = "Use to follow a session and decide what it asks. poll: {status, events, \
-nextCursor, actions, result}; result.output is the final message. At waiting_approval decide each \
-of actions[] by respond_permission, or answer its questions by respond_user_input, before it times \
-out and is declined. decline, cancel (ends the turn too) and acceptForSession of commands always \
-fit, others if in availableDecisions. To wait, use codex_session wait_any.";
+    let description = "Use to follow a session and decide what it asks. poll: result.output is the \
+final message. At waiting_approval decide each of actions[] by respond_permission, or answer \
+questions by respond_user_input, before it is declined by time-out. decline, cancel (ends the turn too) and acceptForSession of commands always \
+fit, others if in availableDecisions. To wait: codex_session wait_any.";
     let answer = output(json!({
         "status": "string",
         "events": "array",
         "nextCursor": "integer",
-        "actions": "array",
-        "result": "object",
+        "actions?": "array",
+        "result?": "object",
     }));
     let input = input(properties, ["action", "sessionId"]);
     tool(NAME, "Codex Check", description, input).with_raw_output_schema(answer)

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::parameter_names::resolved;
 use super::super::parameters::{Policy, Wait, Words, arguments};
-use super::super::schema::{about, input, off, one_of, output, texts};
+use super::super::schema::{input, off, one_of, output, texts};
 use super::settings::{Advanced, Beginning, Wanted};
 use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
 use crate::engine::Engine;
@@ -88,12 +88,12 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     let properties = json!({
         "action": one_of(&actions),
         "sessionId": { "type": "string" },
-        "includeSensitive": about(off(), "cwd, config, threadId too."),
-        "prompt": { "type": "string", "description": "steer, resume" },
+        "includeSensitive": off(),
+        "prompt": { "type": "string" },
         "sessionIds": texts(),
         "waitMs": { "type": "integer", "default": 50_000 },
         "processId": { "type": "string" },
-        "threadId": { "type": "string", "description": "resume" },
+        "threadId": { "type": "string" },
         "approvalPolicy": { "type": "string" },
         "sandbox": { "type": "string" },
         "effort": { "type": "string" },
@@ -103,10 +103,9 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "advanced": { "type": "object" },
     });
     let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
-interrupt the turn; cancel the session; fork it; steer: add to the turn; resume a thread, also of \
-plain Codex; wait_any: for the first of sessionIds that is idle, ended or waits for a decision \
-(leave out those dealt with); terminals, end_terminals: commands that outlive their turn.";
-    let answer = output(json!({ "status": "string", "sessions": "array" }));
+interrupt the turn; cancel or fork the session; steer: add to the turn; resume a thread; wait_any: \
+the first of sessionIds to be idle, ended or waiting for a decision (leave out those dealt with); terminals, end_terminals: commands that outlive their turn.";
+    let answer = output(json!({ "status?": "string", "sessions?": "array" }));
     let input = input(properties, ["action"]);
     tool(NAME, "Codex Session", description, input).with_raw_output_schema(answer)
 }

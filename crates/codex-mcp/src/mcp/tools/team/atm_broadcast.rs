@@ -27,7 +27,7 @@ pub(super) fn describe() -> Tool {
     });
     let description =
         "Use to write to all other agents of the team. Tells who got it and who did not.";
-    let answer = output(json!({ "sent": "array", "failed": "array" }));
+    let answer = output(json!({ "sent?": "array", "failed?": "array" }));
     let input = input(properties, ["message"]);
     tool(NAME, "Broadcast Mail", description, input).with_raw_output_schema(answer)
 }

@@ -20,7 +20,7 @@ struct Arguments {}
 
 pub(super) fn describe() -> Tool {
     let description = "Use to see how much mail is unread, and from whom; it stays unread.";
-    let answer = output(json!({ "count": "integer", "senders": "array" }));
+    let answer = output(json!({ "count?": "integer", "senders?": "array" }));
     let input = input(json!({}), []);
     tool(NAME, "Count Mail", description, input).with_raw_output_schema(answer)
 }

@@ -42,7 +42,7 @@ pub(super) fn describe() -> Tool {
         "summary": { "type": "string" },
     });
     let description = "Use to write to another agent of the team, in this server's own name.";
-    let answer = output(json!({ "to": "string", "message_id": "string" }));
+    let answer = output(json!({ "to?": "string", "message_id?": "string" }));
     let input = input(properties, ["to", "message"]);
     tool(NAME, "Send Mail", description, input).with_raw_output_schema(answer)
 }

@@ -31,7 +31,7 @@ pub(super) fn describe() -> Tool {
         "limit": { "type": "integer", "default": LIMIT },
     });
     let description = "Use to find this identity's earlier threads, latest first, to continue with \
-codex-reply or codex_session: thread_id, status, last_active, tag, cwd, branch.";
+codex-reply or codex_session.";
     let answer = output(json!({ "threads": "array", "total": "integer" }));
     let input = input(properties, []);
     tool(NAME, "Codex Threads", description, input).with_raw_output_schema(answer)

@@ -16,6 +16,8 @@ struct Checked {
     schemas: BTreeMap<String, Value>,
     /// The members that each tool's results have had.
     seen: BTreeMap<String, BTreeSet<String>>,
+    /// Those of them that all have had.
+    always: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Checked {
@@ -31,6 +33,7 @@ impl Checked {
             client,
             schemas: schemas.collect(),
             seen: BTreeMap::new(),
+            always: BTreeMap::new(),
         }
     }
 
@@ -49,6 +52,10 @@ impl Checked {
         let members = structured(&result).as_object().unwrap();
         let seen = self.seen.entry(tool.to_owned()).or_default();
         seen.extend(members.keys().cloned());
+        let members: BTreeSet<String> = members.keys().cloned().collect();
+        let always = self.always.entry(tool.to_owned());
+        let always = always.or_insert_with(|| members.clone());
+        always.retain(|name| members.contains(name));
         structured(&result).clone()
     }
 
@@ -63,6 +70,31 @@ impl Checked {
             assert_eq!(told["isError"], true, "{refused:#}");
             let names: Vec<&String> = told["error"].as_object().unwrap().keys().collect();
             assert_eq!(names, ["code", "hint", "message", "retryable"], "{tool}");
+        }
+    }
+
+    /// A listed member is required where every result has had it; those that a tool's
+    /// results lack at times, though never here, are named.
+    fn requires_what_is_always_there(&self, but: &[(&str, &str)]) {
+        // Their answers are simple, and the list of tools is short.
+        let spared = |tool: &str| tool.starts_with("atm_") || tool == "codex_status";
+        for (tool, always) in self.always.iter().filter(|(tool, _)| !spared(tool)) {
+            let schema = &self.schemas[tool];
+            let listed = schema["properties"].as_object().unwrap().keys();
+            let expected = listed
+                .filter(|name| always.contains(*name))
+                .filter(|name| !but.contains(&(tool, name)));
+            let required = schema["anyOf"][0]["required"].as_array();
+            let required: BTreeSet<&str> = required
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            assert_eq!(required, expected.map(String::as_str).collect(), "{tool}");
+            assert!(
+                required.is_empty() || schema["anyOf"][1] == json!({ "required": ["error"] }),
+                "{schema:#}"
+            );
         }
     }
 
@@ -116,6 +148,8 @@ async fn results_of_every_tool_fit_its_output_schema() {
     let all: Vec<&str> = classic.schemas.keys().map(String::as_str).collect();
     classic.has_seen_all(&all);
     assert_eq!(all.len(), 15, "{all:?}");
+    // A run that is cancelled before Codex has begun has none.
+    classic.requires_what_is_always_there(&[("codex_run", "thread_id")]);
     end(&stage, classic.client).await;
 
     let mut sessions = Checked::new(&stage, &["--api", "sessions"]).await;
@@ -127,6 +161,7 @@ async fn results_of_every_tool_fit_its_output_schema() {
     sessions.call("codex_reply", reply).await;
     sessions.refuse_unknown_parameters().await;
     sessions.has_seen_all(&["codex", "codex_reply"]);
+    sessions.requires_what_is_always_there(&[("codex_session", "status")]);
     end(&stage, sessions.client).await;
 }
 
