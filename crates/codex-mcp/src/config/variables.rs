@@ -49,7 +49,9 @@ pub(super) fn unknown(names: impl Iterator<Item = OsString>) -> Vec<Warning> {
 fn warning(name: &str) -> Warning {
     let shown = one_line(name, SHOWN);
     Warning {
-        message: format!("the variable {PREFIX}{shown} is set, and codex-mcp has none of this name"),
+        message: format!(
+            "the variable {PREFIX}{shown} is set, and codex-mcp has none of this name"
+        ),
         hint: match nearest(name, &KNOWN) {
             Some(near) => format!("Did you mean `{PREFIX}{near}`?"),
             None => "The README lists the variables under Configuration.".to_owned(),
@@ -101,7 +103,10 @@ mod tests {
     #[test]
     fn every_variable_in_the_sources_is_known() {
         let mut files = Vec::new();
-        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+            &mut files,
+        );
         let is_of_a_name = |letter: &char| letter.is_ascii_uppercase() || *letter == '_';
         for file in files {
             // This file has names that are wrong; the other has the tests' own.

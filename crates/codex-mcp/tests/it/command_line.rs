@@ -51,6 +51,36 @@ fn wrong_command_line_is_2_and_3_where_2_tells_an_outcome() {
 }
 
 #[test]
+fn limit_that_cannot_be_is_named_by_its_option() {
+    let home = Home::new("");
+    for (option, value) in [
+        ("--turn-timeout", "0"),
+        ("--total-timeout", "2d"),
+        ("--max-turns", "0"),
+        ("--stall-after", "101"),
+        ("--max-tokens", "0"),
+    ] {
+        let said = say(&home, &["run", "x", option, value], &[]);
+        assert_eq!(said.code, Some(3), "{}", said.stderr);
+        let named = format!("error: {option}: ");
+        assert!(said.stderr.starts_with(&named), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn mistyped_variable_is_a_warning_with_the_right_one() {
+    let home = Home::new("");
+    let hint = "Did you mean `CODEX_MCP_SANDBOX`?";
+    let said = say(&home, &["threads"], &[("CODEX_MCP_SANDBX", "read-only")]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.stderr.contains(hint), "{}", said.stderr);
+    let said = say(&home, &["doctor"], &[("CODEX_MCP_SANDBX", "read-only")]);
+    assert!(said.stdout.contains(hint), "{}", said.stdout);
+    let said = say(&home, &["threads"], &[("CODEX_MCP_SANDBOX", "read-only")]);
+    assert_eq!(said.stderr, "");
+}
+
+#[test]
 fn directory_option_is_where_settings_are_looked_for() {
     let home = Home::new("");
     let below = home.work().join("below");
