@@ -36,6 +36,9 @@ pub(super) enum Failure {
 pub(super) struct Kept {
     pub(super) atm_home: PathBuf,
     pub(super) registry_mode: Mode,
+    /// Where jobs are kept, and who submits those that name nobody; `None` where the
+    /// settings cannot be used.
+    pub(super) jobs: Option<(JobSettings, AgentName)>,
 }
 
 /// Where things are kept. Settings that are wrong are told, but what they are about
@@ -49,6 +52,7 @@ pub(super) fn kept() -> Result<Kept, Failure> {
             Kept {
                 atm_home: config.atm_home,
                 registry_mode: config.registry_mode.value,
+                jobs: Some((config.jobs, config.identity.value)),
             }
         }
         Err(error) => {
@@ -56,6 +60,7 @@ pub(super) fn kept() -> Result<Kept, Failure> {
             Kept {
                 atm_home: config::atm_home(),
                 registry_mode: Mode::Document,
+                jobs: None,
             }
         }
     };

@@ -108,6 +108,11 @@ fn threads_of_all_identities_are_listed_and_can_be_chosen() {
         threads(&home, &["--status", "interrupted"]),
         ["two", "three"]
     );
+    // As the table has it, in which all three have ended.
+    assert_eq!(
+        threads(&home, &["--status", "ended"]),
+        ["two", "three", "one"]
+    );
     let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap()).unwrap();
     assert_eq!(threads(&home, &["--status", "active"]), ["two"]);
     drop(claim);

@@ -1,12 +1,14 @@
 //! `codex-mcp jobs list`.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use codex_mcp_core::job::JobState;
+use anstyle::AnsiColor;
+use codex_mcp_core::job::{JobId, JobState};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -72,10 +74,22 @@ impl Args {
         let listed = jobs.list(&filter, self.limit).await?;
         match self.json {
             true => output::json(&as_json(&listed))?,
-            false => print(&listed, &filter)?,
+            false => print(&listed, &filter, &with_problems(jobs, &listed.jobs).await?)?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Those of the completed jobs whose answer has problems beside it.
+async fn with_problems(jobs: &Jobs, listed: &[JobSummary]) -> Result<BTreeSet<JobId>, Failure> {
+    let store = jobs.store().await?;
+    let mut found = BTreeSet::new();
+    for job in listed.iter().filter(|job| job.state == JobState::Completed) {
+        let job = store.get(&job.id).await?;
+        let troubled = job.filter(|job| !shown::report_of(job).problems().is_empty());
+        found.extend(troubled.map(|job| job.summary.id));
+    }
+    Ok(found)
 }
 
 /// As `call_jobs` answers, with our own names beside it.
@@ -85,7 +99,7 @@ pub(super) fn as_json(listed: &Listed) -> Value {
     json!({ "jobs": jobs, "total": listed.total })
 }
 
-fn print(listed: &Listed, filter: &Filter) -> Result<(), Failure> {
+fn print(listed: &Listed, filter: &Filter, with_problems: &BTreeSet<JobId>) -> Result<(), Failure> {
     let mut out = output::stdout();
     match (listed.total, *filter == Filter::default()) {
         (0, true) => writeln!(
@@ -97,17 +111,21 @@ fn print(listed: &Listed, filter: &Filter) -> Result<(), Failure> {
             "There are no such jobs. `codex-mcp jobs list` lists all that there are."
         )?,
         _ => {
-            write_table(&listed.jobs, &mut out)?;
+            write_table(&listed.jobs, with_problems, &mut out)?;
             writeln!(out, "\n{} of {}", listed.jobs.len(), listed.total)?;
+            if !with_problems.is_empty() {
+                writeln!(out, "* with problems: `codex-mcp jobs show ID` lists them")?;
+            }
         }
     }
     out.flush()?;
     Ok(())
 }
 
-/// Writes jobs as a table, in colours.
+/// Writes jobs as a table, in colours, with a mark at those with problems.
 pub(super) fn write_table(
     jobs: &[JobSummary],
+    with_problems: &BTreeSet<JobId>,
     out: &mut Output<impl Write>,
 ) -> Result<(), Failure> {
     let now = SystemTime::now();
@@ -116,7 +134,8 @@ pub(super) fn write_table(
     let rows = jobs.iter().map(|job| {
         let id = job.id.as_str();
         let id = Cell::plain(id.get(..id_length).unwrap_or(id));
-        let [state, age, took, task, directory, error] = cells(job, now, home.as_deref());
+        let [state, age, took, task, directory, error] =
+            cells(job, with_problems, now, home.as_deref());
         [id, state, age, took, task, directory, error]
     });
     match jobs.iter().all(|job| job.owner.whose == Whose::Ours) {
@@ -144,7 +163,12 @@ pub(super) fn owner(owner: &Owner) -> String {
     }
 }
 
-fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUMNS - 1] {
+fn cells(
+    job: &JobSummary,
+    with_problems: &BTreeSet<JobId>,
+    now: SystemTime,
+    home: Option<&Path>,
+) -> [Cell; COLUMNS - 1] {
     let age = now.duration_since(job.created_at).unwrap_or_default();
     let so_far = || {
         let since = job.started_at.filter(|_| job.state == JobState::Running)?;
@@ -153,7 +177,10 @@ fn cells(job: &JobSummary, now: SystemTime, home: Option<&Path>) -> [Cell; COLUM
     let time = job.duration().or_else(so_far).map(took);
     let error = job.error.as_deref().and_then(|error| error.lines().next());
     [
-        Cell::coloured(job.state.as_str(), state::style(job.state)),
+        match with_problems.contains(&job.id) {
+            true => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),
+            false => Cell::coloured(job.state.as_str(), state::style(job.state)),
+        },
         Cell::plain(ago(age)),
         Cell::plain(time.unwrap_or_default()),
         Cell::foreign(&job.task_name, NAME),

@@ -1,15 +1,17 @@
 //! `codex-mcp threads`: what there is to take up again, and what may be forgotten.
 
+mod of_jobs;
 mod table;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
-use codex_mcp_core::team::AgentName;
 use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status, TurnState};
+use codex_mcp_core::team::{AgentName, ThreadName};
 use serde_json::{Value, json};
 
 use super::stored::{self, Failure, Kept, complain};
@@ -24,8 +26,8 @@ const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// What the words mean.
 const STATUSES: &str = "\
-STATE is active while a server has the thread, and ended from then on. LAST TURN is the state
-of its last turn: running, completed, interrupted or failed. SUMMARY says whether Codex has
+STATE is active while a server or a job has the thread, and ended from then on. LAST TURN is the
+state of its last turn: running, completed, interrupted or failed. SUMMARY says whether Codex has
 summed the thread up when it ended: `codex-mcp summary THREAD` prints that. At a terminal an
 id is shortened to how it begins; each verb takes that too.
 
@@ -44,7 +46,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     identity: Option<AgentName>,
 
-    /// Only threads with this status.
+    /// Only threads in this state.
     #[arg(long, value_enum)]
     status: Option<Wanted>,
 
@@ -62,8 +64,8 @@ pub(super) struct Args {
     dry_run: bool,
 
     /// Print one JSON object instead of a table: {"threads": [as in the registry, and
-    /// "summary": whether there is one]}; with --prune those that are removed. The
-    /// registry's "status" is "interrupted" for those that ended without a summary.
+    /// "summary": whether there is one; "job_id" of a job's thread]}; with --prune those
+    /// that are removed. "status" is "interrupted" for those that ended without a summary.
     #[arg(long)]
     json: bool,
 }
@@ -72,9 +74,9 @@ pub(super) struct Args {
 enum Wanted {
     /// A server has it
     Active,
-    /// Ended, with a summary
+    /// No server has it any more
     Ended,
-    /// Ended, without a summary
+    /// Ended without a summary, as "status" of --json has it
     Interrupted,
 }
 
@@ -116,21 +118,12 @@ fn find(args: &Args, kept: &Kept) -> Result<Found, Failure> {
     };
     let all = registry::all(&kept.atm_home)?;
     for (identity, threads) in all {
-        if args
-            .identity
-            .as_ref()
-            .is_some_and(|wanted| *wanted != identity)
-        {
-            continue;
-        }
         match threads {
             Ok(threads) => {
                 let is_held = is_held(kept, &identity)?;
                 let entries = threads.entries().cloned();
                 let entries = entries.map(|entry| as_it_is(entry, &identity, is_held));
-                found
-                    .entries
-                    .extend(entries.filter(|entry| args.want(entry)));
+                found.entries.extend(entries);
             }
             // The others can be listed all the same.
             Err(error @ RegistryError::Malformed { .. }) => {
@@ -140,6 +133,15 @@ fn find(args: &Args, kept: &Kept) -> Result<Found, Failure> {
             Err(error) => return Err(error.into()),
         }
     }
+    // Only registries are pruned here.
+    if !args.prune {
+        let known = found.entries.iter().map(|entry| entry.thread_id.clone());
+        let known: BTreeSet<ThreadName> = known.collect();
+        let of_jobs = of_jobs::of_jobs(kept).into_iter();
+        let of_jobs = of_jobs.filter(|entry| !known.contains(&entry.thread_id));
+        found.entries.extend(of_jobs);
+    }
+    found.entries.retain(|entry| args.want(entry));
     found
         .entries
         .sort_by_key(|entry| Reverse(entry.last_active));
@@ -174,11 +176,14 @@ impl Args {
         };
         let status = match self.status {
             Some(Wanted::Active) => entry.status == Status::Active,
-            Some(Wanted::Ended) => entry.status == Status::Ended,
+            Some(Wanted::Ended) => {
+                matches!(entry.status, Status::Ended | Status::Interrupted)
+            }
             Some(Wanted::Interrupted) => entry.status == Status::Interrupted,
             None => true,
         };
-        repo && status
+        let identity = self.identity.as_ref();
+        repo && status && identity.is_none_or(|wanted| *wanted == entry.identity)
     }
 }
 

@@ -113,6 +113,7 @@ pub use access::{Access, OthersJobs};
 pub use error::StoreError;
 pub use events::{Appended, MOST_EVENTS};
 pub use location::{BadLocation, Location, PostgresUrl};
+pub(crate) use reading::JobThread;
 pub use record::{
     Claim, Claimed, Demand, Filter, Finished, Job, JobSummary, LONGEST_TEXT, Listed, NewEvent,
     NewJob, NewWorker, Origin, Owner, PromptText, Reaped, Renewed, Request, StoredEvent, Whose,

@@ -7,8 +7,21 @@ use codex_mcp_core::job::{JobId, JobPrefix};
 use super::access::OthersJobs;
 use super::error::Fault;
 use super::queue;
-use super::sql::{Connection, Value};
+use super::sql::{Connection, Row, Value};
 use super::{Filter, Job, JobStore, JobSummary, Listed, StoreError};
+
+/// How much of a prompt is read for a list of threads, in characters.
+const PROMPT_BEGINNING: usize = 2000;
+
+/// A job that has a thread.
+#[derive(Debug)]
+pub(crate) struct JobThread {
+    pub(crate) summary: JobSummary,
+    /// The beginning of its prompt.
+    pub(crate) prompt: String,
+    /// The identity that has submitted it.
+    pub(crate) submitted_by: Option<String>,
+}
 
 impl JobStore {
     /// A job.
@@ -129,6 +142,30 @@ impl JobStore {
             row.map(|row| row.text("worker_host"))
                 .transpose()
                 .map(Option::flatten)
+        };
+        reading!(self, look)
+    }
+
+    /// The newest jobs that have a thread, at most so many, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub(crate) async fn with_threads(&self, most: u32) -> Result<Vec<JobThread>, StoreError> {
+        let sql = format!(
+            "SELECT {{summary}}, submitted_by, SUBSTR(prompt, 1, {PROMPT_BEGINNING}) AS prompt \
+             FROM codex_jobs WHERE session_id IS NOT NULL ORDER BY seq DESC LIMIT $1"
+        );
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(&sql, vec![most.into()]).await?;
+            let job = |row: &Row| {
+                Ok(JobThread {
+                    summary: JobSummary::read(row, &self.identity)?,
+                    prompt: row.text("prompt")?.unwrap_or_default(),
+                    submitted_by: row.text("submitted_by")?,
+                })
+            };
+            rows.iter().map(job).collect::<Result<_, Fault>>()
         };
         reading!(self, look)
     }

@@ -109,6 +109,89 @@ async fn list_fits_a_terminal_and_is_whole_in_a_pipe() {
 }
 
 #[tokio::test]
+async fn completed_job_with_problems_has_a_mark() {
+    let stage = Stage::new().await;
+    let fine = stage.ended("fine", Ending::Completed).await;
+    let troubled = stage.queued("troubled").await;
+    let claim = stage.claim().await;
+    let mut result = report();
+    result["failed_steps"] = json!([{ "kind": "command", "what": "touch x",
+        "outcome": "blocked", "exit_code": 1 }]);
+    result["sandbox"] = json!("read-only");
+    stage.finish(&claim, Ending::Completed, result).await;
+    let table = stage.told(&["list"]);
+    let line = |id: &JobId| {
+        table
+            .lines()
+            .find(|line| line.starts_with(short(id)))
+            .unwrap()
+    };
+    assert!(line(&troubled).contains("completed*"), "{table}");
+    assert!(!line(&fine).contains('*'), "{table}");
+    assert!(
+        table.contains("* with problems: `codex-mcp jobs show ID`"),
+        "{table}"
+    );
+    let page = stage.told(&["show", troubled.as_str()]);
+    assert!(page.contains("with problems"), "{page}");
+}
+
+#[tokio::test]
+async fn state_that_is_none_is_refused_with_those_that_there_are() {
+    let stage = Stage::new().await;
+    for none in ["ended", "interrupted"] {
+        let said = stage.say(&["list", "--status", none]);
+        assert_eq!(said.code, 3, "{}", said.stderr);
+        let known = "queued, running, completed, failed, cancelled";
+        assert!(said.stderr.contains(known), "{}", said.stderr);
+    }
+}
+
+#[tokio::test]
+async fn threads_of_jobs_are_listed_beside_those_of_servers() {
+    let stage = Stage::new().await;
+    stage
+        .ended("find the sk-proj-0123456789abcdefghij", Ending::Completed)
+        .await;
+    let last = stage.ended("go on", Ending::Failed).await;
+    let threads = |args: &[&str]| -> Value {
+        let mut command = stage.command(&[]);
+        let program = command.get_program().to_owned();
+        let variables: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command = Command::new(program);
+        command
+            .env_clear()
+            .envs(variables)
+            .current_dir(stage.home.work());
+        let output = command
+            .arg("threads")
+            .arg("--json")
+            .args(args)
+            .output()
+            .unwrap();
+        let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        listed["threads"].clone()
+    };
+    let all = threads(&[]);
+    let [thread] = all.as_array().unwrap().as_slice() else {
+        panic!("{all:#}");
+    };
+    assert_eq!(thread["thread_id"], SESSION);
+    assert_eq!(thread["job_id"], last.as_str());
+    assert_eq!(thread["last_turn"], "failed");
+    assert_eq!(thread["turns"], 2);
+    let prompt = thread["prompt"].as_str().unwrap();
+    assert!(prompt.starts_with("find the "), "{prompt}");
+    assert!(!prompt.contains("0123456789"), "{prompt}");
+    assert_eq!(threads(&["--status", "active"]), json!([]));
+    assert_eq!(threads(&["--repo", "nothing"]), json!([]));
+    assert_eq!(threads(&["--prune", "--older-than", "0s"]), json!([]));
+}
+
+#[tokio::test]
 async fn missing_store_is_an_error_unless_a_job_is_submitted() {
     let stage = Stage::new().await;
     let missing = stage.home.root().join("missing/jobs.db");
