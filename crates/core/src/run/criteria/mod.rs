@@ -135,7 +135,8 @@ impl Criterion {
             Self::IssueComment(_) => 5,
             Self::Clean => 6,
             Self::Command(_) => 7,
-            Self::DiffWithin(_) => 8,
+            Self::Review => 8,
+            Self::DiffWithin(_) => 9,
         }
     }
 
