@@ -28,8 +28,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
 
-    /// The largest picture, in bytes, up to 100 MB. As an answer it has 12500000 at most,
-    /// and 500000 before Codex 0.105.
+    /// The largest picture, in bytes, up to 100 MB. As an answer, large ones are scaled
+    /// down.
     #[arg(long, value_name = "BYTES", value_parser = size_limit, default_value_t)]
     max_image_bytes: SizeLimit,
 

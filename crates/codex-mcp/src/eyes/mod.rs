@@ -15,6 +15,7 @@
 pub mod codex;
 pub mod conversation;
 pub mod copies;
+pub mod fitted;
 mod modes;
 pub mod place;
 pub mod queue;

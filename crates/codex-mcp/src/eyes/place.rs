@@ -9,10 +9,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::eyes::path::PicturePath;
+use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, START, SizeLimit, Why, check};
+use codex_mcp_core::text::one_line;
+use codex_mcp_protocol::codex::Release;
 use nix::errno::Errno;
 
+use super::fitted::{Fitted, fit};
 use crate::team::{Repository, ceilings};
 use crate::untrusted_file::{self, Links, ReadError};
 
@@ -47,18 +50,6 @@ impl Place {
         let repository = Repository::around(&folder, &ceilings());
         let top = repository.map_or_else(|| folder.clone(), |repository| repository.root);
         Ok(Self { folder, top, limit })
-    }
-
-    /// The same with another limit.
-    #[must_use]
-    pub fn with_limit(self, limit: SizeLimit) -> Self {
-        Self { limit, ..self }
-    }
-
-    /// How large a picture may be.
-    #[must_use]
-    pub fn limit(&self) -> SizeLimit {
-        self.limit
     }
 
     /// The folder, without links.
@@ -97,6 +88,36 @@ impl Place {
         rest.map_err(|error| self.refused(path, &error))?;
         check(path, length(&bytes), &bytes, self.limit)?;
         Ok(bytes)
+    }
+
+    /// Reads a picture as a tool answers with it, to this Codex.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPicture`], in words for Codex.
+    pub fn answer(&self, path: &PicturePath, codex: Option<Release>) -> Result<Fitted, BadPicture> {
+        let bytes = self.read(path)?;
+        fit(bytes, path.kind(), codex).map_err(|why| BadPicture {
+            path: path.clone(),
+            why,
+        })
+    }
+
+    /// What is asked for; else why not, in words for Codex.
+    ///
+    /// # Errors
+    ///
+    /// Those words.
+    pub fn path(&self, text: &str) -> Result<PicturePath, String> {
+        text.parse().map_err(|error: BadPath| {
+            match (error, Path::new(text).strip_prefix(&self.top)) {
+                (BadPath::Absolute, Ok(relative)) => {
+                    let relative = one_line(&relative.to_string_lossy(), SHOWN_PATH);
+                    format!("{error}, here ./{relative}")
+                }
+                _ => error.to_string(),
+            }
+        })
     }
 
     /// From the folder on, and if there is nothing, from the top of the repository on.
@@ -290,7 +311,10 @@ mod tests {
         for other in ["text.png", "empty.png"] {
             assert!(matches!(why(&place, other), Why::Content(_)), "{other}");
         }
-        let large = place.with_limit(SizeLimit::default());
+        let large = Place {
+            limit: SizeLimit::default(),
+            ..place
+        };
         assert!(matches!(why(&large, "a.jpg"), Why::Content(_)));
     }
 

@@ -1,18 +1,17 @@
-//! `request_image` as an MCP server of its own: what Codex is given to look at pictures.
+//! `request_image`, by which Codex looks at pictures, and an MCP server that has it: for
+//! any Codex that is not ours.
 //!
 //! There are two answers. For the wrapper the request goes into the queue, and Codex is
 //! told to wait. Otherwise the answer is the picture itself: Codex shows the model what
 //! a tool brings, so that nothing has to be started again.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::contract::{SERVER, TOOL, acknowledgement};
-use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
+use codex_mcp_core::eyes::path::PicturePath;
 use codex_mcp_core::eyes::queue::{Request, WrapperId};
-use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::{Release, ThreadId};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -24,13 +23,18 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::own_server::until_gone;
 use super::tools::tool;
 use super::transport::LineTransport;
+use crate::eyes::fitted::Fitted;
 use crate::eyes::{Place, queue};
-use crate::off_runtime;
+use crate::off_runtime::{self, OffRuntimeError};
+
+/// How many pictures are decoded at once: each can take some 200 MB.
+static DECODERS: Semaphore = Semaphore::const_new(2);
 
 /// What Codex gets for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,51 +82,6 @@ where
 }
 
 impl Eyes {
-    fn describe(&self) -> Tool {
-        let input = json!({
-            "type": "object",
-            "properties": {
-                "path": {
-                    "type": "string",
-                    "description": "From the working folder or the root of the repository on, \
-        for example ./screens/error.png.",
-                },
-            },
-            "required": ["path"],
-            "additionalProperties": false,
-        });
-        let description = match self.answer {
-            Answer::Picture => {
-                "Use to look at a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
-answer is the picture."
-            }
-            Answer::Later(_) => {
-                "Use to ask for a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
-answer says only that it was requested, and what to print; the picture comes after that."
-            }
-        };
-        // Nothing is changed but our own queue, and Codex asks nobody before such a tool.
-        let hints = ToolAnnotations::new()
-            .read_only(true)
-            .destructive(false)
-            .idempotent(true)
-            .open_world(false);
-        tool(TOOL, "Look at a Picture", description, input).with_annotations(hints)
-    }
-
-    /// What is asked for; else why not, in words for Codex.
-    fn path(&self, text: &str) -> Result<PicturePath, String> {
-        text.parse().map_err(|error: BadPath| {
-            match (error, Path::new(text).strip_prefix(self.place.top())) {
-                (BadPath::Absolute, Ok(relative)) => {
-                    let relative = one_line(&relative.to_string_lossy(), SHOWN_PATH);
-                    format!("{error}, here ./{relative}")
-                }
-                _ => error.to_string(),
-            }
-        })
-    }
-
     /// The refusals are errors of the protocol, as the contract has them.
     async fn call(
         &self,
@@ -130,49 +89,96 @@ answer says only that it was requested, and what to print; the picture comes aft
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let refused = |why: String| ErrorData::invalid_params(why, None);
-        let given =
-            Arguments::deserialize(arguments).map_err(|error| refused(error.to_string()))?;
-        let path = self.path(given.path.as_str().unwrap_or_default());
-        let path = path.map_err(refused)?;
-        match &self.answer {
+        let wrapper = match &self.answer {
             Answer::Picture => {
-                let limit = self.place.limit().of_an_answer(codex(context));
-                let (place, asked) = (self.place.clone().with_limit(limit), path.clone());
-                let bytes = elsewhere(move || place.read(&asked)).await?;
-                let bytes = bytes.map_err(|bad| refused(bad.to_string()))?;
-                let picture = ContentBlock::image(STANDARD.encode(bytes), path.kind().media_type());
-                Ok(CallToolResult::success(vec![picture]))
+                let shown = show(self.place.clone(), arguments, codex(context)).await?;
+                let Fitted { bytes, kind } = shown.map_err(refused)?;
+                let picture = ContentBlock::image(STANDARD.encode(bytes), kind.media_type());
+                return Ok(CallToolResult::success(vec![picture]));
             }
-            Answer::Later(wrapper) => {
-                let (place, asked) = (self.place.clone(), path.clone());
-                let looked = elsewhere(move || place.look(&asked)).await?;
-                looked.map_err(|bad| refused(bad.to_string()))?;
-                let acknowledged = acknowledgement(&path);
-                let request = Request {
-                    ts: now(),
-                    path,
-                    thread: thread(&context.meta),
-                    wrapper: wrapper.clone(),
-                };
-                let folder = self.place.folder().to_owned();
-                let written = elsewhere(move || queue::append(&folder, &request)).await?;
-                written.map_err(|error| {
-                    let message = format!("the request can't be written down: {error}");
-                    ErrorData::internal_error(message, None)
-                })?;
-                let text = ContentBlock::text(acknowledged);
-                Ok(CallToolResult::success(vec![text]))
-            }
-        }
+            Answer::Later(wrapper) => wrapper.clone(),
+        };
+        let path = asked(&self.place, arguments).map_err(refused)?;
+        let (place, wanted) = (self.place.clone(), path.clone());
+        let looked = off_runtime::run(move || place.look(&wanted)).await?;
+        looked.map_err(|bad| refused(bad.to_string()))?;
+        let acknowledged = acknowledgement(&path);
+        let request = Request {
+            ts: now(),
+            path,
+            thread: thread(&context.meta),
+            wrapper,
+        };
+        let folder = self.place.folder().to_owned();
+        let written = off_runtime::run(move || queue::append(&folder, &request)).await?;
+        written.map_err(|error| {
+            let message = format!("the request can't be written down: {error}");
+            ErrorData::internal_error(message, None)
+        })?;
+        Ok(CallToolResult::success(vec![ContentBlock::text(
+            acknowledged,
+        )]))
     }
 }
 
-/// Works on files on another thread.
-async fn elsewhere<T: Send + 'static>(
-    task: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ErrorData> {
-    let done = off_runtime::run(task).await;
-    done.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+/// The tool, for this answer.
+pub(super) fn describe(answer: &Answer) -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "From the working folder or the root of the repository on, \
+    for example ./screens/error.png.",
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": false,
+    });
+    let description = match answer {
+        Answer::Picture => {
+            "Use to look at a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
+answer is the picture."
+        }
+        Answer::Later(_) => {
+            "Use to ask for a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
+answer says only that it was requested, and what to print; the picture comes after that."
+        }
+    };
+    // Nothing is changed but our own queue, and Codex asks nobody before such a tool.
+    let hints = ToolAnnotations::new()
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+        .open_world(false);
+    tool(TOOL, "Look at a Picture", description, input).with_annotations(hints)
+}
+
+/// The picture that is asked for, as this Codex takes it; else why not, in words for Codex.
+pub(super) async fn show(
+    place: Place,
+    arguments: Value,
+    codex: Option<Release>,
+) -> Result<Result<Fitted, String>, OffRuntimeError> {
+    // It is never closed.
+    let _turn = DECODERS.acquire().await.ok();
+    off_runtime::run(move || {
+        let path = asked(&place, arguments)?;
+        place.answer(&path, codex).map_err(|bad| bad.to_string())
+    })
+    .await
+}
+
+/// What is asked for; else why not, in words for Codex.
+fn asked(place: &Place, arguments: Value) -> Result<PicturePath, String> {
+    let given = Arguments::deserialize(arguments).map_err(|error| error.to_string())?;
+    place.path(given.path.as_str().unwrap_or_default())
+}
+
+impl From<OffRuntimeError> for ErrorData {
+    fn from(error: OffRuntimeError) -> Self {
+        Self::internal_error(error.to_string(), None)
+    }
 }
 
 /// Milliseconds since 1970.
@@ -209,7 +215,9 @@ impl ServerHandler for Eyes {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(vec![self.describe()]))
+        Ok(ListToolsResult::with_all_items(vec![describe(
+            &self.answer,
+        )]))
     }
 
     async fn call_tool(

@@ -8,7 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and the rest of it";
+use crate::png::png;
+
+fn picture() -> Vec<u8> {
+    png("error")
+}
 
 struct Stage {
     home: Home,
@@ -18,7 +22,7 @@ impl Stage {
     fn new() -> Self {
         let home = Home::new("");
         fs::create_dir(home.work().join("screens")).unwrap();
-        fs::write(home.work().join("screens/error.png"), PNG).unwrap();
+        fs::write(home.work().join("screens/error.png"), picture()).unwrap();
         Self { home }
     }
 
@@ -81,7 +85,7 @@ async fn the_answer_is_the_picture() {
         let shown = asked(&mut client, json!({ "path": path })).await;
         assert_eq!(
             shown["content"],
-            json!([{ "type": "image", "mimeType": "image/png", "data": STANDARD.encode(PNG) }])
+            json!([{ "type": "image", "mimeType": "image/png", "data": STANDARD.encode(picture()) }])
         );
     }
     assert_eq!(stage.queue(), "");
@@ -186,7 +190,7 @@ async fn pictures_are_bounded_and_so_is_the_bound() {
         .client(&["--answer", "picture", "--max-image-bytes", "10"])
         .await;
     let told = refused(&mut client, json!({ "path": "screens/error.png" })).await;
-    let size = PNG.len();
+    let size = picture().len();
     assert!(
         told.contains(&format!("it has {size} bytes and may have 10")),
         "{told}"

@@ -21,6 +21,7 @@ mod look;
 mod mail;
 mod memory;
 mod notify;
+mod png;
 mod real;
 mod runs;
 mod stored;

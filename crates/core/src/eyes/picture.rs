@@ -15,15 +15,22 @@ pub const START: usize = 12;
 /// memory, more than once.
 const LARGEST: u64 = 100_000_000;
 
-/// How many bytes a picture can have that a tool answers with. Codex 0.169.0 throws away
-/// what an MCP server says in more than 16 MiB, and waits for the answer as before; base64
-/// makes four bytes of three.
+/// How many bytes a picture can have that a tool answers with. Codex tells of the answer in
+/// one line, of which we read 16 MiB, and 0.169.0 throws away what an MCP server says in
+/// more than that; base64 makes four bytes of three.
 const LARGEST_ANSWER: u64 = 12_500_000;
 
-/// The same before [`Release::FIRST_TO_WEIGH_PICTURES`]: one of 740,000 bytes fills the
-/// context there, so that Codex sums the conversation up, without the picture. The model
-/// asks for it again then, and again.
-const LARGEST_OLD_ANSWER: u64 = 500_000;
+/// The same before [`Release::FIRST_TO_WEIGH_PICTURES`]: all pictures of a conversation
+/// together fill the context with 740,000 bytes there, so that Codex sums it up, without
+/// the pictures. The model asks for them again then, and again.
+const LARGEST_OLD_ANSWER: u64 = 150_000;
+
+/// The longest side of a picture that models see as it is, in pixels.
+const LONGEST_SIDE: u32 = 2048;
+
+/// Models see pictures in patches of this side, in pixels, and this many of them.
+const PATCH: u32 = 32;
+const MOST_PATCHES: u64 = 2500;
 
 /// How much of a reason of the system's is shown, in bytes.
 const SHOWN_REASON: usize = 200;
@@ -104,17 +111,41 @@ impl SizeLimit {
     pub fn bytes(self) -> u64 {
         self.0
     }
+}
 
-    /// It for a picture that a tool answers with, to a client that is this Codex, if it is
-    /// one.
-    #[must_use]
-    pub fn of_an_answer(self, to: Option<Release>) -> Self {
-        let most = match to {
-            Some(release) if release < Release::FIRST_TO_WEIGH_PICTURES => LARGEST_OLD_ANSWER,
-            _ => LARGEST_ANSWER,
-        };
-        Self(self.0.min(most))
+/// How many bytes a picture can have that a tool answers with, to a client that is this
+/// Codex, if it is one.
+#[must_use]
+pub fn answer_limit(to: Option<Release>) -> u64 {
+    match to {
+        Some(release) if release < Release::FIRST_TO_WEIGH_PICTURES => LARGEST_OLD_ANSWER,
+        _ => LARGEST_ANSWER,
     }
+}
+
+/// The width and height to which a picture is scaled down for a model; `None` if it fits.
+/// Codex 0.145 and later do the same (0.153.4, 0.169.0).
+#[must_use]
+pub fn size_for_models(width: u32, height: u32) -> Option<(u32, u32)> {
+    let patches = |side: u32| u64::from(side.div_ceil(PATCH));
+    let fits = |width: u32, height: u32| {
+        width.max(height) <= LONGEST_SIDE && patches(width) * patches(height) <= MOST_PATCHES
+    };
+    if fits(width, height) {
+        return None;
+    }
+    let longest = width.max(height);
+    let scaled = |side: u32, to: u32| {
+        let rounded =
+            (u64::from(side) * u64::from(to) + u64::from(longest / 2)) / u64::from(longest);
+        u32::try_from(rounded).unwrap_or(to).max(1)
+    };
+    // One patch less on the longest side until it fits.
+    let most = longest.min(LONGEST_SIDE).next_multiple_of(PATCH);
+    let sides = (1..=most / PATCH).rev().map(|count| count * PATCH);
+    sides
+        .map(|to| (scaled(width, to), scaled(height, to)))
+        .find(|(width, height)| fits(*width, *height))
 }
 
 impl Default for SizeLimit {
@@ -181,6 +212,10 @@ pub enum Why {
     },
     /// There is something else in it.
     Content(Content),
+    /// It can't be decoded, for this reason.
+    Damaged(String),
+    /// Decoding it would take too much memory.
+    TooManyPixels,
 }
 
 /// What is in a file that is not the picture that its name says.
@@ -218,6 +253,14 @@ impl fmt::Display for BadPicture {
                 f,
                 "{path} is too large: it has {size} bytes and may have {}, ask for a smaller one",
                 limit.bytes()
+            ),
+            Why::Damaged(reason) => {
+                let reason = one_line(reason, SHOWN_REASON);
+                write!(f, "{path} can't be decoded: {reason}, {ask}")
+            }
+            Why::TooManyPixels => write!(
+                f,
+                "{path} has too many pixels to be decoded, ask for a smaller one"
             ),
             Why::Content(content) => {
                 let found = match content {
@@ -311,6 +354,8 @@ mod tests {
                 size: 20_000_001,
                 limit,
             },
+            Why::Damaged("unexpected end\nof file".to_owned()),
+            Why::TooManyPixels,
         ];
         let path = path("./screens/a.png");
         let told = whys.map(|why| {
@@ -338,14 +383,31 @@ mod tests {
 
     #[test]
     fn an_answer_is_no_larger_than_codex_takes() {
-        let small = SizeLimit::try_from(10).unwrap();
         for (codex, most) in [
-            (Some(Release::new(0, 104, 0)), 500_000),
+            (Some(Release::new(0, 104, 0)), 150_000),
             (Some(Release::new(0, 105, 0)), 12_500_000),
             (None, 12_500_000),
         ] {
-            assert_eq!(SizeLimit::default().of_an_answer(codex).bytes(), most);
-            assert_eq!(small.of_an_answer(codex), small);
+            assert_eq!(answer_limit(codex), most);
+        }
+    }
+
+    /// The sizes are those that Codex 0.169.0 makes, but for a few pixels.
+    #[test]
+    fn picture_is_scaled_to_what_models_see() {
+        for (from, to) in [
+            ((1, 1), None),
+            ((2048, 1248), None),
+            ((1024, 1301), None),
+            ((1600, 1600), None),
+            ((2048, 2047), Some((1600, 1599))),
+            ((4000, 2999), Some((1824, 1368))),
+            ((9000, 8999), Some((1600, 1600))),
+            ((1024, 2603), Some((806, 2048))),
+            ((1_000_000, 1), Some((2048, 1))),
+            ((1601, 1600), Some((1600, 1599))),
+        ] {
+            assert_eq!(size_for_models(from.0, from.1), to, "{from:?}");
         }
     }
 

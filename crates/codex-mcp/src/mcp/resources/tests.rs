@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use codex_mcp_core::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
-use codex_mcp_core::eyes::picture::SizeLimit;
+use codex_mcp_core::eyes::picture::{SizeLimit, answer_limit};
 use codex_mcp_core::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
 use codex_mcp_protocol::codex::Release;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn calls(part: &str) -> Vec<Value> {
 fn the_numbers_are_the_programs() {
     let minutes = |time: Duration| format!("{} minutes", time.as_secs() / 60);
     let pictures = SizeLimit::default();
-    let answered = |codex| number(pictures.of_an_answer(Some(codex)).bytes());
+    let answered = |codex| number(answer_limit(Some(codex)));
     let mebibytes = |bytes: usize| format!("{} MiB", bytes >> 20);
     for said in [
         format!(
@@ -65,8 +65,7 @@ fn the_numbers_are_the_programs() {
             number(pictures.bytes())
         ),
         format!(
-            "at most {} as an answer ({} before Codex 0.105)",
-            answered(Release::FIRST_TO_WEIGH_PICTURES),
+            "to {} bytes before Codex 0.105",
             answered(Release::new(0, 104, 0))
         ),
     ] {

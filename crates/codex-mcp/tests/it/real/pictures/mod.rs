@@ -3,6 +3,7 @@
 
 mod handed_over;
 mod refused;
+mod scaled;
 mod threads;
 
 use std::fs;
@@ -15,6 +16,7 @@ use serde_json::json;
 use testkit::McpClient;
 
 use super::{Stage, VERSION};
+use crate::png::png;
 
 /// The prompt of a turn that looks at a picture, and what the turn ends with.
 const LOOK: &str = "look at ";
@@ -26,15 +28,21 @@ fn looks() -> Script {
         .on(
             LOOK,
             [
-                Reply::with(|request| asks(wanted(request))),
+                Reply::with(|request| asks(request, wanted(request))),
                 Reply::say(SEEN),
             ],
         )
         .otherwise([Reply::say("ok")])
 }
 
-fn asks(path: &str) -> Reply {
-    Reply::mcp(SERVER, TOOL, json!({ "path": path }))
+/// As the tool is offered: by the client, or by an MCP server where there is no client that
+/// could offer any.
+fn asks(request: &Request, path: &str) -> Reply {
+    let arguments = json!({ "path": path });
+    match request.tool(TOOL) {
+        Some(_) => Reply::call(TOOL, arguments),
+        None => Reply::mcp(SERVER, TOOL, arguments),
+    }
 }
 
 fn wanted(request: &Request) -> &str {
@@ -44,51 +52,6 @@ fn wanted(request: &Request) -> &str {
 
 fn look_at(path: &str) -> String {
     format!("{LOOK}{path}")
-}
-
-/// A PNG of 2 by 2 pixels with this text in it, as any program writes one.
-fn png(text: &str) -> Vec<u8> {
-    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
-    chunk(&mut png, b"IHDR", &[0, 0, 0, 2, 0, 0, 0, 2, 8, 0, 0, 0, 0]);
-    chunk(&mut png, b"tEXt", format!("Comment\0{text}").as_bytes());
-    // Stored without compression: a line's filter and its pixels, twice.
-    let pixels = [0x78, 0x01, 1, 6, 0, 0xf9, 0xff, 0, 0, 255, 0, 255, 0];
-    let sum = adler(&[0, 0, 255, 0, 255, 0]);
-    chunk(
-        &mut png,
-        b"IDAT",
-        &[&pixels[..], &sum.to_be_bytes()].concat(),
-    );
-    chunk(&mut png, b"IEND", &[]);
-    png
-}
-
-fn chunk(png: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
-    png.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
-    let checked = [&kind[..], data].concat();
-    png.extend(&checked);
-    png.extend(crc(&checked).to_be_bytes());
-}
-
-/// As PNG has it, 5.5.
-fn crc(bytes: &[u8]) -> u32 {
-    let step = |sum: u32, byte: &u8| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| match sum & 1 {
-            1 => sum >> 1 ^ 0xedb8_8320,
-            _ => sum >> 1,
-        })
-    };
-    !bytes.iter().fold(u32::MAX, step)
-}
-
-/// As RFC 1950 has it, 8.2.
-fn adler(bytes: &[u8]) -> u32 {
-    let step = |(a, b): (u32, u32), byte: &u8| {
-        let a = (a + u32::from(*byte)) % 65_521;
-        (a, (a + b) % 65_521)
-    };
-    let (a, b) = bytes.iter().fold((1, 0), step);
-    b << 16 | a
 }
 
 impl Stage {

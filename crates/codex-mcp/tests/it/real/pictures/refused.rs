@@ -7,9 +7,13 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 
 use super::super::{Stage, assert_completed, on_each_release};
-use super::{SEEN, asks, client, look_at, looks};
+use super::{asks, client};
+use crate::png::{declared, png};
 
-on_each_release!(a_refusal_is_told_and_the_turn_goes_on);
+on_each_release!(
+    a_refusal_is_told_and_the_turn_goes_on,
+    hostile_picture_is_refused_and_the_turn_goes_on,
+);
 
 const REFUSED: [(&str, &str); 8] = [
     ("nothing.png", "file does not exist"),
@@ -32,6 +36,7 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 async fn a_refusal_is_told_and_the_turn_goes_on(release: &str) {
+    let asks = |path: &'static str| Reply::with(move |request| asks(request, path));
     let mut replies: Vec<Reply> = REFUSED.iter().map(|(path, _)| asks(path)).collect();
     replies.extend([asks("a.png"), Reply::say("Went on.")]);
     let stage = Stage::new(release, Script::new().otherwise(replies)).await;
@@ -60,56 +65,47 @@ async fn a_refusal_is_told_and_the_turn_goes_on(release: &str) {
     stage.finish(client).await;
 }
 
-/// Newer Codexes throw away what a server says in more than 16 MiB and wait for the
-/// answer until the tool's time is up. They make a picture with very many pixels smaller,
-/// and pass on as it is what they can't read, as this one.
-#[tokio::test]
-async fn a_picture_is_as_large_as_an_answer_can_be() {
-    for release in ["0.153.4", testkit::codex::newest()] {
-        is_the_largest(release, 12_500_000).await;
+/// Of a picture that it can't use, a provider of models refuses each request of the
+/// conversation; one that says it is huge takes the memory of whoever decodes it.
+async fn hostile_picture_is_refused_and_the_turn_goes_on(release: &str) {
+    let whole = png("whole");
+    let gif = [
+        b"GIF89a\x01\0\x01\0\0\0\0".as_slice(),
+        &b",\0\0\0\0\x01\0\x01\0\0\x02\0".repeat(1000),
+    ];
+    let hostile = [
+        ("wide.png", declared(100_000, 100_000), "too many pixels"),
+        ("bomb.png", declared(30_000, 30_000), "too many pixels"),
+        (
+            "half.png",
+            whole[..whole.len() / 2].to_vec(),
+            "can't be decoded",
+        ),
+        (
+            "svg.png",
+            b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec(),
+            "it holds something else",
+        ),
+        ("frames.png", gif.concat(), "it holds something else"),
+        ("none.png", Vec::new(), "the file is empty"),
+    ];
+    let asks = |path: &'static str| Reply::with(move |request| asks(request, path));
+    let mut replies: Vec<Reply> = hostile.iter().map(|(path, ..)| asks(path)).collect();
+    replies.extend([asks("whole.png"), Reply::say("Went on.")]);
+    let stage = Stage::new(release, Script::new().otherwise(replies)).await;
+    for (path, bytes, _) in &hostile {
+        fs::write(stage.file(path), bytes).unwrap();
     }
-}
-
-/// Before 0.105, Codex takes a larger one for words that fill the context: it sums the
-/// conversation up, without the picture, and the model asks for it again, for ever.
-#[tokio::test]
-async fn an_old_codex_is_shown_only_what_does_not_fill_its_context() {
-    is_the_largest("0.104.0", 500_000).await;
-}
-
-/// A picture of that size is shown, and one that is larger isn't.
-async fn is_the_largest(release: &str, size: usize) {
-    let stage = Stage::new(release, looks()).await;
-    let mut bytes = stage.picture("large.png");
-    bytes.resize(size, 0);
-    fs::write(stage.file("large.png"), &bytes).unwrap();
-    bytes.push(0);
-    fs::write(stage.file("larger.png"), &bytes).unwrap();
-    bytes.pop();
+    fs::write(stage.file("whole.png"), &whole).unwrap();
     let mut client = client(&stage, &[]).await;
-    let result = client
-        .call_tool("codex", json!({ "prompt": look_at("larger.png") }))
-        .await;
-    assert_completed(&result, SEEN);
-    let told = stage
-        .model
-        .requests()
-        .pop()
-        .unwrap()
-        .tool_outputs()
-        .pop()
-        .unwrap()
-        .text;
-    assert!(told.contains(&format!("and may have {size}")), "{told}");
-    let result = client
-        .call_tool("codex", json!({ "prompt": look_at("large.png") }))
-        .await;
-    assert_completed(&result, SEEN);
-    stage.assert_shown(&bytes);
-    assert!(
-        !client.stderr().contains("over the limit"),
-        "{}",
-        client.stderr()
-    );
+    let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
+    assert_completed(&result, "Went on.");
+    let requests = stage.model.requests();
+    for (request, (path, _, why)) in requests.iter().skip(1).zip(&hostile) {
+        let told = request.tool_outputs().pop().unwrap().text;
+        assert!(told.contains(why), "{path}: {told}");
+        assert_eq!(request.images(), [""; 0], "{path}");
+    }
+    assert_eq!(requests.last().unwrap().images().len(), 1);
     stage.finish(client).await;
 }
