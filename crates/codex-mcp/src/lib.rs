@@ -49,6 +49,7 @@ pub mod mcp;
 mod nearest;
 pub mod off_runtime;
 pub mod output;
+pub mod own_mcp_server;
 pub mod picture;
 mod review;
 pub mod run;

@@ -21,6 +21,7 @@ pub(crate) fn item(item: &Item) -> Option<String> {
         Item::CommandExecution { command, .. } => format!("running {}", without_shell(command)),
         Item::FileChange { changes, .. } => format!("editing {}", paths(changes)),
         Item::McpToolCall { server, tool, .. } => format!("calling {server}.{tool}"),
+        Item::DynamicToolCall { tool, .. } => format!("calling {tool}"),
         Item::WebSearch { query, .. } => format!("searching the web for {query}"),
         Item::CollabAgentToolCall { .. } => "working with other agents".to_owned(),
         Item::Reasoning => THINKING.to_owned(),
@@ -63,6 +64,10 @@ pub(crate) fn ended(item: &Item) -> Option<String> {
         } => {
             let verbs = ["called", "failed to call", "not allowed to call"];
             after(*status, verbs, &format!("{server}.{tool}"))
+        }
+        Item::DynamicToolCall { tool, status, .. } => {
+            let verbs = ["called", "failed to call", "not allowed to call"];
+            after(*status, verbs, tool)
         }
         Item::WebSearch { query, .. } => format!("searched the web for {query}"),
         Item::CollabAgentToolCall { .. } => "worked with other agents".to_owned(),
@@ -154,6 +159,11 @@ mod tests {
                 serde_json::json!({ "type": "mcpToolCall", "server": "s", "tool": "t",
                     "status": "failed" }),
                 "failed to call s.t".to_owned(),
+            ),
+            (
+                serde_json::json!({ "type": "dynamicToolCall", "tool": "t",
+                    "status": "completed" }),
+                "called t".to_owned(),
             ),
         ] {
             let told = ended(&serde_json::from_value(step.clone()).unwrap());

@@ -22,7 +22,6 @@ use super::values::size_limit;
 use super::{own_servers, runtime};
 use crate::config::{self, ConfigError, Flags};
 use crate::engine::binary::{self, NoCodex};
-use crate::engine::mcp_servers::NoServer;
 use crate::eyes::Place;
 use crate::eyes::codex::Codex;
 use crate::eyes::queue::{QueueError, Reader};
@@ -31,6 +30,7 @@ use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
 use crate::output;
 use crate::thread_ids::{NoThread, ThreadPrefix};
+use crate::own_mcp_server::NoServer;
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\

@@ -139,8 +139,8 @@ enum Verb {
     Eyes(eyes::Args),
     /// Serve Codex the tool `request_image`; Codex starts this itself.
     ///
-    /// `codex-mcp eyes` and the threads of `codex-mcp serve` give it to Codex by
-    /// themselves. For any other Codex it is registered by
+    /// `codex-mcp eyes` gives it to Codex by itself, and the threads of `codex-mcp serve`
+    /// have the tool without it. For any other Codex it is registered by
     /// `codex mcp add image-request-mcp -- codex-mcp eyes-mcp --answer picture`:
     /// the answer is the picture then, and nothing has to be started again.
     EyesMcp(eyes_mcp::Args),

@@ -1,36 +1,72 @@
-//! The MCP servers of ours that Codex is given, as the configuration wants it.
+//! What Codex is given of ours, as the configuration wants it: tools for threads, and MCP
+//! servers for a Codex that is not driven by its app-server.
 
 use std::env;
+use std::sync::Arc;
 
 use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::picture::SizeLimit;
 
 use super::office::Identity;
-use crate::config::{Config, EyesSettings, Origin};
-use crate::engine::mcp_servers::{NoServer, Server};
+use crate::config::{Config, EyesSettings, Origin, Source};
 use crate::git::CEILINGS;
+use crate::mcp::{Approval, OurTools};
+use crate::own_mcp_server::{NoServer, Server};
 use crate::team::Member;
 
 /// The name of the MCP server that has the mail.
 const TEAM: &str = "codex_mcp_team";
 
-/// Those of a member's threads: pictures, and the mail where there is some.
-pub(super) fn of_a_member(config: &Config, identity: &Identity) -> Vec<Server> {
-    let mail = config.team_tools.value && identity.office.desk.is_some();
-    let mail = mail.then(|| team(config, &identity.member)).flatten();
-    of_anybody(config).into_iter().chain(mail).collect()
+/// The tools of a member's threads: pictures, and the mail where there is some.
+pub(super) fn tools_of_a_member(config: &Config, identity: &Identity) -> Arc<OurTools> {
+    let tools = pictures_if_wanted(config);
+    let desk = identity.office.desk.clone();
+    Arc::new(match desk.filter(|_| config.team_tools.value) {
+        Some(desk) => tools.with_mail(desk, approval(config)),
+        None => tools,
+    })
 }
 
-/// Those of all of Codex's work: pictures.
-pub(super) fn of_anybody(config: &Config) -> Vec<Server> {
+/// The tools of all of Codex's work: pictures.
+pub(super) fn tools_of_anybody(config: &Config) -> Arc<OurTools> {
+    Arc::new(pictures_if_wanted(config))
+}
+
+fn pictures_if_wanted(config: &Config) -> OurTools {
+    let tools = OurTools::default();
+    match config.eyes.request_image.value {
+        true => tools.with_pictures(config.eyes.max_image_bytes.value),
+        false => tools,
+    }
+}
+
+/// Calls of mail need no approval: they can do no more than the member itself. Where a
+/// repository has chosen the member, each does.
+fn approval(config: &Config) -> Approval {
+    match config.identity_origin {
+        Origin::User => Approval::Beforehand,
+        Origin::Repository => Approval::EachCall,
+    }
+}
+
+/// The servers for `codex mcp-server`: the mail where there is some, and pictures if they
+/// are asked for. Without either, it gets none.
+pub(super) fn of_the_proxy(config: &Config, identity: &Identity) -> Vec<Server> {
+    let mail = config.team_tools.value && identity.office.desk.is_some();
+    let mail = mail.then(|| team(config, &identity.member)).flatten();
+    let asked_for = config.eyes.request_image.source != Source::Default;
+    let pictures = asked_for.then(|| of_a_job(config)).into_iter().flatten();
+    pictures.chain(mail).collect()
+}
+
+/// The servers for `codex exec`: pictures.
+pub(super) fn of_a_job(config: &Config) -> Vec<Server> {
     let pictures = config.eyes.request_image.value;
     let pictures = pictures.then(|| pictures_for(&config.eyes)).flatten();
     pictures.into_iter().collect()
 }
 
-/// Whose mail it is, is said by how the server is started. Its tools are approved
-/// beforehand: they can do no more than the member itself. Where a repository has chosen
-/// the member, they ask first.
+/// Whose mail it is, is said by how the server is started.
 fn team(config: &Config, member: &Member) -> Option<Server> {
     let args = [
         "team-tools",
@@ -41,9 +77,9 @@ fn team(config: &Config, member: &Member) -> Option<Server> {
         "--atm-home",
         config.atm_home.to_str()?,
     ];
-    let server = made(TEAM, &args).map(|server| match config.identity_origin {
-        Origin::User => server,
-        Origin::Repository => server.asking_first(),
+    let server = made(TEAM, &args).map(|server| match approval(config) {
+        Approval::Beforehand => server,
+        Approval::EachCall => server.asking_first(),
     });
     told_if_not(server, "mail tools")
 }

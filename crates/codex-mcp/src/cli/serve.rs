@@ -184,7 +184,7 @@ async fn serve_client(
                     home: config.codex_home.clone(),
                     release,
                 },
-                defaults: defaults.with_mcp_servers(own_servers::of_a_member(&config, &identity)),
+                defaults: defaults.with_mcp_servers(own_servers::of_the_proxy(&config, &identity)),
                 warnings,
                 bounds: config.bounds(),
                 office: identity.office.clone(),
@@ -249,7 +249,7 @@ async fn through_app_server(
         codex_home: config.codex_home.clone(),
         patience: patience.session(),
     })
-    .with_mcp_servers(own_servers::of_a_member(&config, identity))
+    .with_tools(own_servers::tools_of_a_member(&config, identity))
     .with_bound(bounds.of_the_sandbox())
     .with_warnings(move |warning| told.push(warning));
     let engine = alerts::of_sessions(engine, &config, identity, &warnings);

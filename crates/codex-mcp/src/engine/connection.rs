@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{Ask, Heard, Method, RateLimits};
+use codex_mcp_protocol::codex::{Ask, Heard, Method, RateLimits, ToolAnswer, ToolCall};
 use codex_mcp_protocol::lines::{Frame, LineDecoder};
 use codex_mcp_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
 use serde::Serialize;
@@ -35,6 +35,13 @@ pub(crate) trait Listener: Send + Sync {
     /// Codex asks something about a thread; `params` is how. `false` if the thread
     /// is not ours.
     fn asked(&self, thread: &str, request: RequestId, ask: Ask, params: &RawValue) -> bool;
+
+    /// The model calls a tool of ours.
+    ///
+    /// # Errors
+    ///
+    /// Why nobody else answers the call.
+    fn called(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str>;
 
     /// Codex tells how much of the account's limits is used.
     fn rate_limits(&self, limits: RateLimits);
@@ -68,9 +75,18 @@ type Answer = Result<Box<RawValue>, ErrorObject>;
 /// Requests that wait for an answer; `None` once the connection has ended.
 type Waiting = Mutex<Option<HashMap<i64, oneshot::Sender<Answer>>>>;
 
+/// What is to be done once Codex has been given something.
+pub type Delivered = Box<dyn FnOnce() + Send>;
+
+/// A line for Codex.
+struct Outgoing {
+    line: Vec<u8>,
+    delivered: Option<Delivered>,
+}
+
 struct Shared {
     waiting: Waiting,
-    outbox: mpsc::Sender<Vec<u8>>,
+    outbox: mpsc::Sender<Outgoing>,
     /// Woken when nothing more can come of this connection.
     broken: Notify,
     /// Whether we have ended it.
@@ -159,7 +175,7 @@ impl Connection {
             Some(waiting) => waiting.insert(id, sender),
             None => return Err(CallError::Closed(method)),
         };
-        self.shared.queue(line);
+        self.shared.queue(line, None);
         Ok((id, receiver))
     }
 
@@ -168,7 +184,7 @@ impl Connection {
     pub(crate) fn cast(&self, method: Method, params: &impl Serialize) {
         let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed));
         self.shared
-            .queue_if_written(rpc::request_line(&id, method.as_str(), params));
+            .queue_if_written(rpc::request_line(&id, method.as_str(), params), None);
     }
 
     /// Whether requests still have a chance of being answered.
@@ -189,21 +205,34 @@ impl Connection {
 
     /// Sends a notification without parameters.
     pub(crate) fn notify(&self, method: &str) {
-        self.shared.queue_if_written(rpc::notification_line(method));
+        let line = rpc::notification_line(method);
+        self.shared.queue_if_written(line, None);
     }
 
     /// Answers a question of Codex's.
     pub(crate) fn answer(&self, request: &RequestId, result: &impl Serialize) {
-        self.shared
-            .queue_if_written(rpc::response_line(request, Ok(result)));
+        self.answer_and_then(request, result, None);
+    }
+
+    /// Answers a question of Codex's. What is to be done once it has been written is not
+    /// done if it never is.
+    pub(crate) fn answer_and_then(
+        &self,
+        request: &RequestId,
+        result: &impl Serialize,
+        delivered: Option<Delivered>,
+    ) {
+        let line = rpc::response_line(request, Ok(result));
+        self.shared.queue_if_written(line, delivered);
     }
 }
 
 impl Shared {
     /// Never waits: what is sent from the reading task must not depend on the
     /// other side's reading.
-    fn queue(&self, line: Vec<u8>) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(line) {
+    fn queue(&self, line: Vec<u8>, delivered: Option<Delivered>) {
+        let outgoing = Outgoing { line, delivered };
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(outgoing) {
             tracing::error!("Codex no longer reads its input; giving it up");
             self.broken.notify_one();
         }
@@ -222,9 +251,13 @@ impl Shared {
         }
     }
 
-    fn queue_if_written(&self, line: Result<Vec<u8>, serde_json::Error>) {
+    fn queue_if_written(
+        &self,
+        line: Result<Vec<u8>, serde_json::Error>,
+        delivered: Option<Delivered>,
+    ) {
         match line {
-            Ok(line) => self.queue(line),
+            Ok(line) => self.queue(line, delivered),
             Err(error) => tracing::error!("a message to Codex can't be written: {error}"),
         }
     }
@@ -236,16 +269,19 @@ impl Shared {
             message: format!("codex-mcp can't answer {method}: {why}"),
             data: None,
         };
-        self.queue_if_written(rpc::response_line(request, Err::<&(), _>(&error)));
+        self.queue_if_written(rpc::response_line(request, Err::<&(), _>(&error)), None);
     }
 }
 
-async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = lines.recv().await {
+async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Outgoing>) {
+    while let Some(Outgoing { line, delivered }) = lines.recv().await {
         if let Err(error) = writer.write_all(&line).await {
             tracing::debug!("writing to Codex failed: {error}");
             // The reading side sees the end too, after what is still to be read.
             std::future::pending::<()>().await;
+        }
+        if let Some(delivered) = delivered {
+            delivered();
         }
     }
 }
@@ -297,6 +333,9 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
         Ok(Message::Response { id, outcome }) => {
             shared.answered(&id, outcome.map(RawValue::to_owned));
         }
+        Ok(Message::Request { id, method, params }) if method == ToolCall::METHOD => {
+            called(id, params.unwrap_or(RawValue::NULL), shared, listener);
+        }
         Ok(Message::Request { id, method, params }) => {
             let params = params.unwrap_or(RawValue::NULL);
             match Ask::read(&method, params) {
@@ -310,6 +349,20 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
             }
         }
         Err(error) => log_stray(line, &error),
+    }
+}
+
+/// Brings a call to whoever answers it. Of an error of the protocol the model would not
+/// learn why.
+fn called(id: RequestId, params: &RawValue, shared: &Shared, listener: &dyn Listener) {
+    let taken = match ToolCall::read(params) {
+        Ok(call) => listener.called(id.clone(), call).map_err(str::to_owned),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(why) = taken {
+        tracing::warn!("Codex called a tool, refused: {why}");
+        let answer = ToolAnswer::refusal(format!("the call is not answered: {why}"));
+        shared.queue_if_written(rpc::response_line(&id, Ok(&answer)), None);
     }
 }
 

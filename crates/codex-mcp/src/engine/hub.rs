@@ -1,13 +1,13 @@
 //! Brings what Codex says to the session machines, and performs what they
 //! decide.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Asked, Effect, Session, State};
 use codex_mcp_protocol::codex::{
-    Ask, Heard, Item, LegacyRefusal, Method, Notification, RateLimits, ThreadParams,
+    Ask, Heard, Item, LegacyRefusal, Method, Notification, RateLimits, ThreadParams, ToolCall,
     TurnInterruptParams,
 };
 use codex_mcp_protocol::rpc::RequestId;
@@ -19,6 +19,7 @@ use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::exit::{Cause, Death, Exit};
 use super::sessions::{Entry, Sessions};
+use super::thread_tools::{NoTools, ThreadTools};
 use super::witness::Witness;
 
 /// How long an interrupted turn may take to end before something is done about
@@ -35,6 +36,8 @@ pub(super) struct Hub {
     /// How much of the account's limits is used, once Codex has told.
     rate_limits: Mutex<Option<RateLimits>>,
     deaths: Mutex<Deaths>,
+    /// What threads are given, unless that is nothing.
+    tools: OnceLock<Arc<dyn ThreadTools>>,
 }
 
 /// What is known of the Codexes that have died.
@@ -57,6 +60,16 @@ impl Deaths {
 impl Hub {
     pub(super) fn rate_limits(&self) -> Option<RateLimits> {
         self.limits().clone()
+    }
+
+    /// Gives threads these tools. Those of the first call stay.
+    pub(super) fn give(&self, tools: Arc<dyn ThreadTools>) {
+        self.tools.get_or_init(|| tools);
+    }
+
+    pub(super) fn tools(&self) -> Arc<dyn ThreadTools> {
+        let tools = self.tools.get().cloned();
+        tools.unwrap_or_else(|| Arc::new(NoTools))
     }
 
     pub(super) fn last_death(&self) -> Option<Death> {
@@ -122,6 +135,10 @@ impl Listener for Hub {
         let effects = entry.change(|machine, now| machine.asked(asked, now));
         perform(&entry, effects);
         true
+    }
+
+    fn called(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str> {
+        self.take_call(request, call)
     }
 
     fn rate_limits(&self, limits: RateLimits) {
@@ -281,7 +298,10 @@ pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
     };
     for effect in effects {
         match effect {
-            Effect::Answer { request, result } => connection.answer(&request, &result),
+            Effect::Answer { request, result } => match entry.decision(&request) {
+                Some(decision) => drop(decision.send(result)),
+                None => connection.answer(&request, &result),
+            },
             Effect::Interrupt(turn) => {
                 let params = TurnInterruptParams {
                     thread_id: &entry.thread,

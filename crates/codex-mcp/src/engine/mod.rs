@@ -31,14 +31,16 @@ mod hub;
 #[doc(hidden)]
 pub mod in_memory;
 mod mcp_server;
-pub mod mcp_servers;
+mod mcp_servers;
 mod pause;
 pub mod profile;
 mod release;
+mod rollout;
 pub mod run;
 mod sessions;
 pub mod spawn;
 mod terminals;
+mod thread_tools;
 mod threads;
 mod turns;
 mod watching;
@@ -52,8 +54,10 @@ pub use exit::{Death, Exit};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 
 pub(crate) use descendants::is_running;
+pub use connection::Delivered;
 pub(crate) use pause::{PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
+pub use thread_tools::{Called, Reply, ThreadTools};
 pub use witness::{Act, Given, Kind, Nobody, Witness};
 pub(crate) use workspace::GitGrant;
 pub use workspace::{Granted, Grants};
@@ -77,7 +81,6 @@ use backend::Backend;
 use command::{Alerted, Info, SessionId, TurnRef, View};
 use connection::CallError;
 use hub::{Hub, perform};
-use mcp_servers::Server;
 use sessions::{Entry, OnAlert};
 
 use crate::bounds::{Bound, OutOfBounds};
@@ -121,7 +124,6 @@ pub struct Engine {
     backend: Backend,
     hub: Arc<Hub>,
     witness: Arc<dyn Witness>,
-    mcp_servers: Vec<Server>,
     of_the_sandbox: Option<Bound>,
     warn: Arc<Warn>,
     on_alert: Arc<OnAlert>,
@@ -148,7 +150,6 @@ impl Engine {
             backend: Backend::new(options.launch.clone()),
             hub: Arc::default(),
             witness: Arc::new(Nobody),
-            mcp_servers: Vec::new(),
             of_the_sandbox: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             on_alert: Arc::new(drop),
@@ -196,13 +197,11 @@ impl Engine {
         }
     }
 
-    /// The same engine, whose threads get these MCP servers beside the user's own.
+    /// The same engine, whose threads get these tools. Those of the first call count.
     #[must_use]
-    pub fn with_mcp_servers(self, mcp_servers: Vec<Server>) -> Self {
-        Self {
-            mcp_servers,
-            ..self
-        }
+    pub fn with_tools(self, tools: Arc<dyn ThreadTools>) -> Self {
+        self.hub.give(tools);
+        self
     }
 
     /// Cancels and forgets sessions that nobody has used for long, from now on.

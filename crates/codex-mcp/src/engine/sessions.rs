@@ -7,7 +7,9 @@ use std::time::Duration;
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
 use codex_mcp_protocol::codex::{ApprovalPolicy, ThreadId, TurnManner};
-use tokio::sync::watch;
+use codex_mcp_protocol::rpc::RequestId;
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
 use tracing::Span;
 
 use super::EngineError;
@@ -48,6 +50,9 @@ pub(super) struct Entry {
     revision: watch::Sender<u64>,
     /// Counts what is written to the log, and the revisions.
     news: watch::Sender<u64>,
+    /// Who waits for the decision on a question of ours, by the name that it has in place
+    /// of Codex's.
+    decisions: Mutex<HashMap<RequestId, oneshot::Sender<Value>>>,
 }
 
 struct Inner {
@@ -122,7 +127,30 @@ impl Entry {
             }),
             revision: watch::Sender::new(0),
             news: watch::Sender::new(0),
+            decisions: Mutex::default(),
         }
+    }
+
+    /// The decision on a question that is ours and not Codex's. There is none if the turn
+    /// ends first.
+    pub(super) fn expect_decision(&self, request: RequestId) -> oneshot::Receiver<Value> {
+        let (sender, decided) = oneshot::channel();
+        let mut decisions = self.decisions();
+        decisions.retain(|_, waiting| !waiting.is_closed());
+        decisions.insert(request, sender);
+        decided
+    }
+
+    /// Who waits for the decision on a question of ours.
+    pub(super) fn decision(&self, request: &RequestId) -> Option<oneshot::Sender<Value>> {
+        self.decisions().remove(request)
+    }
+
+    fn decisions(&self) -> MutexGuard<'_, HashMap<RequestId, oneshot::Sender<Value>>> {
+        // A map is valid at every point.
+        self.decisions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps pictures for Codex, in place of those of the prompt before.

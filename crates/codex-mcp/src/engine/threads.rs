@@ -15,10 +15,11 @@ use super::backend::Running;
 use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::sessions::{Added, Entry, Full, Origin};
-use super::{Act, Engine, EngineError, call, hub, mcp_servers, profile, workspace};
+use super::{Act, Engine, EngineError, call, hub, profile, rollout, workspace};
 use crate::codex_config::UserConfig;
 use crate::codex_rules::GitRules;
 use crate::directory;
+use crate::off_runtime;
 use crate::trust::directory_trust;
 
 impl Engine {
@@ -37,10 +38,12 @@ impl Engine {
         if running.0.account.stops_new(&settings) {
             return Err(self.without_login(&running.0));
         }
+        let tools = self.hub.tools().describe();
         let params = ThreadStartParams {
             settings: &settings,
             keeping: start.settings.keeping,
             raw_events: start.refusals == Refusals::Told,
+            dynamic_tools: &tools,
         };
         let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
         let entry = self.enter(&begun, Origin::Begun, start, running)?;
@@ -90,8 +93,31 @@ impl Engine {
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = told_directory(&running.0, &resumed)?;
         }
+        self.tell_missing_tools(&resumed).await;
         let entry = self.enter(&resumed, Origin::Before, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
+    }
+
+    /// Tells the user of tools that a thread was begun without: Codex gives none later.
+    async fn tell_missing_tools(&self, resumed: &ThreadResponse) {
+        let wanted = self.hub.tools().describe();
+        let (false, Some(path)) = (wanted.is_empty(), resumed.thread.path.clone()) else {
+            return;
+        };
+        // Where that can't be found out, nothing is said: the thread works all the same.
+        let Ok(Some(has)) = off_runtime::run(move || rollout::tools(&path)).await else {
+            return;
+        };
+        let wanted = wanted.into_iter().map(|tool| tool.name);
+        let missing: Vec<String> = wanted.filter(|name| !has.contains(name)).collect();
+        if !missing.is_empty() {
+            (self.warn)(format!(
+                "the thread {} goes on without {}: it was begun without, and Codex gives tools \
+                 to new threads only. Begin a new thread to have them.",
+                resumed.thread.id,
+                missing.join(", ")
+            ));
+        }
     }
 
     /// What is known of how a thread was set.
@@ -277,8 +303,7 @@ impl Engine {
         Some(format!("{rules}. {}", GitRules::HINT))
     }
 
-    /// The thread's settings with the profile's below them, and with the MCP servers
-    /// that every thread gets.
+    /// The thread's settings with the profile's below them.
     pub(super) fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
         let mut thread = settings.thread.clone();
         if let Some(profile) = &settings.profile {
@@ -286,7 +311,6 @@ impl Engine {
             profile::lay_over(&mut config, std::mem::take(&mut thread.config));
             thread.config = config;
         }
-        mcp_servers::add(&mut thread.config, &self.mcp_servers, thread.cwd.as_deref());
         Ok(thread)
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Setting, ThreadDefaults};
 use crate::engine::command::Settings;
-use crate::engine::mcp_servers::{self, Server};
 use crate::off_runtime;
+use crate::own_mcp_server::{self, Server};
 use crate::team::{Context, Member};
 use crate::untrusted_file::{self, Links};
 
@@ -220,7 +220,7 @@ impl Defaults {
             more.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
         let folder = context.as_ref().map(|context| context.cwd.as_path());
-        mcp_servers::add(&mut more, &self.mcp_servers, folder);
+        own_mcp_server::add(&mut more, &self.mcp_servers, folder);
         more.retain(|key, value| config.get(key) != Some(value));
         Additions {
             arguments: arguments.collect(),

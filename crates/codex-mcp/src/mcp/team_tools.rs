@@ -73,10 +73,7 @@ impl ServerHandler for TeamTools {
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let found = Mail::ALL
-            .into_iter()
-            .find(|mail| mail.as_str() == call.name);
-        let mail = found.ok_or_else(|| {
+        let mail = Mail::named(&call.name).ok_or_else(|| {
             let known = Mail::ALL.map(Mail::as_str).join(", ");
             let message = format!("there is no tool {:?}; there are {known}", call.name);
             ErrorData::invalid_params(message, None)

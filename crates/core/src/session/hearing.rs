@@ -216,6 +216,9 @@ impl Session {
             return;
         };
         data.insert("method".to_owned(), method.into());
+        data.get_mut("item")
+            .into_iter()
+            .for_each(leave_out_pictures);
         let raised: Vec<(&str, Value)> = match (data.get("item"), data.get("turn")) {
             (Some(item), _) => RAISED_OF_ITEMS
                 .iter()
@@ -237,6 +240,16 @@ impl Session {
     }
 }
 
+/// Readers of the log know the pictures, or can't use them.
+fn leave_out_pictures(item: &mut Value) {
+    let parts = item.get_mut("contentItems").and_then(Value::as_array_mut);
+    for part in parts.into_iter().flatten() {
+        if let Some(Value::String(url)) = part.get_mut("imageUrl") {
+            *url = format!("({} bytes left out)", url.len());
+        }
+    }
+}
+
 /// The type of the events that tell of an item: what Codex says is output.
 fn kind_of(item: &Item) -> EventType {
     match item {
@@ -251,6 +264,7 @@ fn step_id(item: &Item) -> &str {
         Item::CommandExecution { id, .. }
         | Item::FileChange { id, .. }
         | Item::McpToolCall { id, .. }
+        | Item::DynamicToolCall { id, .. }
         | Item::WebSearch { id, .. } => id,
         _ => "",
     }

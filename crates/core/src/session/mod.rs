@@ -325,6 +325,12 @@ impl Session {
         self.turn.as_ref().is_some_and(|turn| turn.interrupt_wanted)
     }
 
+    /// Whether Codex has told of this step, and not of its end.
+    #[must_use]
+    pub fn has_step(&self, id: &str) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.has_step(id))
+    }
+
     /// Notes that somebody takes an interest in the session.
     pub fn used(&mut self, now: Now) {
         self.active = now;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use codex_mcp_protocol::codex::{Item, RawItem, StepError, StepStatus, raw_item};
+use codex_mcp_protocol::codex::{Item, RawItem, StepStatus, raw_item};
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;
@@ -35,12 +35,18 @@ pub struct Steps {
     pub refused: u64,
 }
 
-/// The steps that have begun and not ended, and the calls of the model's that have
+/// The steps that have begun and have not ended, and the calls of the model's that have
 /// not become steps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Open {
     steps: BTreeSet<String>,
     calls: BTreeSet<String>,
+}
+
+impl Open {
+    pub(super) fn has(&self, step: &str) -> bool {
+        self.steps.contains(step)
+    }
 }
 
 impl Steps {
@@ -106,7 +112,10 @@ impl Steps {
                 if is_refused_by_the_sandbox(item) {
                     self.refusal = Refusal::Last;
                 }
-                if matches!(item, Item::McpToolCall { .. }) {
+                if matches!(
+                    item,
+                    Item::McpToolCall { .. } | Item::DynamicToolCall { .. }
+                ) {
                     self.evidence.failed_calls += 1;
                 }
                 note(&mut self.errors, item, Some(&why));
@@ -120,7 +129,9 @@ impl Steps {
         Some(match item {
             Item::CommandExecution { id, .. } => (id, &mut evidence.commands),
             Item::FileChange { id, .. } => (id, &mut evidence.file_changes),
-            Item::McpToolCall { id, .. } => (id, &mut evidence.tool_calls),
+            Item::McpToolCall { id, .. } | Item::DynamicToolCall { id, .. } => {
+                (id, &mut evidence.tool_calls)
+            }
             Item::WebSearch { id, .. } => (id, &mut evidence.searches),
             _ => return None,
         })
@@ -172,7 +183,18 @@ fn ended(item: &Item) -> Ended {
             status: StepStatus::Failed,
             error,
             ..
-        } => Ended::Badly(failed(error.as_ref())),
+        } => {
+            let why = error.as_ref().map(|error| error.message.as_str());
+            Ended::Badly(failed(why))
+        }
+        Item::DynamicToolCall {
+            status: StepStatus::Failed,
+            content_items,
+            ..
+        } => {
+            let mut parts = content_items.iter().flatten();
+            Ended::Badly(failed(parts.find_map(|part| part.text.as_deref())))
+        }
         _ => Ended::Well,
     }
 }
@@ -197,9 +219,9 @@ fn exited(code: i32, output: Option<&str>) -> String {
     }
 }
 
-fn failed(error: Option<&StepError>) -> String {
-    match error {
-        Some(StepError { message }) => format!("failed: {message}"),
+fn failed(why: Option<&str>) -> String {
+    match why {
+        Some(why) => format!("failed: {why}"),
         None => "failed".to_owned(),
     }
 }
@@ -223,6 +245,7 @@ fn name(item: &Item) -> String {
             line(&format!("the change of {}", paths.join(", ")))
         }
         Item::McpToolCall { server, tool, .. } => line(&format!("{server}.{tool}")),
+        Item::DynamicToolCall { tool, .. } => line(tool),
         _ => "a step".to_owned(),
     }
 }
@@ -262,6 +285,13 @@ mod tests {
                 "type": "mcpToolCall", "id": "t", "server": "s", "tool": "x",
                 "status": "failed", "error": { "message": "no" },
             })),
+            item(json!({
+                "type": "dynamicToolCall", "id": "d", "tool": "y", "status": "failed",
+                "contentItems": [{ "type": "inputImage", "imageUrl": "data:," },
+                    { "type": "inputText", "text": "not there" }],
+            })),
+            item(json!({ "type": "dynamicToolCall", "id": "e", "tool": "y",
+                "status": "completed", "contentItems": null })),
             item(json!({ "type": "webSearch", "id": "w", "query": "q" })),
             item(json!({ "type": "agentMessage", "id": "m", "text": "I did it" })),
         ] {
@@ -272,24 +302,25 @@ mod tests {
                 commands: 3,
                 declined: 1,
                 file_changes: 1,
-                tool_calls: 1,
-                failed_calls: 1,
+                tool_calls: 3,
+                failed_calls: 2,
                 searches: 1,
             },
-            // The command that exited with 0, and the search.
-            succeeded: 2,
+            // The command that exited with 0, a call, and the search.
+            succeeded: 3,
             refusal: Refusal::Followed,
-            failed: 3,
+            failed: 4,
             errors: vec![
                 "make all exited with 2: make: no rule".to_owned(),
                 "the change of a could not be made".to_owned(),
                 "s.x failed: no".to_owned(),
+                "y failed: not there".to_owned(),
             ],
             denied: vec!["make all".to_owned()],
             refused: 0,
         };
         assert_eq!(steps, expected);
-        assert_eq!(steps.evidence.executed(), 4);
+        assert_eq!(steps.evidence.executed(), 5);
     }
 
     #[test]

@@ -222,6 +222,10 @@ impl Running {
         self.facts.steps.begun(item, &mut self.open);
     }
 
+    pub(super) fn has_step(&self, id: &str) -> bool {
+        self.open.has(id)
+    }
+
     pub(super) fn told(&mut self, item: &RawItem) {
         self.facts.steps.told(item, &mut self.open);
     }

@@ -63,6 +63,22 @@ pub enum Item {
         #[serde(default)]
         error: Option<StepError>,
     },
+    /// Codex calls a tool of the client's.
+    #[serde(rename_all = "camelCase")]
+    DynamicToolCall {
+        /// Its name.
+        #[serde(default)]
+        id: String,
+        /// The tool.
+        #[serde(default)]
+        tool: String,
+        /// How far it has come.
+        #[serde(default)]
+        status: StepStatus,
+        /// What the client has answered.
+        #[serde(default)]
+        content_items: Option<Vec<ToolText>>,
+    },
     /// Codex searches the web.
     WebSearch {
         /// Its name.
@@ -109,6 +125,14 @@ pub struct StepError {
     /// In words.
     #[serde(default)]
     pub message: String,
+}
+
+/// A part of the answer to a call: its words, if it has some.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ToolText {
+    /// The words.
+    #[serde(default)]
+    pub text: Option<String>,
 }
 
 /// A file that Codex changes.

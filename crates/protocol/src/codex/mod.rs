@@ -7,6 +7,7 @@
 
 mod account;
 mod ask;
+mod dynamic_tool;
 pub mod exec;
 mod item;
 mod method;
@@ -24,7 +25,8 @@ pub use ask::{
     Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
     LegacyRefusal, McpElicitation, PermissionsApproval, Question, QuestionOption, UserInputRequest,
 };
-pub use item::{FileChange, FileChangeKind, Item, StepError, StepStatus};
+pub use dynamic_tool::{DynamicTool, ToolAnswer, ToolCall, ToolContent};
+pub use item::{FileChange, FileChangeKind, Item, StepError, StepStatus, ToolText};
 pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,

@@ -26,6 +26,13 @@ impl Release {
     /// conversation fills the model's context.
     pub const FIRST_TO_WEIGH_PICTURES: Self = Self::new(0, 105, 0);
 
+    /// The first whose `codex exec resume` answers a call of a tool that the thread has
+    /// from another client; before it, the turn waits until it is interrupted.
+    pub const FIRST_EXEC_WITH_DYNAMIC_TOOLS: Self = Self::new(0, 113, 0);
+
+    /// The same for the interactive program.
+    pub const FIRST_TUI_WITH_DYNAMIC_TOOLS: Self = Self::new(0, 117, 0);
+
     /// The first that wants to read reasons in refusals, see
     /// [`LegacyRefusal`](super::LegacyRefusal).
     pub(super) const FIRST_REASONED_REFUSAL: Self = Self::new(0, 145, 0);

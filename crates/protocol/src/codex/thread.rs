@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{ApprovalPolicy, SandboxMode, ThreadId};
+use super::{ApprovalPolicy, DynamicTool, SandboxMode, ThreadId};
 
 /// Parameters of `initialize`.
 #[derive(Debug, Clone, Serialize)]
@@ -109,6 +109,9 @@ pub struct ThreadStartParams<'a> {
     /// [`raw_item`](super::raw_item).
     #[serde(rename = "experimentalRawEvents", skip_serializing_if = "is_false")]
     pub raw_events: bool,
+    /// Tools of ours that the thread has for good.
+    #[serde(rename = "dynamicTools", skip_serializing_if = "<[_]>::is_empty")]
+    pub dynamic_tools: &'a [DynamicTool],
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
@@ -254,6 +257,9 @@ impl ToldSandbox {
 pub struct Thread {
     /// Its name.
     pub id: ThreadId,
+    /// Its rollout, where Codex tells.
+    #[serde(default)]
+    pub path: Option<PathBuf>,
 }
 
 #[cfg(test)]
@@ -291,6 +297,7 @@ mod tests {
             settings: &settings,
             keeping: Keeping::Kept,
             raw_events: false,
+            dynamic_tools: &[],
         };
         assert_eq!(serde_json::to_string(&params).unwrap(), "{}");
     }
@@ -308,6 +315,7 @@ mod tests {
             settings: &settings,
             keeping: Keeping::Ephemeral,
             raw_events: false,
+            dynamic_tools: &[],
         };
         assert_eq!(
             serde_json::to_value(&params).unwrap(),

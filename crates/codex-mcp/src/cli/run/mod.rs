@@ -251,7 +251,7 @@ fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
             stall: config.alerts.stall_timeout.value,
         },
     })
-    .with_mcp_servers(own_servers::of_a_member(config, identity))
+    .with_tools(own_servers::tools_of_a_member(config, identity))
     // The run tells what was left out.
     .with_warnings(drop);
     let engine = with_alerts(engine, config, identity, order);

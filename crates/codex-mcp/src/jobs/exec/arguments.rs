@@ -11,7 +11,7 @@ use super::files::Files;
 use super::{DEFAULT_SANDBOX, Request};
 use crate::codex_config::CodexConfig;
 use crate::engine::confinement::{ConfiguredSandbox, Conversation, NO_GIT, Wanted, Workplace};
-use crate::engine::mcp_servers;
+use crate::own_mcp_server;
 use crate::team::Repository;
 use crate::trust::DirectoryTrust;
 
@@ -117,7 +117,7 @@ fn confined(request: &Request, trust: &DirectoryTrust, config: &CodexConfig) -> 
         approval_policy: &mut None,
         config: &mut overrides,
     });
-    mcp_servers::add(&mut overrides, &request.mcp_servers, Some(&request.cwd));
+    own_mcp_server::add(&mut overrides, &request.mcp_servers, Some(&request.cwd));
     if let Some(limit) = request.tool_limit {
         workplace.limit_tools(&mut overrides, limit);
     }
@@ -159,10 +159,10 @@ mod tests {
     use super::*;
     use crate::codex_config::UserConfig;
     use crate::engine::binary::{CodexBinary, Source};
-    use crate::engine::mcp_servers::Server;
     use crate::engine::profile::ProfileName;
     use crate::jobs::exec::{KeepStream, ToolLimit};
     use crate::jobs::settings::{CallSettings, LimitOrigin};
+    use crate::own_mcp_server::Server;
     use crate::picture::Picture;
     use crate::trust::Trust;
 

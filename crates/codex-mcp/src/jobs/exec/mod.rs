@@ -42,12 +42,12 @@ use crate::directory;
 use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
 use crate::engine::confinement::left_out;
-use crate::engine::mcp_servers::Server;
 use crate::engine::profile::ProfileName;
 use crate::engine::spawn::{Program, Streams, spawn};
 use crate::git::ELSEWHERE;
 use crate::jobs::settings::{CallSettings, LimitOrigin};
 use crate::off_runtime;
+use crate::own_mcp_server::Server;
 use crate::picture::Picture;
 use crate::trust::directory_trust;
 

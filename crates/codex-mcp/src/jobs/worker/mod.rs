@@ -55,6 +55,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::job::{JobId, WorkerId};
@@ -67,8 +68,9 @@ use self::order::Releases;
 use self::trouble::Trouble;
 use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError, new_worker_id};
 use crate::bounds::CurrentBounds;
+use crate::engine::ThreadTools;
 use crate::engine::binary::Source;
-use crate::engine::mcp_servers::Server;
+use crate::own_mcp_server::Server;
 
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
@@ -98,7 +100,9 @@ pub struct Options {
     pub codex: Option<(PathBuf, Source)>,
     /// The home of Codex for such jobs.
     pub codex_home: PathBuf,
-    /// The MCP servers of ours that Codex gets for each job. They are on this machine.
+    /// The tools of ours that Codex's threads get.
+    pub tools: Arc<dyn ThreadTools>,
+    /// The MCP servers of ours that `codex exec` gets. They are on this machine.
     pub mcp_servers: Vec<Server>,
     /// What jobs may ask for at most, whoever has submitted them; read anew for each job.
     pub bounds: CurrentBounds,

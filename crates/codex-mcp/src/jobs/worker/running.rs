@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::session::{Alert, Patience as SessionPatience};
@@ -238,7 +239,7 @@ impl Attempt<'_> {
             }
             None => engine,
         };
-        let engine = engine.with_mcp_servers(options.mcp_servers.clone());
+        let engine = engine.with_tools(Arc::clone(&options.tools));
         // The run tells what was left out.
         Ok(engine.with_env(env).with_warnings(drop))
     }

@@ -85,6 +85,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         host: "here".to_owned(),
         codex: Some((stage.codex(), Source::FlagOrVariable)),
         codex_home: stage.home.codex_home(),
+        tools: Arc::new(codex_mcp::mcp::OurTools::default()),
         mcp_servers: Vec::new(),
         bounds: Bounds::default().into(),
         state: stage.home.state_home().join("codex-mcp"),

@@ -11,13 +11,14 @@ mod limits;
 mod looking;
 mod sessions;
 mod tidying;
+mod tools;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp::engine::in_memory::engine_over;
-use codex_mcp::engine::{Engine, Launch, Options};
-use codex_mcp::mcp::{Api, Decider, Front, LineTransport, Patience};
+use codex_mcp::engine::{Engine, Launch, Options, ThreadTools};
+use codex_mcp::mcp::{Api, Decider, Front, LineTransport, OurTools, Patience};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -90,8 +91,19 @@ impl World {
         world
     }
 
+    /// One whose threads get these tools.
+    async fn with_tools(tools: Arc<dyn ThreadTools>) -> Self {
+        let mut world = Self::begin(Api::Classic, Decider::Poller, tools).await;
+        world.shake_hands(json!({})).await;
+        world
+    }
+
     /// One whose client has said nothing yet.
     async fn silent(api: Api, decider: Decider) -> Self {
+        Self::begin(api, decider, Arc::new(OurTools::default())).await
+    }
+
+    async fn begin(api: Api, decider: Decider, tools: Arc<dyn ThreadTools>) -> Self {
         let patience = Patience {
             call: Duration::from_secs(300),
             approval: Duration::from_secs(60),
@@ -120,7 +132,8 @@ impl World {
         codex
             .send(json!({"id": asked["id"], "result": account}))
             .await;
-        let engine = Arc::new(introduced.await.unwrap().unwrap());
+        let engine = introduced.await.unwrap().unwrap();
+        let engine = Arc::new(engine.with_tools(tools));
         engine.keep_tidy();
 
         let (ours, client) = tokio::io::duplex(1 << 20);

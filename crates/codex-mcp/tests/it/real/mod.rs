@@ -26,6 +26,7 @@ mod sessions;
 mod settings;
 mod source_builds;
 mod team;
+mod thread_tools;
 mod tool_groups;
 
 use scripted_model::{Script, ScriptedModel};

@@ -41,16 +41,15 @@ async fn in_a_turn(release: &str) -> (Stage, McpClient, Vec<u32>) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut below = descendants(client.pid());
-    // The guard, Codex, its server of pictures, the shell and two sleeps.
-    while below.len() < 6 {
+    // The guard, Codex, the shell and two sleeps.
+    while below.len() < 5 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         below = descendants(client.pid());
     }
     (stage, client, below)
 }
 
-/// Codex, its guard and its server of pictures live on, what the turn had started does
-/// not.
+/// Codex and its guard live on, what the turn had started does not.
 async fn a_cancelled_call_ends_its_commands(release: &str) {
     let script = Script::new().otherwise([
         Reply::shell(Shell::new("touch runs; sleep 1000").waiting(Duration::from_secs(30))),
@@ -66,9 +65,8 @@ async fn a_cancelled_call_ends_its_commands(release: &str) {
     }
     let below = descendants(client.pid());
     let is = |pid: &u32, what| Process::look(*pid).is_some_and(|it| it.command.contains(what));
-    let (stays, commands): (Vec<u32>, Vec<u32>) = below
-        .into_iter()
-        .partition(|pid| is(pid, "app-server") || is(pid, " eyes-mcp "));
+    let (stays, commands): (Vec<u32>, Vec<u32>) =
+        below.into_iter().partition(|pid| is(pid, "app-server"));
     assert!(!commands.is_empty());
     client.cancel(&id, "no longer wanted");
     assert_eq!(
@@ -76,7 +74,6 @@ async fn a_cancelled_call_ends_its_commands(release: &str) {
         []
     );
     assert!(stays.iter().any(|pid| is(pid, " app-server")));
-    assert!(stays.iter().any(|pid| is(pid, " eyes-mcp ")));
     stage.finish(client).await;
 }
 

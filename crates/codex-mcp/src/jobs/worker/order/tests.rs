@@ -1,4 +1,5 @@
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use codex_mcp_core::job::{JobId, JobState, Wanted};
@@ -10,6 +11,7 @@ use crate::bounds::Bounds;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
 use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
+use crate::mcp::OurTools;
 use crate::run::order::{Approve, Order as RunOrder};
 
 const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
@@ -41,6 +43,7 @@ impl Place {
             host: "here".to_owned(),
             codex: Some((self.path("ours"), Source::FlagOrVariable)),
             codex_home: self.path("our-home"),
+            tools: Arc::new(OurTools::default()),
             mcp_servers: Vec::new(),
             state: self.path("state"),
             concurrency: CONCURRENCY,

@@ -44,6 +44,10 @@ impl Mail {
     pub(in crate::mcp) const ALL: [Self; 4] =
         [Self::Send, Self::Read, Self::Broadcast, Self::PendingCount];
 
+    pub(in crate::mcp) fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mail| mail.as_str() == text)
+    }
+
     pub(in crate::mcp) fn as_str(self) -> &'static str {
         match self {
             Self::Send => atm_send::NAME,

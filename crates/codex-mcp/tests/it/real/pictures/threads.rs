@@ -17,6 +17,16 @@ on_each_release!(
     without_a_repository_it_is_the_folder_alone,
 );
 
+impl Stage {
+    /// The proxy gives Codex a server only if the user wants it.
+    fn ask_for_pictures(&self) {
+        let folder = self.home.atm_home().join(".config/atm");
+        fs::create_dir_all(&folder).unwrap();
+        let config = "[plugins.codex-mcp]\nrequest_image = true\n";
+        fs::write(folder.join("config.toml"), config).unwrap();
+    }
+}
+
 const PROXY: [&str; 2] = ["--backend", "mcp-server"];
 
 async fn looked(client: &mut McpClient, path: &str, more: Value) -> Value {
@@ -45,9 +55,10 @@ async fn a_thread_is_shown_what_it_asks_for(release: &str) {
 }
 
 #[tokio::test]
-async fn a_thread_behind_the_proxy_is_shown_what_it_asks_for() {
+async fn thread_behind_the_proxy_is_shown_pictures_if_that_is_wanted() {
     for release in ["0.104.0", "0.153.4"] {
         let stage = Stage::new(release, looks()).await;
+        stage.ask_for_pictures();
         let (top, below) = (stage.picture("top.png"), stage.picture("sub/below.png"));
         let mut client = client(&stage, &PROXY).await;
         let result = looked(&mut client, "top.png", json!({})).await;
@@ -144,64 +155,19 @@ async fn without_a_repository_it_is_the_folder_alone(release: &str) {
     stage.finish(client).await;
 }
 
-/// Where it isn't wanted, and where the caller has a server of that name.
+/// Where it isn't wanted, and behind the proxy where nobody has asked for it.
 #[tokio::test]
-async fn the_tool_is_not_there_where_it_is_not_wanted() {
-    for (release, args) in [
-        (testkit::codex::newest(), [].as_slice()),
-        ("0.153.4", &PROXY),
+async fn tool_is_not_there_where_it_is_not_wanted() {
+    for (release, args, is_there) in [
+        (testkit::codex::newest(), [].as_slice(), true),
+        (testkit::codex::newest(), &["--no-request-image"], false),
+        ("0.153.4", &PROXY, false),
     ] {
         let stage = Stage::new(release, looks()).await;
-        let mut with = client(&stage, args).await;
-        with.call_tool("codex", json!({ "prompt": "x" })).await;
-        assert!(
-            stage.offered().contains("request_image"),
-            "{}",
-            stage.offered()
-        );
-        let mine = json!({ "mcp_servers.image-request-mcp": { "command": "/bin/false" } });
-        with.call_tool("codex", json!({ "prompt": "x", "config": mine }))
-            .await;
-        assert!(
-            !stage.offered().contains("request_image"),
-            "{}",
-            stage.offered()
-        );
-        stage.finish(with).await;
-
-        let mut without = client(&stage, &[args, &["--no-request-image"]].concat()).await;
-        without.call_tool("codex", json!({ "prompt": "x" })).await;
-        assert!(
-            !stage.offered().contains("request_image"),
-            "{}",
-            stage.offered()
-        );
-        stage.finish(without).await;
-    }
-}
-
-/// A server of that name in Codex's configuration, as one adds it by hand, doesn't get in
-/// the way; one that is switched off there stays so.
-#[tokio::test]
-async fn what_codex_is_configured_with_is_minded() {
-    for release in testkit::codex::releases() {
-        for (line, is_there) in [
-            ("startup_timeout_sec = 7", true),
-            ("enabled = false", false),
-        ] {
-            let config = format!(
-                "[mcp_servers.image-request-mcp]\ncommand = \"/bin/false\"\nargs = [\"x\"]\n{line}\n"
-            );
-            let stage = Stage::with_config(release, looks(), &config).await;
-            let mut client = client(&stage, &[]).await;
-            client.call_tool("codex", json!({ "prompt": "x" })).await;
-            let offered = stage.offered();
-            assert_eq!(
-                offered.contains("request_image"),
-                is_there,
-                "{release}: {offered}"
-            );
-            stage.finish(client).await;
-        }
+        let mut client = client(&stage, args).await;
+        client.call_tool("codex", json!({ "prompt": "x" })).await;
+        let offered = stage.offered();
+        assert_eq!(offered.contains("request_image"), is_there, "{offered}");
+        stage.finish(client).await;
     }
 }

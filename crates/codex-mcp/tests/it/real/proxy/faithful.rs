@@ -178,8 +178,7 @@ async fn a_conversation_is_the_same_directly_and_through_the_proxy(release: &str
     direct.finish().await;
     fs::remove_file(stage.file("made.txt")).unwrap();
 
-    // Codex tells of each MCP server that it starts.
-    let mut through = client(&stage, &["--no-request-image"], capabilities).await;
+    let mut through = client(&stage, &[], capabilities).await;
     through.record();
     converse(&mut through).await;
     let (passed_events, passed_others) = told(through.recorded());

@@ -12,11 +12,15 @@ fn writes() -> Script {
     Script::new().on(
         "tell them",
         [
-            Reply::mcp(
-                "codex_mcp_team",
-                "atm_send",
-                json!({"to": "lead", "message": "from within"}),
-            ),
+            Reply::with(|request| {
+                let arguments = json!({"to": "lead", "message": "from within"});
+                // As a tool of the client's, or of an MCP server where there is no client
+                // that could offer any.
+                match request.tool("atm_send") {
+                    Some(_) => Reply::call("atm_send", arguments),
+                    None => Reply::mcp("codex_mcp_team", "atm_send", arguments),
+                }
+            }),
             Reply::with(|request| Reply::say(request.texts().last().copied().unwrap_or_default())),
         ],
     )

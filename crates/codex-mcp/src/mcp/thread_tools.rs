@@ -1,0 +1,274 @@
+//! Our tools for Codex's own threads: pictures, and the mail of the member that they work
+//! for.
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use codex_mcp_core::eyes::contract::TOOL;
+use codex_mcp_core::eyes::picture::SizeLimit;
+use codex_mcp_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
+use futures::future::BoxFuture;
+use rmcp::model::{CallToolResult, Tool};
+use serde_json::{Map, Value, json};
+
+use super::request_image::{Answer, describe, show};
+use super::tools::team::{Mail, Told};
+use crate::directory;
+use crate::engine::{Called, Reply, ThreadTools};
+use crate::eyes::Place;
+use crate::eyes::fitted::Fitted;
+use crate::off_runtime;
+use crate::team::Desk;
+
+/// How long an answer may be, in characters. Codex leaves out the middle of one that has
+/// some 12,000 (0.104.0 to 0.169.0), also where that is a message that counts as read then.
+const LONGEST_ANSWER: usize = 9000;
+
+/// The tools that threads get.
+#[derive(Clone, Default)]
+pub struct OurTools {
+    /// How large a picture may be; `None` where there are none.
+    pictures: Option<SizeLimit>,
+    mail: Option<(Desk, Approval)>,
+}
+
+/// Whether somebody has to approve each call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// Nobody has to.
+    Beforehand,
+    /// Whoever answers Codex's questions.
+    EachCall,
+}
+
+impl OurTools {
+    /// The same, with pictures of up to this size.
+    #[must_use]
+    pub fn with_pictures(self, limit: SizeLimit) -> Self {
+        Self {
+            pictures: Some(limit),
+            ..self
+        }
+    }
+
+    /// The same, with this mail.
+    #[must_use]
+    pub fn with_mail(self, desk: Desk, approval: Approval) -> Self {
+        Self {
+            mail: Some((desk, approval)),
+            ..self
+        }
+    }
+
+    async fn answer(self, call: Called) -> Result<Reply, String> {
+        if let (TOOL, Some(limit)) = (call.tool.as_str(), self.pictures) {
+            return look(limit, call).await.map(Reply::from);
+        }
+        let mail = Mail::named(&call.tool);
+        match (mail, self.mail) {
+            (Some(mail), Some((desk, _))) => handle(mail, &desk, call.arguments).await,
+            _ => Err(format!("{} is not available here", call.tool)),
+        }
+    }
+}
+
+impl ThreadTools for OurTools {
+    fn describe(&self) -> Vec<DynamicTool> {
+        let pictures = self.pictures.map(|_| describe(&Answer::Picture));
+        let mail = self.mail.iter().flat_map(|_| Mail::ALL.map(Mail::describe));
+        pictures.into_iter().chain(mail).map(dynamic).collect()
+    }
+
+    /// How much mail there is tells nothing that is in it.
+    fn asks_first(&self, tool: &str) -> bool {
+        let approval = self.mail.as_ref().map(|(_, approval)| *approval);
+        let looks = matches!(Mail::named(tool), None | Some(Mail::PendingCount));
+        approval == Some(Approval::EachCall) && !looks
+    }
+
+    fn call(&self, call: Called) -> BoxFuture<'static, Reply> {
+        let tools = self.clone();
+        Box::pin(async move {
+            let answered = tools.answer(call).await;
+            answered.unwrap_or_else(|why| ToolAnswer::refusal(why).into())
+        })
+    }
+}
+
+async fn look(limit: SizeLimit, call: Called) -> Result<ToolAnswer, String> {
+    let cwd = call.cwd.ok_or("it is not known where this thread works")?;
+    let place = off_runtime::run(move || place(cwd, limit)).await;
+    let place = place.map_err(|error| error.to_string())??;
+    let shown = show(place, call.arguments, call.codex).await;
+    let Fitted { bytes, kind } = shown.map_err(|error| error.to_string())??;
+    let (kind, bytes) = (kind.media_type(), STANDARD.encode(bytes));
+    Ok(ToolAnswer::picture(format!("data:{kind};base64,{bytes}")))
+}
+
+/// Where pictures may be, unless the directory was replaced since the thread began there.
+fn place(cwd: PathBuf, limit: SizeLimit) -> Result<Place, String> {
+    directory::check(&cwd).map_err(|error| error.to_string())?;
+    let place = Place::around(&cwd, limit);
+    place.map_err(|error| format!("cannot look into {}: {error}", cwd.display()))
+}
+
+async fn handle(mail: Mail, desk: &Desk, arguments: Value) -> Result<Reply, String> {
+    let Value::Object(arguments) = arguments else {
+        return Err("the arguments must be an object".to_owned());
+    };
+    let (result, delivered) = match mail.call(desk, arguments).await {
+        Ok(Told { result, then }) => (result, then),
+        Err(error) => (error.into_plain_result(), None),
+    };
+    let answer = answer(&result);
+    let length = answer.text().map_or(0, |text| text.chars().count());
+    // What was read stays unread then.
+    if length > LONGEST_ANSWER {
+        return Err(format!(
+            "the answer has {length} characters, more than the {LONGEST_ANSWER} that you would be \
+             shown. Ask for fewer messages (max_messages), or less of each (max_message_length)."
+        ));
+    }
+    Ok(Reply { answer, delivered })
+}
+
+fn answer(result: &CallToolResult) -> ToolAnswer {
+    let texts = result.content.iter().filter_map(|block| block.as_text());
+    let texts = texts.map(|text| ToolContent::InputText {
+        text: text.text.clone(),
+    });
+    ToolAnswer {
+        success: result.is_error != Some(true),
+        content_items: texts.collect(),
+    }
+}
+
+/// A tool as Codex takes it. The model sees no defaults, unless they stand in the words.
+fn dynamic(tool: Tool) -> DynamicTool {
+    let mut schema = Value::Object(Map::clone(&tool.input_schema));
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flat_map(Map::values_mut) {
+        if let Some(default) = property.get("default").cloned() {
+            let words = property.get("description").and_then(Value::as_str);
+            let words = words.map_or(String::new(), |words| format!("{words} "));
+            property["description"] = json!(format!("{words}Default: {default}."));
+        }
+    }
+    DynamicTool {
+        name: tool.name.into_owned(),
+        description: tool.description.unwrap_or_default().into_owned(),
+        input_schema: schema,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_mcp_core::team::TeamName;
+
+    use super::*;
+    use crate::team::Member;
+
+    fn call(tool: &str, arguments: Value) -> Called {
+        Called {
+            tool: tool.to_owned(),
+            arguments,
+            cwd: None,
+            codex: None,
+        }
+    }
+
+    fn with_mail(home: &std::path::Path, approval: Approval) -> OurTools {
+        let member = Member {
+            identity: "arch".parse().unwrap(),
+            team: Some("builders".parse::<TeamName>().unwrap()),
+        };
+        let desk = Desk::of(&member, home).unwrap().unwrap();
+        OurTools::default().with_mail(desk, approval)
+    }
+
+    #[tokio::test]
+    async fn tools_are_what_there_is() {
+        let home = tempfile::tempdir().unwrap();
+        let tools = with_mail(home.path(), Approval::Beforehand);
+        let names = |tools: &OurTools| -> Vec<String> {
+            tools.describe().into_iter().map(|tool| tool.name).collect()
+        };
+        let mail = ["atm_send", "atm_read", "atm_broadcast", "atm_pending_count"];
+        assert_eq!(names(&tools), mail);
+        let all = tools.clone().with_pictures(SizeLimit::default());
+        assert_eq!(names(&all)[0], TOOL);
+        assert_eq!(names(&all)[1..], mail);
+        assert_eq!(names(&OurTools::default()), [""; 0]);
+        let read = &tools.describe()[1];
+        let most = &read.input_schema["properties"]["max_messages"];
+        assert_eq!(most["description"], "Default: 10.");
+
+        for (tool, arguments, why) in [
+            (TOOL, json!({}), "request_image is not available here"),
+            ("atm_send", json!([]), "the arguments must be an object"),
+            ("atm_send", json!({ "to": "x" }), "message"),
+            ("codex_threads", json!({}), "not available"),
+        ] {
+            let reply = tools.call(call(tool, arguments)).await;
+            assert!(!reply.answer.success);
+            let told = reply.answer.text().unwrap();
+            assert!(told.contains(why), "{tool}: {told}");
+        }
+        let pictures = OurTools::default().with_pictures(SizeLimit::default());
+        let reply = pictures.call(call("atm_read", json!({}))).await;
+        assert!(reply.answer.text().unwrap().contains("not available"));
+        let reply = pictures.call(call(TOOL, json!({ "path": "a.png" }))).await;
+        assert!(
+            reply
+                .answer
+                .text()
+                .unwrap()
+                .contains("where this thread works")
+        );
+    }
+
+    /// The model has replaced the directory of its thread by a link to the user's home.
+    #[tokio::test]
+    async fn pictures_of_a_replaced_directory_are_not_shown() {
+        let all = tempfile::tempdir().unwrap();
+        let all = all.path().canonicalize().unwrap();
+        let (cwd, home) = (all.join("src"), all.join("home"));
+        std::fs::create_dir(&home).unwrap();
+        let pixel = image::RgbImage::new(1, 1);
+        pixel.save(home.join("secret.png")).unwrap();
+        std::os::unix::fs::symlink(&home, &cwd).unwrap();
+        let tools = OurTools::default().with_pictures(SizeLimit::default());
+        let look = |cwd: &std::path::Path| {
+            let call = call(TOOL, json!({ "path": "secret.png" }));
+            tools.call(Called {
+                cwd: Some(cwd.to_owned()),
+                ..call
+            })
+        };
+        let refused = look(&cwd).await.answer;
+        assert!(
+            refused
+                .text()
+                .unwrap()
+                .contains("replaced by a symbolic link")
+        );
+        // The control: there is a picture.
+        assert!(look(&home).await.answer.success);
+    }
+
+    #[test]
+    fn calls_that_do_something_ask_first_where_they_are_to() {
+        let home = tempfile::tempdir().unwrap();
+        for (approval, asked) in [
+            (Approval::Beforehand, [false; 3]),
+            (Approval::EachCall, [true, true, true]),
+        ] {
+            let tools = with_mail(home.path(), approval);
+            let asks = ["atm_send", "atm_read", "atm_broadcast"].map(|tool| tools.asks_first(tool));
+            assert_eq!(asks, asked);
+            assert!(!tools.asks_first("atm_pending_count"));
+            assert!(!tools.asks_first(TOOL));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Calls of tools of ours, at moments that are hard to hit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use codex_mcp::engine::{Called, Reply, ThreadTools};
+use codex_mcp_protocol::codex::DynamicTool;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{THREAD, World};
+
+/// A tool that never answers, and counts its calls that were dropped.
+#[derive(Default)]
+struct Silent {
+    called: Arc<AtomicUsize>,
+    dropped: Arc<AtomicUsize>,
+}
+
+struct Call(Arc<AtomicUsize>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl ThreadTools for Silent {
+    fn describe(&self) -> Vec<DynamicTool> {
+        Vec::new()
+    }
+
+    fn call(&self, _: Called) -> BoxFuture<'static, Reply> {
+        self.called.fetch_add(1, Ordering::Relaxed);
+        let call = Call(Arc::clone(&self.dropped));
+        Box::pin(async move {
+            let _call = call;
+            std::future::pending().await
+        })
+    }
+}
+
+async fn call(world: &mut World, id: i64, params: Value) {
+    let call = json!({ "id": id, "method": "item/tool/call", "params": params });
+    world.codex.send(call).await;
+}
+
+fn of_thread(thread: &str) -> Value {
+    json!({ "threadId": thread, "turnId": "turn", "callId": "c", "tool": "x", "arguments": {} })
+}
+
+/// The call with this id is refused, in these words.
+async fn assert_refused(world: &mut World, id: i64, why: &str) {
+    let answer = world.codex.next().await;
+    assert_eq!(answer["id"], id, "{answer}");
+    assert_eq!(answer["result"]["success"], false, "{answer}");
+    let told = answer["result"]["contentItems"][0]["text"]
+        .as_str()
+        .unwrap();
+    assert!(told.contains(why), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_nobody_can_answer_is_refused_at_once() {
+    let tools = Arc::new(Silent::default());
+    let mut world = World::with_tools(tools.clone()).await;
+    call(&mut world, 0, of_thread(THREAD)).await;
+    assert_refused(&mut world, 0, "no session").await;
+
+    world.call(json!({})).await;
+    world.start_turn().await;
+    call(&mut world, 1, of_thread("another")).await;
+    assert_refused(&mut world, 1, "no session").await;
+    call(&mut world, 2, json!({ "threadId": THREAD })).await;
+    assert_refused(&mut world, 2, "missing field `tool`").await;
+    world.done().await;
+    call(&mut world, 3, of_thread(THREAD)).await;
+    assert_refused(&mut world, 3, "the turn is over").await;
+    assert_eq!(tools.called.load(Ordering::Relaxed), 0);
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_call_is_dropped_with_its_turn_and_not_answered() {
+    let tools = Arc::new(Silent::default());
+    let mut world = World::with_tools(tools.clone()).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    for id in 0..2 {
+        call(&mut world, id, of_thread(THREAD)).await;
+    }
+    let counts = || {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        (count(&tools.called), count(&tools.dropped))
+    };
+    while counts().0 < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(counts(), (2, 0));
+    world.done().await;
+    while counts().1 < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.finish().await;
+}

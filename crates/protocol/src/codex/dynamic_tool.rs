@@ -1,0 +1,162 @@
+//! Tools of the client's that a thread is given, and calls of them.
+//!
+//! Codex keeps the tools with the thread: they are there again when it is resumed or
+//! forked, and can't be changed (0.104.0 to 0.169.0).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A tool, as `thread/start` takes it. Releases before 0.130 ignore the type.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename = "function", rename_all = "camelCase")]
+pub struct DynamicTool {
+    /// Its name: letters, digits, `_` and `-`.
+    pub name: String,
+    /// What it is for, as the model is told.
+    pub description: String,
+    /// The JSON schema of its arguments. The model sees less of it (no `default`, no
+    /// limits), and Codex checks no arguments.
+    pub input_schema: Value,
+}
+
+/// A call of such a tool: `item/tool/call`. Codex waits for the answer without a limit.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCall {
+    /// The thread in which the model calls it: also that of a sub-agent.
+    pub thread_id: String,
+    /// The name of the call, and of its step where Codex tells of one (from 0.106 on).
+    #[serde(default)]
+    pub call_id: String,
+    /// The name of the tool.
+    pub tool: String,
+    /// The arguments, as the model has written them.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+impl ToolCall {
+    /// Codex's method for it.
+    pub const METHOD: &'static str = "item/tool/call";
+
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    ///
+    /// When they don't have the shape that we know.
+    pub fn read(params: &RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(params.get())
+    }
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolAnswer {
+    /// Whether the call has succeeded.
+    pub success: bool,
+    /// What the model is shown.
+    pub content_items: Vec<ToolContent>,
+}
+
+/// A part of the answer to a call.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum ToolContent {
+    /// Words. Codex passes on some 12,000 characters of an answer.
+    InputText {
+        /// The words.
+        text: String,
+    },
+    /// A picture.
+    InputImage {
+        /// It as a data URL.
+        image_url: String,
+    },
+}
+
+impl fmt::Debug for ToolContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InputText { text } => f.debug_tuple("InputText").field(text).finish(),
+            Self::InputImage { image_url } => {
+                f.debug_tuple("InputImage").field(&image_url.len()).finish()
+            }
+        }
+    }
+}
+
+impl ToolAnswer {
+    /// The answer to a call that could not be done: the model reads why.
+    #[must_use]
+    pub fn refusal(why: impl Into<String>) -> Self {
+        Self {
+            success: false,
+            content_items: vec![ToolContent::InputText { text: why.into() }],
+        }
+    }
+
+    /// A picture, as a data URL.
+    #[must_use]
+    pub fn picture(image_url: String) -> Self {
+        Self {
+            success: true,
+            content_items: vec![ToolContent::InputImage { image_url }],
+        }
+    }
+
+    /// The first words of the answer.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.content_items.iter().find_map(|content| match content {
+            ToolContent::InputText { text } => Some(text.as_str()),
+            ToolContent::InputImage { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tool_and_answer_have_the_form_of_the_protocol() {
+        let tool = DynamicTool {
+            name: "n".to_owned(),
+            description: "d".to_owned(),
+            input_schema: json!({ "type": "object" }),
+        };
+        assert_eq!(
+            json!(tool),
+            json!({ "type": "function", "name": "n", "description": "d",
+                "inputSchema": { "type": "object" } })
+        );
+        assert_eq!(
+            json!(ToolAnswer::picture("data:,".to_owned())),
+            json!({ "success": true,
+                "contentItems": [{ "type": "inputImage", "imageUrl": "data:," }] })
+        );
+        assert_eq!(
+            json!(ToolAnswer::refusal("no")),
+            json!({ "success": false, "contentItems": [{ "type": "inputText", "text": "no" }] })
+        );
+    }
+
+    #[test]
+    fn call_is_read_whatever_else_it_has() {
+        let params = r#"{"threadId":"t","turnId":"u","callId":"c","namespace":null,"tool":"x",
+            "arguments":{"a":1},"more":[]}"#;
+        let call = ToolCall::read(&RawValue::from_string(params.to_owned()).unwrap()).unwrap();
+        assert_eq!((call.thread_id.as_str(), call.tool.as_str()), ("t", "x"));
+        assert_eq!(call.arguments, json!({ "a": 1 }));
+    }
+}
