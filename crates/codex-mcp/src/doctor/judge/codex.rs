@@ -64,13 +64,36 @@ pub(super) fn version(codex: &Codex) -> Finding {
             format!("{version}, older than any that codex-mcp is tested with"),
             format!("Update to {OLDEST} or newer: `{INSTALL}`."),
         ),
-        Some(_) => Finding::ok(Check::Version, version),
+        Some(release) => match waits_for_tools(release) {
+            Some(who) => Finding::note(
+                Check::Version,
+                format!(
+                    "{version}; in a thread of codex-mcp, where it calls request_image or a tool of \
+                     the team's, {who}"
+                ),
+            ),
+            None => Finding::ok(Check::Version, version),
+        },
         None => Finding::ok(
             Check::Version,
             format!("{version}, built from source; taken for the newest"),
         ),
     };
     finding.with_value(version)
+}
+
+/// What plain Codex does at a call of a tool that only codex-mcp can answer, where that is
+/// a nuisance.
+fn waits_for_tools(release: Release) -> Option<&'static str> {
+    if release < Release::FIRST_EXEC_WITH_DYNAMIC_TOOLS {
+        Some(
+            "plain `codex resume` waits until Esc is pressed, and `codex exec resume` until Ctrl-C",
+        )
+    } else if release < Release::FIRST_TUI_WITH_DYNAMIC_TOOLS {
+        Some("plain `codex resume` waits until Esc is pressed")
+    } else {
+        None
+    }
 }
 
 fn no_codex(codex: &Codex) -> Finding {

@@ -214,6 +214,26 @@ fn a_program_that_cannot_tell_its_version_is_a_problem() {
 }
 
 #[test]
+fn codex_that_waits_at_our_tools_is_told() {
+    for (version, status, words) in [
+        ("0.104.0", Status::Note, "`codex exec resume` until Ctrl-C"),
+        ("0.112.9", Status::Note, "`codex exec resume` until Ctrl-C"),
+        (
+            "0.113.0",
+            Status::Note,
+            "`codex resume` waits until Esc is pressed",
+        ),
+        ("0.117.0", Status::Ok, "0.117.0"),
+    ] {
+        let facts = facts(|place| {
+            let codex = place.program.as_mut().unwrap();
+            codex.version = ended(0, &format!("codex-cli {version}\n"), "");
+        });
+        assert_finding(&facts, Check::Version, status, words);
+    }
+}
+
+#[test]
 fn private_git_directories_are_listed_with_what_to_do() {
     let leftover = |name: &str, state| Leftover {
         path: Path::new("/state").join(name),
