@@ -16,16 +16,20 @@
 //! of 0.104.0 cannot set the keys in `NOT_IN_TABLES`, and precedes the managed file in all
 //! but `sandbox_mode` and `approval_policy`. The newer two refuse to select a table.
 //!
-//! Codex's own answer, `config/read` of the app-server, takes 3 to 10 ms and is without
-//! profiles.
+//! Codex's own answer, `config/read` of the app-server, is without profiles, takes 3 to
+//! 10 ms, and goes by Codex's list of trusted directories alone.
+//!
+//! Codex takes relative paths from the directory of the file that has them, and `~` for
+//! HOME.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::engine::profile::ProfileName;
+use crate::engine::profile::{ProfileName, lay_over};
 use crate::trust::{DirectoryTrust, Trust};
 use crate::untrusted_file::{Links, read_text};
 
@@ -51,6 +55,10 @@ const NOT_IN_TABLES: [&str; 3] = [
 
 /// The key of the MCP servers, by their names.
 const MCP_SERVERS: &str = "mcp_servers";
+
+/// The table of the sandbox `workspace-write`, and its key with paths.
+const WORKSPACE: &str = "sandbox_workspace_write";
+const ROOTS: &str = "writable_roots";
 
 /// One layer.
 pub(crate) type Layer = Map<String, Value>;
@@ -161,6 +169,17 @@ impl CodexConfig {
         serde_json::from_value(self.get(key)?.clone()).ok()
     }
 
+    /// A table with the keys of all layers.
+    pub(crate) fn table(&self, name: &str) -> Map<String, Value> {
+        let mut table = Map::new();
+        for layer in self.layers.iter().rev() {
+            if let Some(Value::Object(over)) = layer.get(name) {
+                lay_over(&mut table, over.clone());
+            }
+        }
+        table
+    }
+
     /// The entries of all MCP servers, by their names: keys of a layer that counts more
     /// replace those of the others.
     pub(crate) fn mcp_servers(&self) -> BTreeMap<String, Map<String, Value>> {
@@ -211,7 +230,29 @@ pub(crate) fn repository_layer(path: &Path) -> Option<Layer> {
 }
 
 fn layer(path: &Path, links: Links) -> Option<Layer> {
-    toml::from_str(&read_text(path, LIMIT, links).ok()?).ok()
+    let mut layer: Layer = toml::from_str(&read_text(path, LIMIT, links).ok()?).ok()?;
+    let roots = layer.get_mut(WORKSPACE).and_then(|it| it.get_mut(ROOTS));
+    for root in roots.and_then(Value::as_array_mut).into_iter().flatten() {
+        let absolute = root
+            .as_str()
+            .and_then(|root| absolute(root, path.parent()?));
+        if let Some(absolute) = absolute.as_deref().and_then(Path::to_str) {
+            *root = absolute.into();
+        }
+    }
+    Some(layer)
+}
+
+/// A path as Codex reads it in a file of this directory.
+fn absolute(path: &str, directory: &Path) -> Option<PathBuf> {
+    let of_home = match path {
+        "~" => Some(""),
+        path => path.strip_prefix("~/"),
+    };
+    match of_home {
+        Some(rest) => Some(PathBuf::from(env::var_os("HOME")?).join(rest)),
+        None => Some(directory.join(path)),
+    }
 }
 
 #[cfg(test)]
@@ -288,6 +329,32 @@ mod tests {
         assert_eq!(untrusted.get("shell_environment_policy.inherit"), None);
         assert_eq!(untrusted.value_of::<u8>("x"), None);
         assert_eq!(untrusted.value_of::<u8>("z"), Some(1));
+    }
+
+    #[test]
+    fn table_has_the_keys_of_all_layers_and_paths_as_codex_reads_them() {
+        let world = World::new(&[
+            (
+                "home/config.toml",
+                "[sandbox_workspace_write]\nnetwork_access = true\n\
+                 writable_roots = [\"/a\", \"b\", \"~/c\"]\n",
+            ),
+            (
+                "repo/.codex/config.toml",
+                "[sandbox_workspace_write]\nwritable_roots = [\"/evil\"]\n",
+            ),
+        ]);
+        let table = |trust| Value::Object(world.read(None, trust).table(WORKSPACE));
+        let home = env::var("HOME").unwrap();
+        let below = world.0.path().join("home/b");
+        assert_eq!(
+            table(Trust::Untrusted),
+            json!({ "network_access": true, "writable_roots": ["/a", below, format!("{home}/c")] })
+        );
+        assert_eq!(
+            table(Trust::Trusted),
+            json!({ "network_access": true, "writable_roots": ["/evil"] })
+        );
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub enum EngineError {
     #[error(transparent)]
     Picture(#[from] PictureError),
     /// A file system does not answer.
-    #[error("cannot read the files of the prompt: {0}")]
+    #[error("cannot read files: {0}")]
     Files(#[from] OffRuntimeError),
 }
 

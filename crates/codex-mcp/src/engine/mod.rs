@@ -562,7 +562,6 @@ async fn call_once<T: DeserializeOwned>(
 ) -> Result<T, EngineError> {
     let patience = match method {
         Method::TurnSteer
-        | Method::ConfigRead
         | Method::BackgroundTerminalsClean
         | Method::BackgroundTerminalsList
         | Method::BackgroundTerminalsTerminate => RPC_PATIENCE,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use codex_mcp_core::session::{Effect, Form, PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    Method, ReviewStartParams, SandboxMode, SandboxPolicy, ThreadSettings, TurnOverrides,
-    TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
+    Method, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
+    TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };
 use serde_json::Value;
 
-use super::command::{Overrides, Prompt, Purpose, SessionId, TurnRef, manner_over};
+use super::command::{Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, manner_over};
 use super::hub::{self, perform};
 use super::sessions::Entry;
 use super::witness::{Given, Kind};
@@ -106,9 +106,7 @@ impl Engine {
             thread_id: &entry.thread,
             input: input(&prompt.text, &copies.pictures),
             manner: manner_over(prompt.manner, settings.manner),
-            overrides: self
-                .overrides(entry, &settings.thread, &prompt.overrides)
-                .await?,
+            overrides: self.overrides(&settings, &prompt.overrides).await?,
             output_schema: prompt.output_schema.as_ref(),
         };
         let mut thread = settings.thread;
@@ -192,15 +190,14 @@ impl Engine {
 
     async fn overrides(
         &self,
-        entry: &Entry,
-        settings: &ThreadSettings,
+        settings: &Settings,
         overrides: &Overrides,
     ) -> Result<TurnOverrides, EngineError> {
         let sandbox_policy = match overrides.sandbox {
             Some(SandboxMode::WorkspaceWrite) => {
-                let cwd = overrides.cwd.as_deref().or(settings.cwd.as_deref());
-                let (server, _) = entry.server();
-                let table = workspace::table(&server, cwd, &settings.config).await?;
+                let cwd = overrides.cwd.as_deref();
+                let cwd = cwd.or(settings.thread.cwd.as_deref());
+                let table = self.workspace_table(settings, cwd).await?;
                 let workspace = workspace::read(table)?;
                 Some(SandboxPolicy::new(SandboxMode::WorkspaceWrite, workspace))
             }

@@ -4,16 +4,16 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_protocol::codex::{
-    ConfigReadParams, ConfigReadResponse, Method, ThreadSettings, WorkspaceWrite,
-};
+use codex_mcp_protocol::codex::{ThreadSettings, WorkspaceWrite};
 use serde_json::{Map, Value, json};
 
-use super::app_server::AppServer;
 use super::command::Settings;
 use super::confinement::set;
-use super::{Engine, EngineError, call};
+use super::{Engine, EngineError};
+use crate::codex_config::UserConfig;
 use crate::directory::{self, ReplacedDirectory};
+use crate::off_runtime;
+use crate::trust::{TrustError, directory_trust};
 
 /// Where Codex's configuration has it.
 const TABLE: &str = "sandbox_workspace_write";
@@ -62,9 +62,7 @@ impl Engine {
         let cwd = self.folder(settings.thread.cwd.take())?;
         settings.thread.cwd = Some(cwd.clone());
         directory::resolve_roots(&mut settings.thread.config, &cwd);
-        let config = self.with_profile(&settings)?.config;
-        let (server, _) = self.backend.ready(&self.hub).await?;
-        let mut table = table(&server, Some(&cwd), &config).await?;
+        let mut table = self.workspace_table(&settings, Some(&cwd)).await?;
         let allowed = read(table.clone())?;
         let temporary = temporary(&allowed);
         let mut folders = allowed.writable_roots;
@@ -94,6 +92,36 @@ impl Engine {
             temporary,
         })
     }
+
+    /// The table of a thread: its settings laid over what is configured for its directory.
+    ///
+    /// Codex's own `config/read` goes by its list of trusted directories alone, and would
+    /// count a repository's file that has changed since the user trusted it.
+    pub(super) async fn workspace_table(
+        &self,
+        settings: &Settings,
+        cwd: Option<&Path>,
+    ) -> Result<Map<String, Value>, EngineError> {
+        let overrides = self.with_profile(settings)?.config;
+        let codex_home = self.options.codex_home.clone();
+        let (profile, cwd) = (settings.profile.clone(), cwd.map(Path::to_owned));
+        let configured = off_runtime::run(move || -> Result<_, TrustError> {
+            let user = UserConfig::read(&codex_home);
+            let trust = cwd.map(|cwd| directory_trust(&cwd, &user)).transpose()?;
+            Ok(user.layers(profile.as_ref(), trust.as_ref()).table(TABLE))
+        });
+        let mut table = configured.await??;
+        for (key, value) in overrides {
+            match (key.as_str(), key.split_once('.'), value) {
+                (TABLE, _, Value::Object(over)) => table.extend(over),
+                (_, Some((TABLE, key)), value) => {
+                    table.insert(key.to_owned(), value);
+                }
+                _ => {}
+            }
+        }
+        Ok(table)
+    }
 }
 
 impl Granted {
@@ -115,31 +143,6 @@ fn temporary(allowed: &WorkspaceWrite) -> Vec<PathBuf> {
 pub(super) fn check(thread: &ThreadSettings) -> Result<(), ReplacedDirectory> {
     thread.cwd.as_deref().map_or(Ok(()), directory::check)?;
     directory::check_roots(&thread.config)
-}
-
-/// The table, with overrides of `config.toml` laid over what is configured for a
-/// folder.
-pub(super) async fn table(
-    server: &AppServer,
-    cwd: Option<&Path>,
-    overrides: &Map<String, Value>,
-) -> Result<Map<String, Value>, EngineError> {
-    let params = ConfigReadParams {
-        cwd,
-        include_layers: false,
-    };
-    let told: ConfigReadResponse = call(server, Method::ConfigRead, &params).await?;
-    let mut table = told.config.sandbox_workspace_write.unwrap_or_default();
-    for (key, value) in overrides {
-        match (key.as_str(), key.split_once('.'), value) {
-            (TABLE, _, Value::Object(over)) => table.extend(over.clone()),
-            (_, Some((TABLE, key)), value) => {
-                table.insert(key.to_owned(), value.clone());
-            }
-            _ => {}
-        }
-    }
-    Ok(table)
 }
 
 /// The table, understood. `turn/start` wants it said, where `thread/start` takes it

@@ -30,7 +30,6 @@ pub enum Method {
     /// Ends one of them; 0.104.0 does not know it.
     BackgroundTerminalsTerminate,
     /// Tells Codex's configuration as it is in effect.
-    ConfigRead,
     /// Tells whether there is a login, and whether one is needed.
     AccountRead,
 }
@@ -52,7 +51,6 @@ impl Method {
             Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",
             Self::BackgroundTerminalsList => "thread/backgroundTerminals/list",
             Self::BackgroundTerminalsTerminate => "thread/backgroundTerminals/terminate",
-            Self::ConfigRead => "config/read",
             Self::AccountRead => "account/read",
         }
     }

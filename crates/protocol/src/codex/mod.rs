@@ -40,9 +40,9 @@ pub use terminal::{
     TerminalsPage,
 };
 pub use thread::{
-    ClientInfo, ConfigReadParams, ConfigReadResponse, EffectiveConfig, InitializeCapabilities,
-    InitializeParams, InitializeResponse, Keeping, Thread, ThreadForkParams, ThreadResponse,
-    ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox, WorkspaceWrite,
+    ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Keeping, Thread,
+    ThreadForkParams, ThreadResponse, ThreadResumeParams, ThreadSettings, ThreadStartParams,
+    ToldSandbox, WorkspaceWrite,
 };
 pub use turn::{
     Effort, ErrorInfo, ErrorKind, Personality, ReasoningSummary, SandboxPolicy, ThreadParams, Turn,

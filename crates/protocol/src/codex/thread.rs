@@ -1,6 +1,6 @@
 //! Introduction, and beginning and resuming threads.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -157,32 +157,6 @@ pub struct ThreadForkParams<'a> {
     /// The settings of the new thread.
     #[serde(flatten)]
     pub settings: &'a ThreadSettings,
-}
-
-/// Parameters of `config/read`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigReadParams<'a> {
-    /// The folder whose configuration counts.
-    pub cwd: Option<&'a Path>,
-    /// Whether each layer is wanted by itself.
-    pub include_layers: bool,
-}
-
-/// The answer to `config/read`, as far as it is used.
-#[derive(Debug, Clone, Deserialize)]
-pub struct ConfigReadResponse {
-    /// The configuration in effect.
-    pub config: EffectiveConfig,
-}
-
-/// Codex's configuration, by the keys of `config.toml`, as far as it is used.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct EffectiveConfig {
-    /// What `workspace-write` allows besides the working folder, as
-    /// [`WorkspaceWrite`] reads it.
-    #[serde(default)]
-    pub sandbox_workspace_write: Option<Map<String, Value>>,
 }
 
 /// The table `sandbox_workspace_write` of `config.toml`.

@@ -1,11 +1,12 @@
 //! Files that are written into a trusted repository after the user has trusted it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 
-use super::repository::Stage;
+use super::repository::{Stage, commit};
 use crate::{on_each_release, trust};
 
 /// Writes settings that count in a trusted repository.
@@ -69,7 +70,19 @@ async fn settings_written_in_a_run_do_not_count_in_the_next() {
     assert!(!told.contains("it differs from"), "{told}");
 }
 
+/// Has the user and Codex trust the work directory as it is.
+fn trusted_by_both(stage: &Stage) -> PathBuf {
+    let work = stage.home.work().canonicalize().unwrap();
+    let config = stage.home.codex_home().join("config.toml");
+    let trusted = format!("[projects.{work:?}]\ntrust_level = \"trusted\"\n");
+    let own = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{own}\n{trusted}")).unwrap();
+    trust(&stage.home, &work);
+    work
+}
+
 on_each_release!(
+    roots_added_to_a_trusted_repository_are_not_writable,
     servers_added_to_a_trusted_repository_are_not_started,
     settings_below_the_top_are_not_covered_by_its_trust,
 );
@@ -78,12 +91,7 @@ on_each_release!(
 async fn servers_added_to_a_trusted_repository_are_not_started(release: &str) {
     let script = Script::new().otherwise([Reply::say("done")]);
     let stage = Stage::new(release, script).await;
-    let work = stage.home.work().canonicalize().unwrap();
-    let config = stage.home.codex_home().join("config.toml");
-    let trusted = format!("[projects.{work:?}]\ntrust_level = \"trusted\"\n");
-    let own = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("{own}\n{trusted}")).unwrap();
-    trust(&stage.home, &work);
+    let work = trusted_by_both(&stage);
     stage.bring_server();
 
     let call = json!({ "prompt": "x", "sandbox": "workspace-write" });
@@ -141,4 +149,53 @@ async fn settings_below_the_top_are_not_covered_by_its_trust(release: &str) {
     client.call_tool("codex", call).await;
     stage.until_attacked().await;
     client.finish().await;
+}
+
+/// Prompts of a session and turns of a run name the sandbox themselves. The control: the
+/// user accepts the file.
+async fn roots_added_to_a_trusted_repository_are_not_writable(release: &str) {
+    let escape = Reply::shell("echo x >> \"$HOME/caught\"");
+    let script = Script::new().otherwise([escape, commit("a.txt"), Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let work = trusted_by_both(&stage);
+    fs::create_dir(work.join(".codex")).unwrap();
+    let home = stage.home.home();
+    let roots = format!("[sandbox_workspace_write]\nwritable_roots = [{home:?}]\n");
+    fs::write(work.join(".codex/config.toml"), roots).unwrap();
+
+    let told = write_in_a_session(&stage).await;
+    assert!(!stage.was_attacked(), "{told:#}");
+    let run = ["x", "--sandbox", "workspace-write", "--approve", "never"];
+    let run = [&run[..], &["--until", "commits=1", "--max-turns", "1"]].concat();
+    // 0.104.0 leaves .git writable in any case, so runs that commit refuse it.
+    let runs = release != "0.104.0";
+    if runs {
+        let (code, result, told) = stage.run(&run).await;
+        assert_eq!(code, Some(0), "{result:#}\n{told}");
+        assert!(!stage.was_attacked(), "{result:#}\n{told}");
+    }
+
+    trust(&stage.home, &work);
+    write_in_a_session(&stage).await;
+    stage.until_attacked().await;
+    if runs {
+        stage.run(&run).await;
+        stage.until_attacked().await;
+    }
+}
+
+/// A session that begins as read-only, and a prompt that lets it write.
+async fn write_in_a_session(stage: &Stage) -> Value {
+    let mut client = stage.client(&["--api", "sessions"]).await;
+    let begin = json!({ "prompt": "x", "approvalPolicy": "never", "sandbox": "read-only" });
+    let begun = client.call_tool("codex", begin).await;
+    let session = begun["structuredContent"]["sessionId"].clone();
+    let idle = json!({ "action": "wait_any", "sessionIds": [session] });
+    client.call_tool("codex_session", idle.clone()).await;
+    let reply = json!({ "prompt": "y", "sessionId": session, "sandbox": "workspace-write" });
+    let replied = client.call_tool("codex_reply", reply).await;
+    assert_ne!(replied["isError"], true, "{replied:#}");
+    let told = client.call_tool("codex_session", idle).await;
+    client.finish().await;
+    told
 }
