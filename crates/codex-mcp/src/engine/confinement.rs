@@ -141,7 +141,13 @@ impl Workplace<'_> {
     }
 
     /// Adds what keeps the repository's programs from being run.
-    pub(crate) fn confine(&self, wanted: Wanted<'_>) {
+    pub(crate) fn confine(&self, mut wanted: Wanted<'_>) {
+        self.state_trust(&mut wanted);
+        self.hide_no_git(wanted.config);
+    }
+
+    /// Adds whether the user trusts the directory, as far as Codex has to be told.
+    pub(crate) fn state_trust(&self, wanted: &mut Wanted<'_>) {
         let Wanted {
             sandbox,
             approval_policy,
@@ -167,7 +173,6 @@ impl Workplace<'_> {
             (Some(trust), _) if trust.trust == Trust::Trusted => tell_trust(config, trust),
             _ => {}
         }
-        self.hide_no_git(config);
     }
 
     /// What the call sets for commands gets through a list of the only variables that the

@@ -146,6 +146,12 @@ pub enum EngineError {
     /// The working folder isn't there.
     #[error("the working folder {} is not there, or not a folder", .0.display())]
     NoFolder(PathBuf),
+    /// Only Codex knows where the thread works.
+    #[error(
+        "the working directory of thread {0} cannot be read from Codex's file of it; resume it \
+         with `cwd`, so that your trust in the directory can be looked up first"
+    )]
+    UnknownFolder(ThreadId),
     /// A directory of the thread leads to another place now.
     #[error(transparent)]
     Replaced(#[from] ReplacedDirectory),

@@ -140,9 +140,8 @@ impl McpServer {
     }
 }
 
-/// What hides from commands what keeps Codex's own git away. Trust need not be told: this
-/// server records none, and loads nothing of a directory that is not listed (0.104.0 and
-/// 0.153.4).
+/// What hides from commands what keeps Codex's own git away. Trust is told in each call that
+/// begins a thread, which names the directory (`mcp::proxy::augment`).
 fn overrides(codex: &InstalledCodex) -> Vec<String> {
     let mut config = Map::new();
     let workplace = Workplace {

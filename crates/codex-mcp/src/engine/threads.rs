@@ -19,6 +19,7 @@ use super::{Act, Engine, EngineError, call, hub, profile, rollout, workspace};
 use crate::codex_config::UserConfig;
 use crate::codex_rules::GitRules;
 use crate::directory;
+use crate::jobs::exec::rollouts::{self, Begun};
 use crate::off_runtime;
 use crate::trust::directory_trust;
 
@@ -83,6 +84,9 @@ impl Engine {
         let before = before.unwrap_or_else(|| self.recorded(&thread));
         start.settings = start.settings.over(before.settings);
         start.patience = start.patience.or(before.patience);
+        if start.settings.thread.cwd.is_none() {
+            start.settings.thread.cwd = self.begun_in(&thread).await?;
+        }
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
         let folders = start.folders.take();
@@ -118,6 +122,20 @@ impl Engine {
                 missing.join(", ")
             ));
         }
+    }
+
+    /// Where a thread works that was not begun here. Codex has to be told whether the user
+    /// trusts that directory before it reads its files. `None` if Codex has no file of the
+    /// thread; it refuses to resume it then.
+    async fn begun_in(&self, thread: &ThreadId) -> Result<Option<PathBuf>, EngineError> {
+        let (codex_home, id) = (self.options.codex_home.clone(), thread.clone());
+        let begun = off_runtime::run(move || match rollouts::begun(&codex_home, &id) {
+            Begun::In(cwd) if !cwd.is_dir() => Err(EngineError::NoFolder(cwd)),
+            Begun::In(cwd) => Ok(Some(cwd)),
+            Begun::Missing => Ok(None),
+            Begun::Unknown => Err(EngineError::UnknownFolder(id)),
+        });
+        begun.await?
     }
 
     /// What is known of how a thread was set.

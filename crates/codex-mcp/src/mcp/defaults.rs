@@ -44,6 +44,8 @@ pub(super) struct Additions {
     pub(super) arguments: Map<String, Value>,
     /// What its `config` doesn't have, or has in another way.
     pub(super) config: Map<String, Value>,
+    /// What its `config` must not have.
+    pub(super) without: Vec<String>,
     /// What goes before its developer instructions.
     pub(super) before: Option<String>,
     /// What goes behind them.
@@ -225,6 +227,7 @@ impl Defaults {
         Additions {
             arguments: arguments.collect(),
             config: more,
+            without: Vec::new(),
             before: self.before(),
             behind: context.map(|context| context.text()),
         }
@@ -312,6 +315,7 @@ mod tests {
             config,
             before,
             behind,
+            without: _,
         } = all().additions(&object(json!({ "prompt": "x" })));
         assert_eq!(
             Value::Object(arguments),

@@ -189,6 +189,7 @@ impl From<EngineError> for ToolError {
             EngineError::Decision(DecisionRefused::Wrong(_))
             | EngineError::AmbiguousSession { .. }
             | EngineError::NoFolder(_)
+            | EngineError::UnknownFolder(_)
             | EngineError::UnknownMethod(_)
             | EngineError::NoTerminal(_)
             | EngineError::BeyondTheEnd(_)

@@ -3,12 +3,25 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use codex_mcp_protocol::codex::ThreadId;
+use serde::Deserialize;
+
+use crate::untrusted_file::{self, Links};
+
+/// Where rollouts are, in Codex's home.
+const SESSIONS: &str = "sessions";
+
+/// Where Codex puts those that the user has archived.
+const ARCHIVED: &str = "archived_sessions";
 
 /// How many folders are looked through: those of 20 years, a folder a day.
 const FOLDERS: usize = 8000;
+
+/// The longest first line that is read, in bytes. It holds instructions, too.
+const LONGEST_FIRST_LINE: u64 = 4 * 1024 * 1024;
 
 /// How long the id at the end of a rollout's name is.
 const ID_LENGTH: usize = 36;
@@ -31,9 +44,53 @@ pub(crate) enum Found {
     TooMany,
 }
 
+/// Where a session was begun, as its rollout tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// In this directory.
+    In(PathBuf),
+    /// There is no rollout.
+    Missing,
+    /// The rollout does not tell, or there is more than can be looked through.
+    Unknown,
+}
+
+/// The first line of a rollout, as far as it is used.
+#[derive(Deserialize)]
+struct FirstLine {
+    payload: Meta,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    cwd: PathBuf,
+}
+
+/// Where a session in this CODEX_HOME was begun. Codex resumes it there (0.104.0 to
+/// 0.169.0), unless it is given another directory.
+pub(crate) fn begun(codex_home: &Path, id: &ThreadId) -> Begun {
+    let found = each(codex_home, &[ARCHIVED, SESSIONS], |path, one| {
+        (one == *id).then(|| path.to_owned())
+    });
+    match found {
+        Walk::Found(path) => directory(&path).map_or(Begun::Unknown, Begun::In),
+        Walk::AllSeen => Begun::Missing,
+        Walk::TooMany => Begun::Unknown,
+    }
+}
+
+fn directory(rollout: &Path) -> Option<PathBuf> {
+    let file = untrusted_file::open(rollout, Links::Followed).ok()?;
+    let mut line = Vec::new();
+    let mut file = BufReader::new(file.take(LONGEST_FIRST_LINE));
+    file.read_until(b'\n', &mut line).ok()?;
+    let FirstLine { payload } = serde_json::from_slice(&line).ok()?;
+    Some(payload.cwd).filter(|cwd| cwd.is_absolute())
+}
+
 /// Looks for the rollout of a session in this CODEX_HOME, the newest directories first.
 pub(super) fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
-    let found = each(codex_home, |path, one| {
+    let found = each(codex_home, &[SESSIONS], |path, one| {
         (one == *id).then(|| Rollout::At(path.to_owned()))
     });
     match found {
@@ -47,7 +104,7 @@ pub(super) fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
 pub(crate) fn starting_with(codex_home: &Path, prefix: &str) -> Found {
     let mut ids = BTreeSet::new();
     let whole = ThreadId::parse(prefix).ok();
-    let walked = each(codex_home, |_, id| {
+    let walked = each(codex_home, &[SESSIONS], |_, id| {
         let is_whole = whole.as_ref() == Some(&id);
         if id.as_str().starts_with(prefix) {
             ids.insert(id);
@@ -67,9 +124,14 @@ enum Walk<T> {
     TooMany,
 }
 
-/// Looks at each rollout until one is what is wanted.
-fn each<T>(codex_home: &Path, mut look: impl FnMut(&Path, ThreadId) -> Option<T>) -> Walk<T> {
-    let mut folders = vec![codex_home.join("sessions")];
+/// Looks at each rollout below these directories, the last first, until one is what is
+/// wanted.
+fn each<T>(
+    codex_home: &Path,
+    roots: &[&str],
+    mut look: impl FnMut(&Path, ThreadId) -> Option<T>,
+) -> Walk<T> {
+    let mut folders: Vec<_> = roots.iter().map(|root| codex_home.join(root)).collect();
     let mut seen = 0;
     while let Some(folder) = folders.pop() {
         seen += 1;
@@ -138,5 +200,32 @@ mod tests {
             starting_with(home.path(), "01a200a5"),
             Found::All(Vec::new())
         );
+    }
+
+    #[test]
+    fn directory_of_a_session_is_in_the_first_line() {
+        let home = tempfile::tempdir().unwrap();
+        let id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
+        for day in ["sessions/2026/11/22", "archived_sessions"] {
+            let day = home.path().join(day);
+            assert_eq!(begun(home.path(), &id), Begun::Missing);
+            fs::create_dir_all(&day).unwrap();
+            let path = day.join(format!("rollout-2026-11-22T00-24-46-{id}.jsonl"));
+            for (text, expected) in [
+                (
+                    "{\"type\":\"session_meta\",\"payload\":{\"cwd\":\"/work\"}}\n{}\n",
+                    Begun::In("/work".into()),
+                ),
+                ("{\"payload\":{\"cwd\":\"work\"}}\n", Begun::Unknown),
+                (
+                    "{\"payload\":{}}\n{\"payload\":{\"cwd\":\"/x\"}}\n",
+                    Begun::Unknown,
+                ),
+            ] {
+                fs::write(&path, text).unwrap();
+                assert_eq!(begun(home.path(), &id), expected, "{text}");
+            }
+            fs::remove_file(&path).unwrap();
+        }
     }
 }

@@ -15,10 +15,14 @@ use serde_json::{Map, Value, json};
 use super::members::Members;
 use super::recorder::Beginning;
 use crate::bounds::{Bounds, OutOfBounds};
+use crate::codex_config::UserConfig;
 use crate::directory;
+use crate::engine::EngineError;
 use crate::engine::command::Settings as EngineSettings;
+use crate::engine::confinement::{Conversation, Wanted, Workplace, left_out};
 use crate::engine::profile::ProfileName;
 use crate::mcp::defaults::{Additions, Defaults, joined};
+use crate::trust::{TrustError, directory_trust};
 
 /// The tool that begins a thread. `codex-reply` can't be given anything.
 const TOOL: &str = "codex";
@@ -42,30 +46,109 @@ pub(super) struct Added {
     pub(super) bytes: Option<Vec<u8>>,
     /// How the thread is begun.
     pub(super) beginning: Beginning,
+    /// What the repository brings and is not used.
+    pub(super) warning: Option<String>,
 }
 
-/// What is added to a message, if it is to begin a thread. Arguments that don't have
-/// the shape which the child wants are left for it to refuse.
+/// By what calls are changed that begin threads.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) defaults: Defaults,
+    pub(super) bounds: Bounds,
+    /// Where Codex's own configuration is.
+    pub(super) codex_home: PathBuf,
+}
+
+impl Rules {
+    /// What is added to a message, if it is to begin a thread. Arguments that don't have
+    /// the shape which the child wants are left for it to refuse. Files of the directory
+    /// are read.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] for a call that asks for more than the client may have, or whose
+    /// directory the user's trust can't be found out for.
+    pub(super) fn augmented(
+        &self,
+        bytes: &[u8],
+        message: &Message<'_>,
+    ) -> Result<Option<Added>, EngineError> {
+        let Some((arguments, given)) = beginning_call(message) else {
+            return Ok(None);
+        };
+        let mut additions = self.defaults.additions(&given);
+        bound(&given, &mut additions, &self.bounds)?;
+        without_links(&given, &mut additions);
+        let warning = state_trust(&given, &mut additions, &self.codex_home)?;
+        let beginning = beginning(&given, &additions.arguments);
+        let longer = with_additions(arguments.get(), additions);
+        let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
+        Ok(Some(Added {
+            bytes,
+            beginning,
+            warning,
+        }))
+    }
+}
+
+/// Whether a message is to begin a thread.
+pub(super) fn begins_thread(message: &Message<'_>) -> bool {
+    beginning_call(message).is_some()
+}
+
+/// Says whether the user trusts the directory, in place of what the call says of that, and
+/// tells what is not used.
 ///
-/// # Errors
-///
-/// [`OutOfBounds`] for a call that asks for more than the client may have.
-pub(super) fn augmented(
-    bytes: &[u8],
-    message: &Message<'_>,
-    defaults: &Defaults,
-    bounds: &Bounds,
-) -> Result<Option<Added>, OutOfBounds> {
-    let Some((arguments, given)) = beginning_call(message) else {
-        return Ok(None);
+/// This server records no trust (0.104.0 and 0.153.4). So a directory that is not trusted
+/// is named only if it has something that Codex would use: its own list can have the
+/// directory, and a `.git` that leads to a listed repository.
+fn state_trust(
+    given: &Map<String, Value>,
+    additions: &mut Additions,
+    codex_home: &Path,
+) -> Result<Option<String>, TrustError> {
+    let said = |name: &str| {
+        let added = additions.arguments.get(name);
+        added.or_else(|| given.get(name).filter(|value| !value.is_null()))
     };
-    let mut additions = defaults.additions(&given);
-    bound(&given, &mut additions, bounds)?;
-    without_links(&given, &mut additions);
-    let beginning = beginning(&given, &additions.arguments);
-    let longer = with_additions(arguments.get(), additions);
-    let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
-    Ok(Some(Added { bytes, beginning }))
+    let text = |name: &str| said(name).and_then(Value::as_str);
+    let (says_sandbox, says_policy) = (said("sandbox"), said("approval-policy"));
+    let (says_sandbox, says_policy) = (says_sandbox.is_some(), says_policy.is_some());
+    let user = UserConfig::read(codex_home);
+    let trust = directory_trust(Path::new(text("cwd").unwrap_or(".")), &user)?;
+    let profile = text("profile").and_then(|name| ProfileName::try_from(name.to_owned()).ok());
+    let warning = left_out(&trust);
+    let workplace = Workplace {
+        conversation: match warning {
+            Some(_) => Conversation::New,
+            None => Conversation::Resumed,
+        },
+        config: &user.layers(profile.as_ref(), Some(&trust)),
+        release: None,
+        trust: Some(&trust),
+    };
+    let before = given.get("config").and_then(Value::as_object);
+    let before = before.cloned().unwrap_or_default();
+    let mut config = before.clone();
+    config.extend(additions.config.clone());
+    let (mut sandbox, mut policy) = (None, None);
+    workplace.state_trust(&mut Wanted {
+        sandbox: &mut sandbox,
+        approval_policy: &mut policy,
+        config: &mut config,
+    });
+    let arguments = &mut additions.arguments;
+    if let (Some(sandbox), false) = (sandbox, says_sandbox) {
+        arguments.insert("sandbox".to_owned(), json!(sandbox));
+    }
+    if let (Some(policy), false) = (policy, says_policy) {
+        arguments.insert("approval-policy".to_owned(), json!(policy));
+    }
+    let claims = before.keys().filter(|key| !config.contains_key(*key));
+    additions.without = claims.cloned().collect();
+    config.retain(|key, value| before.get(key) != Some(value));
+    additions.config = config;
+    Ok(warning)
 }
 
 /// The arguments of a call that begins a thread.
@@ -160,10 +243,13 @@ fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
     for (name, value) in additions.arguments {
         members.set(&name, value.to_string());
     }
-    if !additions.config.is_empty() {
+    if !additions.config.is_empty() || !additions.without.is_empty() {
         let had = members.get("config").filter(|had| *had != "null");
         let had = had.unwrap_or("{}");
         let mut config: Members<'_> = serde_json::from_str(had).ok()?;
+        for name in &additions.without {
+            config.remove(name);
+        }
         for (name, value) in additions.config {
             config.set(&name, value.to_string());
         }
@@ -215,10 +301,18 @@ mod tests {
         Defaults::read(&threads).unwrap()
     }
 
+    fn rules(defaults: Defaults, bounds: Bounds) -> Rules {
+        Rules {
+            defaults,
+            bounds,
+            codex_home: "/nonexistent".into(),
+        }
+    }
+
     fn call(params: &str) -> Option<String> {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         let message = Message::read(line.as_bytes()).unwrap();
-        let added = augmented(line.as_bytes(), &message, &defaults(), &Bounds::default());
+        let added = rules(defaults(), Bounds::default()).augmented(line.as_bytes(), &message);
         let added = added.unwrap()?;
         Some(String::from_utf8(added.bytes?).unwrap())
     }
@@ -258,7 +352,8 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"codex","arguments":{arguments}}}}}"#
             );
             let message = Message::read(line.as_bytes()).unwrap();
-            let added = augmented(line.as_bytes(), &message, &Defaults::default(), &bounds);
+            let rules = rules(Defaults::default(), bounds.clone());
+            let added = rules.augmented(line.as_bytes(), &message);
             let bytes = added.map(|added| added.unwrap().bytes.unwrap());
             bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes).unwrap())
         };
@@ -274,6 +369,28 @@ mod tests {
             r#"{"prompt":"x","profile":"../x"}"#,
         ] {
             assert!(sent(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn trust_that_a_call_claims_is_taken_out() {
+        let sent = |config: &str| {
+            let call_text = format!(
+                r#"{{"name":"codex","arguments":{{"model":"m","config":{{"model_reasoning_effort":"low",{config}}}}}}}"#
+            );
+            let sent = call(&call_text).unwrap();
+            serde_json::from_str::<Value>(&sent).unwrap()["params"]["arguments"].clone()
+        };
+        for claim in [
+            r#""projects":{"/":{"trust_level":"trusted"}}"#,
+            r#""pro\u006aects":{"/":{"trust_level":"trusted"}}"#,
+            r#""projects./.trust_level":"trusted""#,
+        ] {
+            assert_eq!(
+                sent(claim),
+                json!({ "model": "m", "config": { "model_reasoning_effort": "low" } }),
+                "{claim}"
+            );
         }
     }
 

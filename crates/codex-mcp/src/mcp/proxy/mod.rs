@@ -38,6 +38,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::augment::{Added, Rules};
 use self::directories::Directories;
 use self::outbox::{Outbox, Outgoing};
 use self::recorder::Recorder;
@@ -49,8 +50,9 @@ use super::incoming::{id_of, too_long, unreadable};
 use super::tools::Groups;
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
-use crate::engine::{InstalledCodex, McpServer, Pipes};
+use crate::engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use crate::jobs::service::Jobs;
+use crate::off_runtime;
 use crate::team::{Farewell, Office, farewell};
 
 /// How many messages of the greatest length may wait for one side.
@@ -113,9 +115,8 @@ enum Side {
 struct Proxy {
     state: Mutex<State>,
     limits: Limits,
-    defaults: Defaults,
+    rules: Arc<Rules>,
     warnings: Warnings,
-    bounds: Bounds,
     recorder: Recorder,
     directories: Mutex<Directories>,
     jobs: Arc<Jobs>,
@@ -246,9 +247,12 @@ impl Proxy {
                 alarm: None,
             }),
             limits,
-            defaults: options.defaults.clone(),
+            rules: Arc::new(Rules {
+                defaults: options.defaults.clone(),
+                bounds: options.bounds.clone(),
+                codex_home: options.codex.home.clone(),
+            }),
             warnings: options.warnings.clone(),
-            bounds: options.bounds.clone(),
             recorder: Recorder::new(options.office.clone()),
             directories: Mutex::default(),
             jobs: Arc::clone(&options.jobs),
@@ -357,7 +361,8 @@ impl Proxy {
                     (Side::Child, Frame::Line(line)) if ended && Message::read(line).is_err() => {
                         Vec::new()
                     }
-                    (_, Frame::Line(line)) => self.take(side, line),
+                    (Side::Client, Frame::Line(line)) => self.take_from_client(line).await,
+                    (Side::Child, Frame::Line(line)) => self.take_from_child(line),
                     (Side::Client, Frame::TooLong { length, head }) => {
                         self.refuse_long(length, head)
                     }
@@ -379,36 +384,71 @@ impl Proxy {
         }
     }
 
-    /// Takes one message.
-    fn take(&self, side: Side, line: &[u8]) -> Vec<Effect> {
+    /// Takes one message of the client.
+    async fn take_from_client(&self, line: &[u8]) -> Vec<Effect> {
         let line = line.trim_ascii();
         if line.is_empty() {
             return Vec::new();
         }
-        match (Message::read(line), side) {
-            (Ok(message), Side::Client) => {
-                let room = match self.to_child.is_full() {
-                    true => Room::None,
-                    false => Room::Some,
-                };
-                let added = augment::augmented(line, &message, &self.defaults, &self.bounds);
-                let added = match added {
-                    Ok(added) => added,
-                    Err(error) => return refusal(&message, error),
-                };
-                if let Err(replaced) = lock(&self.directories).check(&message) {
-                    return refusal(&message, replaced);
-                }
-                let (longer, beginning) =
-                    added.map_or((None, None), |added| (added.bytes, Some(added.beginning)));
-                let line = longer.as_deref().unwrap_or(line);
-                if let Some(beginning) = &beginning {
-                    lock(&self.directories).begins(&message, beginning.cwd.as_deref());
-                }
-                self.recorder.expect(beginning);
-                self.tell(|router, now| router.from_client(line, &message, room, now))
+        let message = match Message::read(line) {
+            Ok(message) => message,
+            Err(error) => {
+                let (code, text) = unreadable(line, &error);
+                return vec![Effect::ToClient(answers::refusal(None, code, &text, None))];
             }
-            (Ok(message), Side::Child) => self.tell(|router, now| {
+        };
+        let added = match self.augmented(line, &message).await {
+            Ok(added) => added,
+            Err(error) => return refusal(&message, error),
+        };
+        if let Err(replaced) = lock(&self.directories).check(&message) {
+            return refusal(&message, replaced);
+        }
+        let (mut longer, mut beginning) = (None, None);
+        if let Some(added) = added {
+            if let Some(warning) = added.warning {
+                tracing::warn!("{warning}");
+                self.warnings.push(warning);
+            }
+            let cwd = added.beginning.cwd.as_deref();
+            lock(&self.directories).begins(&message, cwd);
+            (longer, beginning) = (added.bytes, Some(added.beginning));
+        }
+        let line = longer.as_deref().unwrap_or(line);
+        self.recorder.expect(beginning);
+        let room = match self.to_child.is_full() {
+            true => Room::None,
+            false => Room::Some,
+        };
+        self.tell(|router, now| router.from_client(line, &message, room, now))
+    }
+
+    /// What is added to a message that begins a thread. Files of its directory are read on
+    /// another thread.
+    async fn augmented(
+        &self,
+        line: &[u8],
+        message: &Message<'_>,
+    ) -> Result<Option<Added>, EngineError> {
+        if !augment::begins_thread(message) {
+            return Ok(None);
+        }
+        let (rules, line) = (Arc::clone(&self.rules), line.to_vec());
+        let augmented = off_runtime::run(move || match Message::read(&line) {
+            Ok(message) => rules.augmented(&line, &message),
+            Err(_) => Ok(None),
+        });
+        augmented.await?
+    }
+
+    /// Takes one message of the child.
+    fn take_from_child(&self, line: &[u8]) -> Vec<Effect> {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return Vec::new();
+        }
+        match Message::read(line) {
+            Ok(message) => self.tell(|router, now| {
                 let before = router.child().clone();
                 let effects = router.from_child(line, &message, now);
                 if before == Child::Starting && before != *router.child() {
@@ -416,11 +456,7 @@ impl Proxy {
                 }
                 effects
             }),
-            (Err(error), Side::Client) => {
-                let (code, text) = unreadable(line, &error);
-                vec![Effect::ToClient(answers::refusal(None, code, &text, None))]
-            }
-            (Err(error), Side::Child) => {
+            Err(error) => {
                 wire::log_stray(line, &error);
                 let why =
                     format!("codex mcp-server answered in a way that is not understood: {error}");
@@ -445,7 +481,7 @@ impl Proxy {
         for note in notes {
             match note {
                 Note::Summary { .. } => self.done.notify_waiters(),
-                Note::Began { .. } => self.defaults.recalled(),
+                Note::Began { .. } => self.rules.defaults.recalled(),
                 _ => {}
             }
             lock(&self.directories).hear(&note);

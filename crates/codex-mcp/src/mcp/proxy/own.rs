@@ -91,7 +91,7 @@ impl Proxy {
         };
         Status {
             backend: "mcp-server",
-            member: self.defaults.member().cloned(),
+            member: self.rules.defaults.member().cloned(),
             codex,
             last_exit: None,
             uptime: self.started.elapsed(),

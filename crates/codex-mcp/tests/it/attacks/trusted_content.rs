@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
+use testkit::{Launch, McpClient};
+use tokio::process::Command;
 
 use super::repository::{Stage, commit};
 use crate::{on_each_release, trust};
@@ -83,6 +86,7 @@ fn trusted_by_both(stage: &Stage) -> PathBuf {
 
 on_each_release!(
     roots_added_to_a_trusted_repository_are_not_writable,
+    thread_begun_elsewhere_starts_no_server_added_since,
     servers_added_to_a_trusted_repository_are_not_started,
     settings_below_the_top_are_not_covered_by_its_trust,
 );
@@ -198,4 +202,117 @@ async fn write_in_a_session(stage: &Stage) -> Value {
     let told = client.call_tool("codex_session", idle).await;
     client.finish().await;
     told
+}
+
+/// Codex's own sessions are unknown to the program until they are resumed. The control: the
+/// user accepts the server.
+async fn thread_begun_elsewhere_starts_no_server_added_since(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = Stage::new(release, script).await;
+    let work = trusted_by_both(&stage);
+    let begun = Command::new(stage.codex())
+        .args(["exec", "--sandbox", "read-only", "x"])
+        .env_clear()
+        .envs(stage.home.env())
+        .current_dir(&work)
+        .stdin(Stdio::null())
+        .output();
+    let told = String::from_utf8(begun.await.unwrap().stderr).unwrap();
+    let thread = told
+        .lines()
+        .find_map(|line| line.strip_prefix("session id: "));
+    let thread = thread.unwrap_or_else(|| panic!("{told}"));
+    stage.bring_server();
+
+    let reply = json!({ "prompt": "y", "threadId": thread });
+    let mut client = stage.client(&[]).await;
+    let replied = client.call_tool("codex-reply", reply.clone()).await;
+    assert_ne!(replied["isError"], true, "{replied:#}");
+    let warnings = &replied["structuredContent"]["warnings"];
+    assert_told_once(warnings, &stage, &[".codex/config.toml (new)"]);
+    client.finish().await;
+    let mut client = stage.client(&["--api", "sessions"]).await;
+    let resume = json!({ "action": "resume", "threadId": thread });
+    let resumed = client.call_tool("codex_session", resume).await;
+    assert_ne!(resumed["isError"], true, "{resumed:#}");
+    client.finish().await;
+    assert!(!stage.was_attacked(), "{replied:#}\n{resumed:#}");
+
+    trust(&stage.home, &work);
+    let mut client = stage.client(&[]).await;
+    client.call_tool("codex-reply", reply).await;
+    stage.until_attacked().await;
+    client.finish().await;
+}
+
+/// The releases that have an MCP server of their own.
+const WITH_MCP_SERVER: [&str; 2] = ["0.104.0", "0.153.4"];
+
+/// The control: the user accepts the server.
+#[tokio::test]
+async fn servers_added_to_a_trusted_repository_are_not_started_by_a_proxied_server() {
+    for release in WITH_MCP_SERVER {
+        let script = Script::new().otherwise([Reply::say("done")]);
+        let stage = Stage::new(release, script).await;
+        let work = trusted_by_both(&stage);
+        stage.bring_server();
+        let claimed =
+            json!({ "projects": { work.to_str().unwrap(): { "trust_level": "trusted" } } });
+        let mut client = proxied(&stage).await;
+        for call in [
+            json!({ "prompt": "x" }),
+            json!({ "prompt": "x", "sandbox": "workspace-write", "cwd": work }),
+            json!({ "prompt": "x", "config": claimed }),
+        ] {
+            let result = client.call_tool("codex", call).await;
+            assert_ne!(result["isError"], true, "{release}: {result:#}");
+        }
+        let status = client.call_tool("codex_status", json!({})).await;
+        let warnings = &status["structuredContent"]["warnings"];
+        assert_told_once(warnings, &stage, &[".codex/config.toml (new)"]);
+        client.finish().await;
+        assert!(!stage.was_attacked(), "{release}");
+
+        trust(&stage.home, &work);
+        let mut client = proxied(&stage).await;
+        client.call_tool("codex", json!({ "prompt": "x" })).await;
+        stage.until_attacked().await;
+        client.finish().await;
+    }
+}
+
+/// The control: the same call to Codex's server itself.
+#[tokio::test]
+async fn proxied_call_does_not_make_a_repository_trusted() {
+    for release in WITH_MCP_SERVER {
+        let script = Script::new().otherwise([Reply::say("done")]);
+        let stage = Stage::new(release, script).await;
+        stage.bring_server();
+        let work = stage.home.work().canonicalize().unwrap();
+        let claimed =
+            json!({ "projects": { work.to_str().unwrap(): { "trust_level": "trusted" } } });
+        let call = json!({ "prompt": "x", "cwd": work, "config": claimed });
+        let mut client = proxied(&stage).await;
+        let result = client.call_tool("codex", call.clone()).await;
+        assert_ne!(result["isError"], true, "{release}: {result:#}");
+        client.finish().await;
+        assert!(!stage.was_attacked(), "{release}");
+
+        let launch = Launch::new(stage.codex()).args(["mcp-server"]);
+        let launch = launch.envs(stage.home.env()).current_dir(&work);
+        let mut client = McpClient::start(&launch);
+        client.ignore("codex/event");
+        client.initialize("2025-06-18", json!({})).await;
+        client.call_tool("codex", call).await;
+        stage.until_attacked().await;
+        client.finish().await;
+    }
+}
+
+async fn proxied(stage: &Stage) -> McpClient {
+    let mut client = stage.client(&["--backend", "mcp-server"]).await;
+    for ignored in ["codex/event", "notifications/tools/list_changed"] {
+        client.ignore(ignored);
+    }
+    client
 }
