@@ -4,6 +4,8 @@
 //! a repository or a call. Where there is a bound, a call's `config` may only hold keys
 //! that are known to be harmless: any other could name a program or a wider sandbox.
 
+mod permissions;
+
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +51,11 @@ const HARMLESS: [&str; 20] = [
 
 /// What a profile may not set where the sandbox is bounded: it would go before the
 /// sandbox that is sent.
-const PERMISSIONS: [&str; 2] = ["default_permissions", "permissions"];
+const PERMISSIONS: [&str; 2] = [DEFAULT_PERMISSIONS, PROFILES];
+
+/// The key of the profile of permissions that is in force, and the table of all of them.
+const DEFAULT_PERMISSIONS: &str = "default_permissions";
+const PROFILES: &str = "permissions";
 
 /// The table of the writable sandbox, and its keys that a call may set.
 const WORKSPACE: &str = "sandbox_workspace_write";
@@ -136,6 +142,23 @@ pub enum OutOfBounds {
         "a yes to this question lets a command leave the sandbox, which {0} forbids; decline it"
     )]
     Approval(Bound),
+    /// A profile of permissions that may allow more.
+    #[error(
+        "default_permissions in Codex's configuration, or sandbox_mode beside it, may allow more \
+         than {}, the widest by {by}; let the profile write in :workspace_roots at most and \
+         set sandbox_mode no wider, or name a sandbox in the call", word(*.most)
+    )]
+    Permissions {
+        /// The widest sandbox.
+        most: SandboxMode,
+        /// The bound.
+        by: Bound,
+    },
+    /// A thread from before, of which nobody knows the sandbox.
+    #[error(
+        "the thread's sandbox is not known, and {0} bounds it; name a sandbox, or begin a new thread"
+    )]
+    UnknownSandbox(Bound),
     /// Another directory.
     #[error("{} is in none of the directories of {by}: {}", .directory.display(), list(.allowed))]
     Directory {
@@ -317,6 +340,10 @@ impl Bounds {
         settings.thread.cwd = cwd;
         settings.thread.sandbox = settings.thread.sandbox.or(before);
         self.bound(settings)?;
+        // Permissions that are in force are those of new threads; Codex gives this one its own.
+        if let (None, None, Some(by)) = (known, settings.thread.sandbox, self.of_the_sandbox()) {
+            return Err(OutOfBounds::UnknownSandbox(by));
+        }
         if self.directories.is_none() {
             settings.thread.cwd = named;
         }
@@ -339,18 +366,19 @@ impl Bounds {
     }
 
     /// The sandbox to send: what was said, or else what Codex would choose by itself, if
-    /// that may be wider than the bound. `None` where there is no bound.
+    /// that may be wider than the bound. `None` where there is no bound, and where the user's
+    /// profile of permissions is within it: a sandbox would take its place.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds::Sandbox`], [`OutOfBounds::Profile`].
+    /// [`OutOfBounds::Sandbox`], [`OutOfBounds::Profile`], [`OutOfBounds::Permissions`].
     pub fn sandbox(
         &self,
         said: Option<SandboxMode>,
         profile: Option<&ProfileName>,
         cwd: &Path,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
-        self.sandbox_or(said, profile, |user| default_in(cwd, user))
+        self.sandbox_or(said, profile, cwd, |user| default_in(cwd, user))
     }
 
     /// The same for a job, which is [`DEFAULT_SANDBOX`] where nothing is configured.
@@ -364,7 +392,7 @@ impl Bounds {
         profile: Option<&ProfileName>,
         cwd: &Path,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
-        self.sandbox_or(said, profile, |user| {
+        self.sandbox_or(said, profile, cwd, |user| {
             let trust = directory_trust(cwd, user).ok();
             let config = user.layers(profile, trust.as_ref());
             let configured = ConfiguredSandbox::of(&Map::new(), &config);
@@ -376,6 +404,7 @@ impl Bounds {
         &self,
         said: Option<SandboxMode>,
         profile: Option<&ProfileName>,
+        cwd: &Path,
         default: impl FnOnce(&UserConfig) -> SandboxMode,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
         // The widest of all bounds nothing.
@@ -399,7 +428,17 @@ impl Bounds {
             self.check_sandbox(asked)?;
             return Ok(said);
         }
-        let inherited = inherited(&config).unwrap_or_else(|| default(&user));
+        if config.get(DEFAULT_PERMISSIONS).is_some() {
+            return match permitted_in(cwd, &user) {
+                Some(widest) if width(widest) <= width(most) => Ok(None),
+                _ => Err(OutOfBounds::Permissions {
+                    most,
+                    by: self.sandbox_bound(),
+                }),
+            };
+        }
+        let inherited = config.value_of("sandbox_mode");
+        let inherited = inherited.unwrap_or_else(|| default(&user));
         Ok(Some(narrower(inherited, most)))
     }
 
@@ -727,13 +766,22 @@ fn sets_permissions(config: &CodexConfig) -> bool {
     PERMISSIONS.iter().any(|key| config.get(key).is_some())
 }
 
-/// The sandbox of Codex's own configuration. Permissions of another form count as the
-/// strictest.
-fn inherited(config: &CodexConfig) -> Option<SandboxMode> {
-    match sets_permissions(config) {
-        true => Some(SandboxMode::ReadOnly),
-        false => config.value_of("sandbox_mode"),
-    }
+/// The narrowest mode around the permissions that are in force in a directory, and around
+/// the mode that a Codex without profiles of permissions (0.104.0) goes by there. `None` if
+/// that cannot be told.
+fn permitted_in(cwd: &Path, user: &UserConfig) -> Option<SandboxMode> {
+    let trust = directory_trust(cwd, user).ok()?;
+    let config = user.layers(None, Some(&trust));
+    let name: String = config.value_of(DEFAULT_PERMISSIONS)?;
+    let permitted = permissions::mode_around(&name, &config.table(PROFILES))?;
+    let mode = match config.get("sandbox_mode") {
+        Some(_) => config.value_of("sandbox_mode")?,
+        None => default_in(cwd, user),
+    };
+    Some(match width(mode) > width(permitted) {
+        true => mode,
+        false => permitted,
+    })
 }
 
 /// Codex's own default.

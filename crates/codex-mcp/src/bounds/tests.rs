@@ -210,7 +210,9 @@ fn sandbox_of_codex_is_inherited_up_to_the_bound() {
     let danger = mode("danger-full-access");
     assert_eq!(sent(&danger, None), Ok(Some(WorkspaceWrite)));
     let permissions = "default_permissions = \":danger-full-access\"\n";
-    assert_eq!(sent(permissions, None), Ok(Some(ReadOnly)));
+    let too_wide = sent(permissions, None).unwrap_err().to_string();
+    assert!(too_wide.contains("default_permissions"), "{too_wide}");
+    assert!(too_wide.contains("max_sandbox"), "{too_wide}");
     let table = format!("[profiles.p]\n{danger}");
     assert_eq!(sent(&table, Some("p")), Ok(Some(WorkspaceWrite)));
     let file = home.path().join("q.config.toml");
@@ -256,4 +258,60 @@ fn resumed_thread_keeps_a_narrower_sandbox_and_a_known_directory() {
         Err(OutOfBounds::UnknownDirectory(_))
     ));
     assert!(resumed(&directories, Some(&known(ReadOnly))).is_err());
+}
+
+#[test]
+fn permissions_within_the_bound_stay_in_force() {
+    let home = tempfile::tempdir().unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let careful = "default_permissions = \"careful\"\n[permissions.careful.filesystem]\n\
+        \":root\" = \"read\"\n\"/secret\" = \"deny\"\n";
+    let writing = format!("{careful}\":workspace_roots\" = \"write\"\n");
+    use SandboxMode::{ReadOnly, WorkspaceWrite};
+    for (config, most, stays) in [
+        (careful.to_owned(), ReadOnly, true),
+        (writing.clone(), ReadOnly, false),
+        (writing, WorkspaceWrite, true),
+        (
+            format!("sandbox_mode = \"workspace-write\"\n{careful}"),
+            ReadOnly,
+            false,
+        ),
+        (
+            format!("sandbox_mode = \"workspace-write\"\n{careful}"),
+            WorkspaceWrite,
+            true,
+        ),
+    ] {
+        std::fs::write(home.path().join("config.toml"), &config).unwrap();
+        let bounds = Bounds {
+            max_sandbox: Some(most),
+            codex_home: home.path().to_owned(),
+            ..Bounds::default()
+        };
+        let case = format!("{most:?}: {config}");
+        for sent in [
+            bounds.sandbox(None, None, work.path()),
+            bounds.sandbox_of_job(None, None, work.path()),
+        ] {
+            match stays {
+                true => assert_eq!(sent, Ok(None), "{case}"),
+                false => assert!(
+                    matches!(sent, Err(OutOfBounds::Permissions { .. })),
+                    "{case}"
+                ),
+            }
+        }
+        let asked = bounds.sandbox(Some(ReadOnly), None, work.path());
+        assert_eq!(asked, Ok(Some(ReadOnly)), "{case}");
+        let resumed = bounds.bound_resumed(&mut Settings::default(), None);
+        assert!(resumed.is_err(), "{case}");
+        if stays {
+            let known = Settings::default();
+            let mut settings = Settings::default();
+            settings.thread.cwd = Some(work.path().to_owned());
+            assert_eq!(bounds.bound_resumed(&mut settings, Some(&known)), Ok(()));
+            assert_eq!(settings.thread.sandbox, None, "{case}");
+        }
+    }
 }

@@ -13,13 +13,14 @@ use codex_mcp_core::team::RoleName;
 use codex_mcp_core::text::shell_word;
 use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use rustix::process::geteuid;
+use serde::de::DeserializeOwned;
 
 use super::file::{Core, File, Preset, SECTION, Scope, Section};
 use super::presets::Presets;
 use super::{
     ConfigError, Places, PolicyName, Setting, Source, ThreadDefaults, Warning, in_section,
 };
-use crate::codex_config::UserConfig;
+use crate::codex_config::{CodexConfig, UserConfig};
 use crate::trust::brought::shown;
 use crate::trust::{Changes, Trust, directory_trust_with, top_of};
 use crate::untrusted_file::{self, Links, ReadError};
@@ -278,10 +279,21 @@ fn name_preset(preset: &Preset, left_out: &mut Vec<&'static str>) {
     left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));
 }
 
-/// What the user's own settings allow.
+/// The user's own settings, which a repository only narrows.
 struct Allowed {
-    sandbox: SandboxMode,
-    approval_policy: ApprovalPolicy,
+    sandbox: Own<SandboxMode>,
+    approval_policy: Own<ApprovalPolicy>,
+}
+
+/// A setting of the user's own.
+#[derive(Debug, Clone, Copy)]
+enum Own<T> {
+    /// There is none, so that the narrowest value counts.
+    Unset,
+    Set(T),
+    /// One that is none of the values, such as a profile of permissions: no value is known
+    /// to be narrower.
+    Other,
 }
 
 impl Narrowing {
@@ -297,20 +309,20 @@ impl Narrowing {
     ) -> Result<Option<Warning>, ConfigError> {
         let allowed = allowed(files, role, codex_home)?;
         let source = Source::File(SECTION, self.path.clone());
-        let sandbox = lowered(&threads.sandbox, self.sandbox, allowed.sandbox);
-        let policy = lowered(
+        let (sandbox, without_sandbox) = lowered(&threads.sandbox, self.sandbox, allowed.sandbox);
+        let (policy, without_policy) = lowered(
             &threads.approval_policy,
             self.approval_policy,
             allowed.approval_policy,
         );
-        self.left_out.extend(sandbox.left_out.then_some("sandbox"));
+        self.left_out.extend(without_sandbox.then_some("sandbox"));
         self.left_out
-            .extend(policy.left_out.then_some("approval_policy"));
-        if let Some(value) = sandbox.value {
-            threads.sandbox = Some(Setting::new(value, source.clone()));
+            .extend(without_policy.then_some("approval_policy"));
+        if let Lowered::Changed(value) = sandbox {
+            threads.sandbox = value.map(|value| Setting::new(value, source.clone()));
         }
-        if let Some(value) = policy.value {
-            threads.approval_policy = Some(Setting::new(value, source));
+        if let Lowered::Changed(value) = policy {
+            threads.approval_policy = value.map(|value| Setting::new(value, source));
         }
         Ok(self.warning(user_file))
     }
@@ -373,69 +385,98 @@ impl Narrowing {
     }
 }
 
-/// A value that may be lowered.
-trait Width: Copy {
-    /// How much it allows; more is wider.
-    fn width(self) -> u8;
+/// A value that may be narrowed.
+trait Narrowable: Copy + PartialEq {
+    /// The narrowest.
+    const NARROWEST: Self;
+
+    /// Whether this allows nothing that `own` does not.
+    fn is_within(self, own: Self) -> bool;
 }
 
-impl Width for SandboxMode {
-    fn width(self) -> u8 {
-        match self {
+impl Narrowable for SandboxMode {
+    const NARROWEST: Self = Self::ReadOnly;
+
+    fn is_within(self, own: Self) -> bool {
+        let width = |mode| match mode {
             Self::ReadOnly => 0,
             Self::WorkspaceWrite => 1,
             Self::DangerFullAccess => 2,
-        }
+        };
+        width(self) <= width(own)
     }
 }
 
-impl Width for ApprovalPolicy {
-    fn width(self) -> u8 {
+impl Narrowable for ApprovalPolicy {
+    const NARROWEST: Self = Self::Untrusted;
+
+    /// No policy is within `never`: each other one asks for commands that leave the sandbox,
+    /// and a yes lets them.
+    fn is_within(self, own: Self) -> bool {
+        self == own || (self == Self::Untrusted && own != Self::Never)
+    }
+}
+
+impl<T: Narrowable> Own<T> {
+    fn allows(self, value: T) -> bool {
         match self {
-            Self::Untrusted => 0,
-            Self::OnRequest => 1,
-            Self::Never => 2,
+            Self::Unset => value.is_within(T::NARROWEST),
+            Self::Set(own) => value.is_within(own),
+            Self::Other => false,
+        }
+    }
+
+    /// The setting that takes the place of one that is not allowed.
+    fn instead(self) -> Option<T> {
+        match self {
+            Self::Unset => Some(T::NARROWEST),
+            Self::Set(own) => Some(own),
+            Self::Other => None,
         }
     }
 }
 
-struct Lowered<T> {
-    /// What to set instead.
-    value: Option<T>,
-    /// Whether something was wanted that is wider than allowed.
-    left_out: bool,
+/// What becomes of a setting.
+enum Lowered<T> {
+    Kept,
+    /// It is this from now on, or not set at all.
+    Changed(Option<T>),
 }
 
 /// What becomes of a setting that the repository wants to be `wanted`, or that a role
-/// which it has chosen has set wider than `allowed`. A variable of the user's stays.
-fn lowered<T: Width>(set: &Option<Setting<T>>, wanted: Option<T>, allowed: T) -> Lowered<T> {
-    let fits = |value: &T| value.width() <= allowed.width();
-    let too_wide = wanted.is_some_and(|wanted| !fits(&wanted));
-    let wanted = wanted.filter(fits);
+/// which it has chosen has set wider than the user's own, and whether something is left
+/// out. A variable of the user's stays.
+fn lowered<T: Narrowable>(
+    set: &Option<Setting<T>>,
+    wanted: Option<T>,
+    own: Own<T>,
+) -> (Lowered<T>, bool) {
+    let too_wide = wanted.is_some_and(|wanted| !own.allows(wanted));
+    let wanted = wanted.filter(|wanted| own.allows(*wanted));
     let Some(Setting { value, source }) = set else {
-        return Lowered {
-            value: wanted,
-            left_out: too_wide,
-        };
+        let lowered = wanted.map_or(Lowered::Kept, |wanted| Lowered::Changed(Some(wanted)));
+        return (lowered, too_wide);
     };
     if matches!(source, Source::Variable(_) | Source::Flag(_)) {
-        return Lowered {
-            value: None,
-            left_out: too_wide,
-        };
+        return (Lowered::Kept, too_wide);
     }
-    let clamped = (!fits(value)).then_some(allowed);
-    let now = clamped.unwrap_or(*value);
-    Lowered {
-        value: wanted
-            .filter(|wanted| wanted.width() < now.width())
-            .or(clamped),
-        left_out: too_wide || clamped.is_some(),
-    }
+    let is_allowed = own.allows(*value);
+    let now = match is_allowed {
+        true => Some(*value),
+        false => own.instead(),
+    };
+    let is_narrower = |wanted: &T| now.is_some_and(|now| *wanted != now && wanted.is_within(now));
+    let narrower = wanted.filter(is_narrower);
+    let lowered = match (narrower, is_allowed) {
+        (Some(narrower), _) => Lowered::Changed(Some(narrower)),
+        (None, true) => Lowered::Kept,
+        (None, false) => Lowered::Changed(now),
+    };
+    (lowered, too_wide || !is_allowed)
 }
 
 /// The user's own settings without the repository's: of their file, else of Codex's
-/// configuration, else the strictest.
+/// configuration.
 fn allowed(
     files: &[File],
     role: Option<&Setting<RoleName>>,
@@ -449,14 +490,28 @@ fn allowed(
     let sandbox = presets.first(|preset| preset.sandbox);
     let policy = presets.first(|preset| preset.approval_policy);
     let codex = UserConfig::read(codex_home).layers(None, None);
+    let approval_policy = match policy {
+        Some(set) => Own::Set(set.value),
+        None => own(&codex, "approval_policy", PolicyName::today),
+    };
+    let has_permissions = codex.get("default_permissions").is_some();
+    let sandbox = match (sandbox, approval_policy) {
+        (Some(set), _) => Own::Set(set.value),
+        (None, Own::Other) => Own::Other,
+        (None, _) if has_permissions => Own::Other,
+        (None, _) => own(&codex, "sandbox_mode", |mode: SandboxMode| mode),
+    };
     Ok(Allowed {
-        sandbox: sandbox
-            .map(|set| set.value)
-            .or_else(|| codex.value_of("sandbox_mode"))
-            .unwrap_or(SandboxMode::ReadOnly),
-        approval_policy: policy
-            .map(|set| set.value)
-            .or_else(|| codex.value_of("approval_policy").map(PolicyName::today))
-            .unwrap_or(ApprovalPolicy::Untrusted),
+        sandbox,
+        approval_policy,
     })
+}
+
+/// What Codex's configuration sets.
+fn own<N: DeserializeOwned, T>(codex: &CodexConfig, key: &str, value: fn(N) -> T) -> Own<T> {
+    match (codex.get(key), codex.value_of(key)) {
+        (None, _) => Own::Unset,
+        (Some(_), Some(named)) => Own::Set(value(named)),
+        (Some(_), None) => Own::Other,
+    }
 }

@@ -548,6 +548,12 @@ fn untrusted_repository_lowers_what_the_user_allows() {
         "profile = \"p\"\n[profiles.p]\n{}",
         codex("read-only", "untrusted")
     );
+    let permissions = "default_permissions = \"careful\"\nsandbox_mode = \"workspace-write\"\n\
+        approval_policy = \"never\"\n";
+    let permissions = permissions.to_owned();
+    let granular = "sandbox_mode = \"workspace-write\"\n\
+        approval_policy = { granular = { sandbox_approval = true } }\n";
+    let granular = granular.to_owned();
     let strict = section("read-only", "untrusted");
     let middle = section("workspace-write", "on-request");
     let wide = section("danger-full-access", "never");
@@ -557,14 +563,21 @@ fn untrusted_repository_lowers_what_the_user_allows() {
             &wide,
             &nothing,
             &strict,
-            (Some(ReadOnly), Some(Untrusted)),
-            false,
+            (Some(ReadOnly), Some(Never)),
+            true,
         ),
         (
             &wide,
             &nothing,
             &middle,
-            (Some(WorkspaceWrite), Some(OnRequest)),
+            (Some(WorkspaceWrite), Some(Never)),
+            true,
+        ),
+        (
+            &middle,
+            &nothing,
+            &strict,
+            (Some(ReadOnly), Some(Untrusted)),
             false,
         ),
         (
@@ -585,9 +598,18 @@ fn untrusted_repository_lowers_what_the_user_allows() {
             &nothing,
             &codex("danger-full-access", "never"),
             &middle,
-            (Some(WorkspaceWrite), Some(OnRequest)),
+            (Some(WorkspaceWrite), None),
+            true,
+        ),
+        (&nothing, &permissions, &strict, (None, None), true),
+        (
+            &strict,
+            &permissions,
+            &strict,
+            (Some(ReadOnly), Some(Untrusted)),
             false,
         ),
+        (&nothing, &granular, &strict, (None, None), true),
         (
             &nothing,
             &codex("read-only", "untrusted"),
@@ -635,6 +657,12 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
     let world = World::new().user(&roles).untrusted(&choosing("writer"));
     assert_eq!(sandbox_and_policy(&world).0, Some(SandboxMode::ReadOnly));
     assert!(warnings(&world)[0].contains("sandbox"));
+    // Nor where permissions are in force, which a role's sandbox would replace.
+    let reader = choosing("reader");
+    let permitted = World::new().user(&roles).untrusted(&reader);
+    let permitted = permitted.codex("default_permissions = \"careful\"\n");
+    assert_eq!(sandbox_and_policy(&permitted).0, None);
+    assert!(warnings(&permitted)[0].contains("sandbox"));
     // The user's own choice of it stays.
     let flags = Flags {
         role: Some("writer".parse().unwrap()),

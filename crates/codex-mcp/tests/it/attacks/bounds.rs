@@ -312,3 +312,55 @@ async fn session_cannot_be_widened_later() {
     assert!(!stage.has_escaped());
     assert!(client.finish().await.success());
 }
+
+/// The user's permissions deny a directory that every sandbox can read. The control: a
+/// sandbox that the client names.
+#[tokio::test]
+async fn bound_does_not_replace_the_users_permissions() {
+    for (release, backend) in [
+        (testkit::codex::newest(), "app-server"),
+        ("0.153.4", "mcp-server"),
+    ] {
+        let read = Reply::shell("cat \"$HOME/secret/key\"");
+        let model = ScriptedModel::start(Script::new().otherwise([read, Reply::say("done")]));
+        let stage = Stage {
+            model: model.await.unwrap(),
+            home: Home::new(""),
+            release,
+        };
+        let secret = stage.home.home().join("secret");
+        std::fs::create_dir_all(&secret).unwrap();
+        std::fs::write(secret.join("key"), "SECRET-WORDS").unwrap();
+        let config = format!(
+            "{}\nfeatures.plugins = false\napproval_policy = \"never\"\n\
+             default_permissions = \"careful\"\n[permissions.careful.filesystem]\n\
+             \":root\" = \"read\"\n{secret:?} = \"deny\"\n\":workspace_roots\" = \"write\"\n",
+            stage.model.codex_config()
+        );
+        std::fs::write(stage.home.codex_home().join("config.toml"), config).unwrap();
+        let has_read = || {
+            let requests = stage.model.requests();
+            let mut bodies = requests.iter().map(|request| request.body().to_string());
+            bodies.any(|body| body.contains("SECRET-WORDS"))
+        };
+        let bounded = ["--backend", backend, "--max-sandbox"];
+        let mut client = stage.client(&[&bounded[..], &["read-only"]].concat()).await;
+        let refused = client.call_tool("codex", json!({ "prompt": "x" })).await;
+        for setting in ["default_permissions", "max_sandbox"] {
+            assert!(words(&refused).contains(setting), "{backend}: {refused:#}");
+        }
+        client.finish().await;
+        assert_eq!(stage.model.request_count(), 0);
+
+        let mut client = stage
+            .client(&[&bounded[..], &["workspace-write"]].concat())
+            .await;
+        let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
+        assert_eq!(words(&result), "done", "{backend}: {result:#}");
+        assert!(!has_read(), "{backend}");
+        let named = json!({ "prompt": "x", "sandbox": "read-only" });
+        client.call_tool("codex", named).await;
+        assert!(has_read(), "{backend}");
+        client.finish().await;
+    }
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use scripted_model::{Reply, Script, ScriptedModel};
+use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
@@ -438,4 +438,90 @@ fn role_of_a_repository_does_not_replace_the_users() {
     assert_eq!(sandbox(), "read-only");
     trust(&home, &home.work());
     assert_eq!(sandbox(), "danger-full-access");
+}
+
+/// A model that works in a directory with these settings of the repository and of Codex,
+/// the latter with a permission profile that denies `secret` in HOME.
+async fn narrowed(script: Script, repository: &str, codex: &str, trusted: Trusted) -> Stage {
+    let model = ScriptedModel::start(script).await.unwrap();
+    let home = Home::new("");
+    let secret = home.home().join("secret");
+    let config = format!(
+        "{}\nfeatures.plugins = false\n{codex}\n[permissions.careful.filesystem]\n\
+         \":root\" = \"read\"\n{secret:?} = \"deny\"\n\":workspace_roots\" = \"write\"\n",
+        model.codex_config()
+    );
+    write(&home.codex_home().join("config.toml"), &config);
+    write(&secret.join("key"), "SECRET-WORDS");
+    let repository = format!("[plugins.codex-mcp]\n{repository}\n");
+    write(&home.work().join(".atm.toml"), &repository);
+    if trusted == Trusted::Yes {
+        trust(&home, &home.work());
+    }
+    Stage {
+        home,
+        model,
+        release: testkit::codex::newest(),
+    }
+}
+
+/// With `never`, a command that wants to leave the sandbox is refused; each other policy
+/// asks a person, whose yes lets it.
+#[tokio::test]
+async fn repository_does_not_make_askable_what_the_user_never_allows() {
+    let own = "approval_policy = \"never\"\nsandbox_mode = \"workspace-write\"\n";
+    for policy in ["on-request", "untrusted"] {
+        for trusted in BOTH {
+            let escape = Shell::escalated("touch ../escaped", "to run the tests");
+            let script = Script::new().otherwise([Reply::shell(escape), Reply::say("done")]);
+            let repository = format!("approval_policy = \"{policy}\"");
+            let stage = narrowed(script, &repository, own, trusted).await;
+            let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+                .args(["serve"])
+                .envs(stage.home.env())
+                .env("CODEX_MCP_CODEX_BIN", stage.codex())
+                .current_dir(stage.home.work());
+            let mut client = McpClient::start(&launch);
+            client
+                .initialize(VERSION, json!({ "elicitation": {} }))
+                .await;
+            let call = json!({ "name": "codex", "arguments": { "prompt": "x" } });
+            let call = client.request("tools/call", call);
+            if trusted == Trusted::Yes {
+                let question = client.server_request("elicitation/create").await;
+                let yes = json!({ "action": "accept", "content": { "decision": "accept" } });
+                client.respond(&question["id"], yes);
+            }
+            let result = client.result(&call).await;
+            let escaped = stage.attacked().0;
+            assert_eq!(escaped, trusted == Trusted::Yes, "{policy} {result:#}");
+            if trusted == Trusted::No {
+                let told = warnings(&result).join("\n");
+                assert!(told.contains("approval_policy"), "{policy} {result:#}");
+            }
+            client.finish().await;
+        }
+    }
+}
+
+/// A sandbox would take the place of the user's permissions, and could read what they deny.
+#[tokio::test]
+async fn repository_does_not_replace_the_users_permissions() {
+    let own = "approval_policy = \"never\"\ndefault_permissions = \"careful\"\n";
+    for sandbox in ["read-only", "workspace-write"] {
+        for trusted in BOTH {
+            let read = Reply::shell("cat \"$HOME/secret/key\"");
+            let script = Script::new().otherwise([read, Reply::say("done")]);
+            let repository = format!("sandbox = \"{sandbox}\"");
+            let stage = narrowed(script, &repository, own, trusted).await;
+            let mut client = client(&stage.home, Some(&stage.codex())).await;
+            let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
+            let read = stage.model.requests().iter().any(|request| {
+                let body = request.body().to_string();
+                body.contains("SECRET-WORDS")
+            });
+            assert_eq!(read, trusted == Trusted::Yes, "{sandbox} {result:#}");
+            client.finish().await;
+        }
+    }
 }
