@@ -1,5 +1,6 @@
 //! What codex-mcp and its peers say to each other, without any I/O.
 //!
+//! - [`duplicates`] finds objects that name a member twice.
 //! - [`lines`] cuts a byte stream into bounded lines.
 //! - [`json_values`] bounds the number of values in a text before it is parsed.
 //! - [`rpc`] reads and writes JSON-RPC messages whose parameters stay raw.
@@ -18,5 +19,6 @@
 
 pub mod codex;
 pub mod json_values;
+pub mod duplicates;
 pub mod lines;
 pub mod rpc;

@@ -397,6 +397,15 @@ impl Proxy {
                 return vec![Effect::ToClient(answers::refusal(None, code, &text, None))];
             }
         };
+        if let Err(error) = wire::check_members(&message) {
+            let Message::Request { id, .. } = &message else {
+                tracing::warn!("a notification is dropped: {error}");
+                return Vec::new();
+            };
+            let text = format!("the parameters are not passed on: {error}");
+            let refusal = answers::refusal(Some(id), code::INVALID_REQUEST, &text, None);
+            return vec![Effect::ToClient(refusal)];
+        }
         let added = match self.augmented(line, &message).await {
             Ok(added) => added,
             Err(error) => return refusal(&message, error),

@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::io;
 
+use codex_mcp_protocol::duplicates;
 use codex_mcp_protocol::lines::{Framing, LineDecoder};
+use codex_mcp_protocol::rpc::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much of a stray line is logged, in bytes.
@@ -39,6 +41,20 @@ pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
         }
     }
     Framing::Lines.frame(message)
+}
+
+/// Checks that all who read a request or a notification read the same in it.
+///
+/// # Errors
+///
+/// When an object in it names a member twice.
+pub(super) fn check_members(message: &Message<'_>) -> Result<(), serde_json::Error> {
+    match message {
+        Message::Request { params, .. } | Message::Notification { params, .. } => {
+            params.map_or(Ok(()), |params| duplicates::check(params.get()))
+        }
+        Message::Response { .. } => Ok(()),
+    }
 }
 
 pub(super) fn log_stray(line: &[u8], error: &dyn Display) {

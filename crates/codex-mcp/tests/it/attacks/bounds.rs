@@ -364,3 +364,58 @@ async fn bound_does_not_replace_the_users_permissions() {
         client.finish().await;
     }
 }
+
+/// Codex takes the last of two members of one name. The control: the same message to
+/// Codex's own server.
+#[tokio::test]
+async fn member_that_is_there_twice_does_not_pass_a_bound() {
+    for release in ["0.104.0", "0.153.4"] {
+        let stage = Stage::new(release, "").await;
+        let args = ["--backend", "mcp-server", "--max-sandbox", "read-only"];
+        let mut client = stage.client(&args).await;
+        let danger = r#""sandbox":"danger-full-access""#;
+        let call = |id: &str, arguments: &str| {
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id:?},\"method\":\"tools/call\",\"params\":{{\
+                 \"name\":\"codex\",\"arguments\":{arguments}}}}}\n"
+            )
+        };
+        let twice = format!(r#"{{"prompt":"x","sandbox":"read-only",{danger}}}"#);
+        for (id, arguments) in [
+            ("plain", twice.clone()),
+            (
+                "escaped",
+                format!(r#"{{"prompt":"x","s\u0061ndbox":"read-only",{danger}}}"#),
+            ),
+            (
+                "nested",
+                r#"{"prompt":"x","config":{"sandbox_mode":"read-only","sandbox_mode":"danger-full-access"}}"#
+                    .to_owned(),
+            ),
+            (
+                "arguments",
+                format!(r#"{{"prompt":"x"}},"arguments":{{"prompt":"x",{danger}}}"#),
+            ),
+        ] {
+            client.send_raw(call(id, &arguments));
+            let error = client.error(&json!(id)).await;
+            let told = error["message"].as_str().unwrap();
+            assert!(told.contains("is there twice"), "{id}: {error}");
+        }
+        client.finish().await;
+        assert_eq!(stage.model.request_count(), 0, "{release}");
+        assert!(!stage.has_escaped(), "{release}");
+
+        let launch = Launch::new(testkit::codex::native_binary(release))
+            .args(["mcp-server"])
+            .envs(stage.home.env())
+            .current_dir(stage.home.work());
+        let mut client = McpClient::start(&launch);
+        client.ignore("codex/event");
+        client.initialize(VERSION, json!({})).await;
+        client.send_raw(call("control", &twice));
+        client.result(&json!("control")).await;
+        assert!(stage.has_escaped(), "{release}");
+        client.finish().await;
+    }
+}
