@@ -658,8 +658,8 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
     assert_eq!(sandbox_and_policy(&world).0, Some(SandboxMode::ReadOnly));
     assert!(warnings(&world)[0].contains("sandbox"));
     // Nor where permissions are in force, which a role's sandbox would replace.
-    let reader = choosing("reader");
-    let permitted = World::new().user(&roles).untrusted(&reader);
+    let reader = "[plugins.codex-mcp.roles.reader]\nsandbox = \"read-only\"\n";
+    let permitted = World::new().user(reader).untrusted(&choosing("reader"));
     let permitted = permitted.codex("default_permissions = \"careful\"\n");
     assert_eq!(sandbox_and_policy(&permitted).0, None);
     assert!(warnings(&permitted)[0].contains("sandbox"));
