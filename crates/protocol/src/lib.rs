@@ -18,7 +18,7 @@
 )]
 
 pub mod codex;
-pub mod json_values;
 pub mod duplicates;
+pub mod json_values;
 pub mod lines;
 pub mod rpc;

@@ -29,8 +29,8 @@ use crate::eyes::settings;
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
 use crate::output;
-use crate::thread_ids::{NoThread, ThreadPrefix};
 use crate::own_mcp_server::NoServer;
+use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\

@@ -53,8 +53,8 @@ pub use error::EngineError;
 pub use exit::{Death, Exit};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 
-pub(crate) use descendants::is_running;
 pub use connection::Delivered;
+pub(crate) use descendants::is_running;
 pub(crate) use pause::{PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
 pub use thread_tools::{Called, Reply, ThreadTools};
