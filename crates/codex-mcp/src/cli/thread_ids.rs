@@ -12,7 +12,7 @@ use codex_mcp_protocol::codex::ThreadId;
 
 use super::table::shortened;
 use super::times::ago;
-use crate::jobs::exec::rollouts::{self, Found};
+use crate::jobs::rollouts::{self, Found};
 use crate::team::{FileError, registry};
 
 /// How much of an id stands for it at least, in characters.

@@ -258,6 +258,7 @@ impl Engine {
             approval_policy: &mut thread.approval_policy,
             config: &mut thread.config,
         });
+        workplace.place_servers(&mut thread.config);
         Ok(thread)
     }
 

@@ -7,7 +7,6 @@
 
 mod account;
 mod ask;
-pub mod exec;
 mod item;
 mod method;
 mod notification;
