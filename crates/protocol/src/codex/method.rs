@@ -15,6 +15,10 @@ pub enum Method {
     ThreadFork,
     /// Lets go of a thread, which Codex may unload then; 0.104.0 does not know it.
     ThreadUnsubscribe,
+    /// Put a thread away, and unload it.
+    ThreadArchive,
+    /// Bring one back that was put away.
+    ThreadUnarchive,
     /// Gives a thread its next prompt.
     TurnStart,
     /// Adds to the prompt of the running turn.
@@ -43,6 +47,8 @@ impl Method {
             Self::ThreadResume => "thread/resume",
             Self::ThreadFork => "thread/fork",
             Self::ThreadUnsubscribe => "thread/unsubscribe",
+            Self::ThreadArchive => "thread/archive",
+            Self::ThreadUnarchive => "thread/unarchive",
             Self::TurnStart => "turn/start",
             Self::TurnSteer => "turn/steer",
             Self::TurnInterrupt => "turn/interrupt",
