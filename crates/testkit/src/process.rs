@@ -28,7 +28,9 @@ impl Process {
     /// Looks at a process; `None` if there is none of that number.
     #[must_use]
     pub fn look(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in it is of any bytes.
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
         // The name is in parentheses and may itself hold spaces and parentheses.
         let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
@@ -93,7 +95,9 @@ pub fn tree_pss_kib(pid: u32) -> u64 {
 /// it is gone. In steps of 10 ms (USER_HZ is 100 on Linux, see proc(5)).
 #[must_use]
 pub fn cpu_time(pid: u32) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in it is of any bytes.
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may hold anything.
     let (_, after) = stat.rsplit_once(')')?;
     let mut fields = after.split_whitespace().skip(11);

@@ -41,8 +41,9 @@ impl Processes {
                 .to_str()
                 .and_then(|name| name.parse().ok());
             let process = pid.and_then(|pid: i32| {
-                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-                Process::parse(pid, &stat)
+                // The name in it is of any bytes.
+                let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+                Process::parse(pid, &String::from_utf8_lossy(&stat))
             });
             if let Some(process) = process {
                 by_parent.entry(process.parent).or_default().push(process);
@@ -107,6 +108,8 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
@@ -118,6 +121,26 @@ mod tests {
         assert_eq!((process.state, process.began), ('T', 4711));
         assert!(!process.is_running() && !process.has_ended());
         assert_eq!(Process::parse(7, "garbage"), None);
+    }
+
+    #[test]
+    fn process_whose_name_is_not_utf8_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+        let program = directory.path().join(name);
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program)
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let stat = std::fs::read(format!("/proc/{}/stat", child.id())).unwrap();
+        let seen = descendants(Pid::this());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The control.
+        assert!(String::from_utf8(stat).is_err());
+        let pid = Pid::from_raw(child.id().try_into().unwrap());
+        assert!(seen.contains(&pid));
     }
 
     #[test]
