@@ -15,6 +15,7 @@
 //! - [`output`]: standard output and standard error, for texts of others too.
 //! - [`picture`]: pictures that Codex is to look at.
 //! - [`run`]: turns until what was asked for is there.
+//! - `scratch`: directories for files that Codex is given for a while.
 //! - [`team`]: the server as a member of a team.
 //! - [`bounds`]: what a client may ask for at most.
 //! - [`trust`]: whether the user trusts a directory.
@@ -48,6 +49,7 @@ pub mod off_runtime;
 pub mod output;
 pub mod picture;
 pub mod run;
+mod scratch;
 pub mod team;
 pub mod trust;
 pub mod untrusted_file;

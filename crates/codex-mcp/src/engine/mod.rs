@@ -36,6 +36,7 @@ mod pause;
 pub mod profile;
 mod release;
 pub mod run;
+pub(crate) mod search_path;
 mod sessions;
 pub mod spawn;
 mod terminals;

@@ -20,7 +20,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
@@ -34,6 +34,9 @@ use crate::untrusted_file::{Links, read};
 /// Where views are, below the state directory.
 const VIEWS: &str = "git-views";
 
+/// The user's settings, in a view.
+const USERS: &str = "config-of-user";
+
 /// How the directory of a view is called.
 const PREFIX: &str = "view-";
 
@@ -42,6 +45,10 @@ const ATTEMPTS: usize = 5;
 
 /// The most that is copied of a file in `info`, in bytes.
 const INFO_LIMIT: u64 = 1024 * 1024;
+
+/// Attributes in a view, after the repository's. With `ident`, git ignores in a file
+/// whatever stands between `$Id:` and `$`.
+const ATTRIBUTES: &[u8] = b"\n* -ident\n";
 
 /// What the repository's directories share with the view.
 const SHARED: [&str; 5] = ["objects", "refs", "packed-refs", "reftable", "shallow"];
@@ -83,6 +90,9 @@ const REMOTES: [(&str, &str); 9] = [
     ("url.", ".pushinsteadof"),
 ];
 
+/// Settings of the user's that views don't have.
+const NOT_RECORDED: [&[u8]; 3] = [b"include.", b"includeif.", b"filter."];
+
 /// The view's directory. It is removed when this is dropped, or by the next view when the
 /// process was killed.
 #[derive(Debug)]
@@ -116,13 +126,20 @@ impl View {
         }
         view.link("logs/HEAD", &layout.git_dir.join("logs/HEAD"))?;
         view.link("logs/refs", &layout.common_dir.join("logs/refs"))?;
-        for name in ["exclude", "attributes"] {
-            view.copy_info(name, &layout.common_dir)?;
-        }
-        view.copy_info("sparse-checkout", &layout.git_dir)?;
+        view.copy_info("exclude", &layout.common_dir, b"")?;
+        view.copy_info("attributes", &layout.common_dir, ATTRIBUTES)?;
+        view.copy_info("sparse-checkout", &layout.git_dir, b"")?;
         let wanted = settings.iter().filter(|setting| belongs(setting));
         view.write("config", &in_file(wanted))?;
+        let users = settings.iter().filter(|setting| is_recorded(setting));
+        view.write(USERS, &in_file(users))?;
         Ok(view)
+    }
+
+    /// The user's settings as they were, for git to read in place of the user's files: one
+    /// of those may lie in the working tree, as with dotfiles.
+    pub(super) fn users(&self) -> PathBuf {
+        self.path().join(USERS)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -156,13 +173,15 @@ impl View {
         symlink(target, self.path().join(name))
     }
 
-    fn copy_info(&self, name: &str, from: &Path) -> io::Result<()> {
+    /// Copies a file of `info`, with these lines after its own.
+    fn copy_info(&self, name: &str, from: &Path, lines: &[u8]) -> io::Result<()> {
         let path = from.join("info").join(name);
-        match read(&path, INFO_LIMIT, Links::Followed) {
-            Ok(bytes) => self.write(&format!("info/{name}"), &bytes),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(io::Error::other(error.to_string())),
-        }
+        let copied = match read(&path, INFO_LIMIT, Links::Followed) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        };
+        self.write(&format!("info/{name}"), &[&copied, lines].concat())
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -217,6 +236,15 @@ fn belongs(setting: &Setting) -> bool {
     }
 }
 
+/// Whether a setting of the user's is recorded. Git reads those of the environment by
+/// itself, the included ones are in the list, and a filter would be given whatever the
+/// repository has.
+fn is_recorded(setting: &Setting) -> bool {
+    let key = setting.key.as_bytes();
+    let is_left_out = NOT_RECORDED.iter().any(|begin| key.starts_with(begin));
+    setting.scope == Scope::User && !setting.is_of_environment && !is_left_out
+}
+
 /// Settings as a configuration file has them.
 pub(super) fn in_file<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<u8> {
     let mut text = Vec::new();
@@ -266,6 +294,7 @@ mod tests {
     fn setting(key: &str, value: Option<&str>) -> Setting {
         Setting {
             scope: Scope::Repository,
+            is_of_environment: false,
             key: key.into(),
             value: value.map(OsString::from),
         }
