@@ -16,6 +16,7 @@
 //! - [`picture`]: pictures that Codex is to look at.
 //! - `review`: reviews of code, by a thread of its own.
 //! - [`run`]: turns until what was asked for is there.
+//! - `scratch`: directories for files that Codex is given for a while.
 //! - [`team`]: the server as a member of a team.
 //! - `thread_ids`: threads by ID prefix.
 //! - [`bounds`]: what a client may ask for at most.
@@ -53,6 +54,7 @@ pub mod own_mcp_server;
 pub mod picture;
 mod review;
 pub mod run;
+mod scratch;
 pub mod team;
 mod thread_ids;
 pub mod trust;

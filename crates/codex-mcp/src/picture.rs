@@ -9,12 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::picture::{Kind, START};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
+use crate::scratch::{self, Scratch};
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// The largest picture that is taken, in bytes (20 MB).
 pub const SIZE_LIMIT: u64 = 20_000_000;
+
+/// The directory of copies, in the state directory.
+const PLACE: &str = "images";
 
 /// A picture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +92,7 @@ impl Picture {
 pub(crate) struct PictureCopies {
     /// The pictures as Codex is to be given them, in their order.
     pub(crate) pictures: Vec<Picture>,
-    _directory: Option<TempDir>,
+    _directory: Option<Scratch>,
 }
 
 impl PictureCopies {
@@ -101,10 +104,10 @@ impl PictureCopies {
     pub(crate) fn make(pictures: &[Picture]) -> Result<Self, PictureError> {
         let is_file = |picture: &Picture| matches!(picture, Picture::File(_));
         let directory = match pictures.iter().any(is_file) {
-            true => Some(TempDir::with_prefix("codex-mcp-images-").map_err(PictureError::Copy)?),
+            true => Some(directory_of_copies().map_err(PictureError::Copy)?),
             false => None,
         };
-        let here = directory.as_ref().map_or(Path::new(""), TempDir::path);
+        let here = directory.as_ref().map_or(Path::new(""), Scratch::path);
         let numbered = pictures.iter().enumerate();
         let copied = numbered.map(|(number, picture)| match picture {
             Picture::File(path) => {
@@ -119,6 +122,10 @@ impl PictureCopies {
             _directory: directory,
         })
     }
+}
+
+fn directory_of_copies() -> io::Result<Scratch> {
+    Scratch::make(&scratch::place(PLACE)?)
 }
 
 /// The copy has the name of the picture, as Codex tells the model the name; but a comma

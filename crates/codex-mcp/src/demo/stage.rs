@@ -1,4 +1,4 @@
-//! Where the demo plays: one temporary folder that holds everything.
+//! Where the demo plays: one temporary folder in the state directory that holds everything.
 //!
 //! ```text
 //! codex-mcp-demo-XXXXXX/
@@ -30,6 +30,10 @@ use crate::engine::Exit;
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
 use crate::git::ELSEWHERE;
+use crate::scratch;
+
+/// Where demos play, in the state directory.
+const PLACE: &str = "demo";
 
 /// How long git may take for one of our commands.
 const GIT_PATIENCE: Duration = Duration::from_secs(30);
@@ -55,7 +59,7 @@ const GIT_CONFIG: &str = "\
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// A file or folder can't be made.
-    #[error("the demo's folder {} can't be set up: {error}. Set TMPDIR to a folder that can be written.", path.display())]
+    #[error("the demo's folder {} can't be set up: {error}. Set XDG_STATE_HOME to a directory that can be written.", path.display())]
     Folder {
         /// Which one.
         path: PathBuf,
@@ -103,7 +107,7 @@ impl Stage {
             let path = path.to_owned();
             move |error| StageError::Folder { path, error }
         };
-        let parent = std::env::temp_dir();
+        let parent = scratch::place(PLACE).map_err(unusable(Path::new(PLACE)))?;
         let folder = tempfile::Builder::new()
             .prefix("codex-mcp-demo-")
             .tempdir_in(&parent)

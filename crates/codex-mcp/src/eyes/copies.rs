@@ -1,7 +1,8 @@
 //! The copies of pictures that Codex reads: it takes a picture by its name, and what is
 //! under the name in the repository may be another one by then.
 //!
-//! They are in a directory among all temporary ones, which goes with the wrapper. A wrapper
+//! They are in a directory in the state directory, which goes with the wrapper. In a
+//! temporary directory, Codex's commands could put links in place of the copies. A wrapper
 //! that is killed leaves its directory behind, and the next one removes it: each holds a
 //! lock on its own as long as it runs.
 #![expect(
@@ -9,7 +10,6 @@
     reason = "new files in a directory that is ours alone, and directories opened as such"
 )]
 
-use std::env;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -32,6 +32,8 @@ const ATTEMPTS: u32 = 10;
 /// Copies of the pictures that Codex was given last.
 #[derive(Debug)]
 pub struct Copies {
+    /// Where the directories of all wrappers are.
+    all: PathBuf,
     folder: Folder,
     last: Vec<PathBuf>,
     count: u32,
@@ -51,12 +53,12 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// When there is no room for temporary files, or Codex can't be told of them.
-    pub fn new() -> io::Result<Self> {
-        let all = env::temp_dir();
+    /// When no directory can be made in `all`, or Codex can't be told of it.
+    pub fn new(all: PathBuf) -> io::Result<Self> {
         remove_left_behind(&all);
         Ok(Self {
             folder: Folder::new(&all)?,
+            all,
             last: Vec::new(),
             count: 0,
         })
@@ -82,8 +84,7 @@ impl Copies {
         Attachment::new(copy.as_os_str()).map_err(|error| unfit(error.to_string()))
     }
 
-    /// Removes all copies: the Codex that was shown them has gone. Who tidies temporary
-    /// files up may have removed the directory meanwhile; then there is another one, as
+    /// Removes all copies: the Codex that was shown them has gone. Somebody may have removed the directory meanwhile; then there is another one, as
     /// anybody may have put something in its place.
     ///
     /// # Errors
@@ -92,7 +93,7 @@ impl Copies {
     pub fn clear(&mut self) -> io::Result<()> {
         let last = std::mem::take(&mut self.last);
         if !is_ours(self.folder.path()) {
-            let gone = std::mem::replace(&mut self.folder, Folder::new(&env::temp_dir())?);
+            let gone = std::mem::replace(&mut self.folder, Folder::new(&self.all)?);
             // What is there now isn't ours to remove.
             let _ = gone.made.keep();
             return Ok(());
@@ -108,12 +109,13 @@ impl Copies {
 }
 
 impl Folder {
-    /// A new one among all temporary ones.
+    /// A new one among those of all wrappers.
     fn new(all: &Path) -> io::Result<Self> {
         let unfit = |why: &dyn fmt::Display| {
             let all = all.display();
             io::Error::other(format!(
-                "no copies of pictures can be kept in {all}: {why}; set TMPDIR to another folder"
+                "no copies of pictures can be kept in {all}: {why}; set XDG_STATE_HOME to \
+                 another directory"
             ))
         };
         for _ in 0..ATTEMPTS {
@@ -194,9 +196,14 @@ mod tests {
 
     use super::*;
 
+    /// In the system's temporary directory.
+    fn copies() -> Copies {
+        Copies::new(std::env::temp_dir()).unwrap()
+    }
+
     #[test]
     fn copies_have_the_names_of_their_pictures_but_for_commas() {
-        let mut copies = Copies::new().unwrap();
+        let mut copies = copies();
         let root = copies.folder.path().to_owned();
         for (path, copy) in [("a/b c.png", "1/b c.png"), ("a/b,c.png", "2/b_c.png")] {
             let kept = copies.keep(&path.parse().unwrap(), b"bytes").unwrap();
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn copies_are_kept_though_somebody_tidies_up() {
-        let mut copies = Copies::new().unwrap();
+        let mut copies = copies();
         let path = "a.png".parse().unwrap();
         copies.keep(&path, b"one").unwrap();
         fs::remove_dir_all(copies.folder.path().join("1")).unwrap();
@@ -242,7 +249,7 @@ mod tests {
             |open, place| fs::rename(open, place).unwrap(),
         ];
         for put in puts {
-            let mut copies = Copies::new().unwrap();
+            let mut copies = copies();
             let place = copies.folder.path().to_owned();
             fs::remove_dir(&place).unwrap();
             put(&open, &place);
@@ -268,14 +275,17 @@ mod tests {
             let begins = format!("no copies of pictures can be kept in {}: ", unfit.display());
             assert!(told.starts_with(&begins), "{told}");
             assert!(told.contains(why), "{told}");
-            assert!(told.ends_with("; set TMPDIR to another folder"), "{told}");
+            assert!(
+                told.ends_with("; set XDG_STATE_HOME to another directory"),
+                "{told}"
+            );
             assert!(!told.contains("at path"), "{told}");
         }
     }
 
     #[test]
     fn one_that_can_not_be_written_is_told() {
-        let mut copies = Copies::new().unwrap();
+        let mut copies = copies();
         std::fs::write(copies.folder.path().join("1"), "").unwrap();
         let error = copies.keep(&"a.png".parse().unwrap(), b"").unwrap_err();
         assert!(matches!(error.why, Why::Unfit(_)), "{error}");

@@ -29,7 +29,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 /// The lock, held until this is dropped.
 #[derive(Debug)]
-pub(super) struct DirectoryLock {
+pub(crate) struct DirectoryLock {
     _file: fs::File,
 }
 
@@ -81,7 +81,7 @@ impl DirectoryLock {
     ///
     /// Those of the file system; [`io::ErrorKind::NotFound`] if the directory has been
     /// removed.
-    pub(super) fn try_take(directory: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn try_take(directory: &Path) -> io::Result<Option<Self>> {
         let path = directory.join(LOCK);
         let file = open_to_lock(&path)?;
         match file.try_lock() {

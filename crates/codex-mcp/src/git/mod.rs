@@ -56,7 +56,9 @@ mod view;
 pub(crate) use flags::Flags;
 pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
 pub(crate) use layout::{CEILINGS, Layout, LayoutError, ceilings_in};
+pub(crate) use lock::DirectoryLock;
 pub(crate) use path::written;
+pub(crate) use state::{make_directory, state_directory};
 pub(crate) use submodules::Submodules;
 
 use std::env;

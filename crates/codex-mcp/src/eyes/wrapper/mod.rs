@@ -36,12 +36,16 @@ use super::signals::{Heard, Signals};
 use super::user_terminal::UserTerminal;
 use crate::engine::Exit;
 use crate::eyes::Place;
+use crate::scratch;
 
 /// How long a terminal that takes nothing is waited for when something is to end.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// How much is read of what Codex draws at once, in bytes.
 const DRAWN: usize = 64 * 1024;
+
+/// Where the copies of all wrappers are, in the state directory.
+const COPIES: &str = "eyes";
 
 /// How much is read of what is typed at once, in bytes.
 const TYPED: usize = 4096;
@@ -124,7 +128,7 @@ enum Happened {
 /// When Codex can't be started at all.
 pub async fn run(parts: Parts) -> io::Result<Ended> {
     let signals = Signals::hear()?;
-    let copies = Copies::new()?;
+    let copies = Copies::new(scratch::place(COPIES)?)?;
     let terminal = &parts.terminal;
     let size = terminal.size()?;
     terminal.put_back_on_panic();

@@ -185,6 +185,8 @@ async fn picture_that_is_no_regular_file_or_endless_is_refused() {
     let shown = turn_image(&turn);
     // Codex is given a copy, so that nothing can take its place.
     assert_ne!(shown, path("good.png"));
+    // Where no sandbox can write, as it can in a temporary directory.
+    assert!(shown.starts_with(stage.home.state_home()), "{shown:?}");
     assert_eq!(fs::read(&shown).unwrap(), b"\x89PNG\r\n\x1a\n");
     pipe.finish();
     client.close_stdin();

@@ -133,7 +133,8 @@ async fn ctrl_c_calls_a_restart_off() {
 impl Eyes {
     /// The directories of copies that wrappers have made.
     fn copies(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.stage.home.tmp()).unwrap();
+        let place = self.stage.home.state_home().join("codex-mcp/eyes");
+        let entries = fs::read_dir(place).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         let begins = |path: &PathBuf| {
             let name = path.file_name().unwrap().to_string_lossy();
