@@ -25,6 +25,7 @@ use super::confinement::NO_GIT;
 use super::connection::Listener;
 use super::exit::{Cause, Exit};
 use super::release::{has_command, release_of};
+use super::search_path::warn_of_replaceable;
 use super::spawn::Program;
 use crate::git::ELSEWHERE;
 
@@ -215,6 +216,7 @@ impl Backend {
         generation: Generation,
     ) -> Result<AppServer, LaunchError> {
         let codex = binary::find(self.launch.codex.clone())?;
+        warn_of_replaceable(&codex.native);
         let mut program = Program::new(&codex.native, ["app-server"]);
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());

@@ -11,6 +11,8 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::search_path::{PATH, SearchPaths, our_variable};
+
 /// Where the choice of a Codex came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -121,10 +123,19 @@ fn in_path_or_folder(path: PathBuf) -> PathBuf {
     }
 }
 
+/// Directories that Codex's commands can write come last, and relative ones do not count.
 fn on_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|folder| folder.join(name))
-        .find(|candidate| is_executable(candidate))
+    let path = env::var_os(PATH)?;
+    let protected = SearchPaths::of_process(None, our_variable).without_writable(&path);
+    [protected, Some(path)]
+        .into_iter()
+        .flatten()
+        .find_map(|path| {
+            env::split_paths(&path)
+                .filter(|directory| directory.is_absolute())
+                .map(|directory| directory.join(name))
+                .find(|candidate| is_executable(candidate))
+        })
 }
 
 fn is_executable(path: &Path) -> bool {

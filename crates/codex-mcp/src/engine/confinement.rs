@@ -22,6 +22,7 @@ use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use super::mcp_servers;
+use super::search_path::{self, PATH};
 use crate::codex_config::{CodexConfig, get};
 use crate::jobs::exec::ToolLimit;
 use crate::jobs::settings::LimitOrigin;
@@ -144,6 +145,10 @@ impl Workplace<'_> {
     pub(crate) fn confine(&self, mut wanted: Wanted<'_>) {
         self.state_trust(&mut wanted);
         self.hide_no_git(wanted.config);
+        let directory = self.trust.map(|trust| trust.directory.as_path());
+        if let Some(path) = search_path::for_commands(directory) {
+            self.restore_path(wanted.config, path);
+        }
     }
 
     /// Adds whether the user trusts the directory, as far as Codex has to be told.
@@ -172,6 +177,27 @@ impl Workplace<'_> {
             }
             (Some(trust), _) if trust.trust == Trust::Trusted => tell_trust(config, trust),
             _ => {}
+        }
+    }
+
+    /// Commands get the user's PATH, of which Codex's process has only a part, unless the
+    /// user has decided on another one.
+    fn restore_path(&self, config: &mut Map<String, Value>, path: String) {
+        let said = |config: &Map<String, Value>, key: &str| {
+            let key = format!("{ENVIRONMENT}.{key}");
+            get(config, &key).or_else(|| self.config.get(&key)).cloned()
+        };
+        let is_path = |name: &Value| {
+            let name = name.as_str();
+            name.is_some_and(|name| name.eq_ignore_ascii_case(PATH))
+        };
+        let is_excluded = match said(config, EXCLUDED) {
+            Some(Value::Array(excluded)) => excluded.iter().any(is_path),
+            _ => false,
+        };
+        let inherits_nothing = said(config, "inherit") == Some("none".into());
+        if !is_excluded && !inherits_nothing && said(config, "set.PATH").is_none() {
+            set(config, &[ENVIRONMENT, "set", PATH], path.into());
         }
     }
 

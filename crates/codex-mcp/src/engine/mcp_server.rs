@@ -15,6 +15,7 @@ use super::complaints::Complaints;
 use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use super::exit::Exit;
 use super::release::{has_command, release_of};
+use super::search_path::warn_of_replaceable;
 use super::spawn::{Process, Program, Streams, spawn};
 use crate::codex_config::UserConfig;
 
@@ -96,6 +97,7 @@ impl McpServer {
     ///
     /// When the system can't start processes. See [`spawn`].
     pub fn start(codex: &InstalledCodex) -> io::Result<(Self, Pipes)> {
+        warn_of_replaceable(&codex.binary.native);
         let mut args = vec!["mcp-server".to_owned()];
         args.extend(overrides(codex));
         let mut program = Program::new(&codex.binary.native, args);

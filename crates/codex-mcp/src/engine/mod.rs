@@ -37,6 +37,7 @@ pub mod profile;
 mod release;
 mod rollout;
 pub mod run;
+pub(crate) mod search_path;
 mod sessions;
 pub mod spawn;
 mod terminals;

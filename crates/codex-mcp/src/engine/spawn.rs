@@ -30,6 +30,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::exit::Exit;
+use super::search_path::{PATH, SearchPaths, without_relative};
 
 /// Variables that hold a password, or name a file that does, for the store of jobs.
 /// Nothing that is started here gets them but a worker. Source: libpq's environment
@@ -58,6 +59,18 @@ pub struct Program {
     pub without: &'static [&'static str],
     /// Its working folder, if not ours.
     pub cwd: Option<PathBuf>,
+    /// Where it looks up programs.
+    pub lookup: Lookup,
+}
+
+/// The directories in which a program and what it starts are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// Those of PATH that Codex's commands cannot write, see
+    /// [`search_path`](super::search_path).
+    Protected,
+    /// Those of PATH, but for relative ones: what is run is the repository's in any case.
+    AsTheUser,
 }
 
 impl Program {
@@ -72,6 +85,7 @@ impl Program {
             env: Vec::new(),
             without: &[],
             cwd: None,
+            lookup: Lookup::Protected,
         }
     }
 }
@@ -149,10 +163,37 @@ fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
             command.env_remove(name);
         }
     }
+    protect_search_paths(&mut command, program);
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }
     Ok(command)
+}
+
+/// Takes from the program's search paths what Codex's commands can write.
+fn protect_search_paths(command: &mut Command, program: &Program) {
+    let variable = |name: &str| {
+        let mut set = program.env.iter().rev();
+        let own = set.find(|(known, _)| known == name);
+        let own = own.map(|(_, value)| value.clone());
+        own.or_else(|| std::env::var_os(name).filter(|_| !program.without.contains(&name)))
+    };
+    if program.lookup == Lookup::AsTheUser {
+        if let Some(path) = variable(PATH).and_then(|path| without_relative(&path)) {
+            command.env(PATH, path);
+        }
+        return;
+    }
+    let paths = SearchPaths::of_process(program.cwd.as_deref(), variable);
+    if let Some(path) = variable(PATH).and_then(|path| paths.without_writable(&path)) {
+        command.env(PATH, path);
+    }
+    for (name, value) in paths.code(variable) {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
 }
 
 /// Starts this executable once more, with these arguments, as a process that stays

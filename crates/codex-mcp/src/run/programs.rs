@@ -7,21 +7,36 @@ use std::path::{Component, Path, PathBuf};
 
 use codex_mcp_core::run::names::CommandLine;
 
+use crate::engine::search_path::{SearchPaths, without_relative};
+use crate::engine::spawn::Lookup;
+
 /// The program of a command, if it can't be run now, and will not come to be by the run: a
 /// name that is not on the PATH, or an absolute path outside of `top` at which no program
-/// is. `env` is set on top of our own environment.
+/// is. `env` is set on top of our own environment. With [`Lookup::Protected`], the program
+/// is started in `top`.
 pub(crate) fn missing(
     command: &CommandLine,
     top: &Path,
     env: &[(OsString, OsString)],
+    lookup: Lookup,
 ) -> Option<PathBuf> {
     let program = PathBuf::from(command.words().first()?);
     let is_there = match program.components().next()? {
         Component::Normal(_) if is_bare(&program) => {
-            let of_call = env.iter().rev().find(|(name, _)| name == "PATH");
-            let path = of_call.map(|(_, path)| path.clone());
-            let path = path.or_else(|| env::var_os("PATH")).unwrap_or_default();
-            env::split_paths(&path).any(|directory| is_program(&directory.join(&program)))
+            let variable = |name: &str| {
+                let of_call = env.iter().rev().find(|(known, _)| known == name);
+                let value = of_call.map(|(_, value)| value.clone());
+                value.or_else(|| env::var_os(name))
+            };
+            let path = variable("PATH").unwrap_or_default();
+            let protected = match lookup {
+                Lookup::Protected => {
+                    SearchPaths::of_process(Some(top), variable).without_writable(&path)
+                }
+                Lookup::AsTheUser => without_relative(&path),
+            };
+            env::split_paths(&protected.unwrap_or(path))
+                .any(|directory| is_program(&directory.join(&program)))
         }
         Component::RootDir => program.starts_with(top) || is_program(&program),
         // What the run makes may be run.
@@ -46,7 +61,8 @@ mod tests {
     #[test]
     fn programs_are_looked_for_where_they_would_be_run() {
         let lacks = |command: &str, env: &[(OsString, OsString)]| {
-            missing(&command.parse().unwrap(), Path::new("/repo"), env)
+            let command = command.parse().unwrap();
+            missing(&command, Path::new("/repo"), env, Lookup::AsTheUser)
         };
         for there in [
             "sh -c true",
@@ -63,5 +79,17 @@ mod tests {
         }
         let elsewhere = [("PATH".into(), "/nowhere".into())];
         assert_eq!(lacks("sh", &elsewhere), Some("sh".into()));
+    }
+    #[test]
+    fn notifier_is_not_looked_for_where_codex_can_write() {
+        let top = tempfile::tempdir().unwrap();
+        let program = top.path().join("tell");
+        std::fs::write(&program, "").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let env = [("PATH".into(), top.path().as_os_str().to_owned())];
+        let command = "tell".parse().unwrap();
+        let lacks = |lookup| missing(&command, top.path(), &env, lookup);
+        assert_eq!(lacks(Lookup::AsTheUser), None);
+        assert_eq!(lacks(Lookup::Protected), Some("tell".into()));
     }
 }

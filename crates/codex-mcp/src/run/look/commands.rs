@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Exit;
-use crate::engine::spawn::{Program, Streams, spawn};
+use crate::engine::spawn::{Lookup, Program, Streams, spawn};
 use crate::git::ELSEWHERE;
 
 /// How much is kept of what a command wrote last, on each of its streams, in bytes.
@@ -26,6 +26,7 @@ pub(super) fn program(command: &CommandLine, folder: &Path) -> Program {
     let mut program = Program::new(first, words);
     program.cwd = Some(folder.to_owned());
     program.without = ELSEWHERE;
+    program.lookup = Lookup::AsTheUser;
     program
 }
 

@@ -55,6 +55,7 @@ use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
+use crate::engine::spawn;
 use crate::git::{CEILINGS, Flags, Git, GitError, Layout, Submodules, ceilings_in};
 use crate::run::programs;
 use crate::team::clerk::Clerk;
@@ -121,7 +122,12 @@ impl Looker {
             _guard: guard,
         };
         for command in &looker.needs.commands {
-            let missing = programs::missing(command, looker.top(), &looker.means.env);
+            let missing = programs::missing(
+                command,
+                looker.top(),
+                &looker.means.env,
+                spawn::Lookup::AsTheUser,
+            );
             if let Some(program) = missing {
                 let command = command.clone();
                 return Err(LookError::NoProgram { command, program });

@@ -6,6 +6,7 @@ use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{Address, TeamName};
 
+use crate::engine::spawn;
 use crate::run::{Caller, programs};
 use crate::team::mail::{MailError, Mailroom};
 
@@ -84,7 +85,7 @@ impl Lookup {
 }
 
 fn check_command(command: &CommandLine, directory: &Path) -> Result<(), Unusable> {
-    match programs::missing(command, directory, &[]) {
+    match programs::missing(command, directory, &[], spawn::Lookup::Protected) {
         None => Ok(()),
         Some(program) => Err(Unusable::Program(program)),
     }

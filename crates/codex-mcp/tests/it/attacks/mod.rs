@@ -15,6 +15,7 @@ mod questions;
 mod recommended_commands;
 mod replaced_directory;
 mod repository;
+mod search_paths;
 mod settings;
 mod shared_store;
 mod state_directory;

@@ -1,0 +1,334 @@
+//! The directories in which programs and libraries are looked up for the processes that we
+//! start outside of Codex's sandbox.
+//!
+//! Codex's commands can write in the working directory and in temporary directories. A
+//! program `git` there, in an active `.venv/bin` for example, must not be found by git's
+//! name: not by us, and not by Codex, whose process runs git and `bwrap` outside of the
+//! sandbox. So search paths are passed on without
+//!
+//! - entries that are relative or empty,
+//! - those in the working directory of the process and in the repository around it,
+//! - those in a temporary directory,
+//! - those in the working tree of any git repository, as one app-server serves threads in
+//!   many directories. HOME, directories `~/.NAME`, `/usr`, `/opt` and Homebrew's are
+//!   excepted, for package managers are installed there as repositories (nvm, pyenv, asdf,
+//!   Homebrew), and the `.git` of a HOME belongs to dotfiles.
+//!
+//! Codex's commands get the PATH as it was, see `confinement`.
+//!
+//! Source: ld.so(8) for the separators.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::git::{CEILINGS, ceilings_in};
+
+/// The variable with the directories of programs.
+pub(crate) const PATH: &str = "PATH";
+
+/// Further variables with places from which code is loaded, and what separates the places.
+const CODE: [(&str, &[u8]); 6] = [
+    ("GIT_EXEC_PATH", b":"),
+    ("LD_LIBRARY_PATH", b":;"),
+    ("LD_PRELOAD", b": "),
+    ("LD_AUDIT", b":"),
+    ("DYLD_LIBRARY_PATH", b":"),
+    ("DYLD_INSERT_LIBRARIES", b":"),
+];
+
+/// The PATH of which no entry is left: an empty one would stand for the working directory.
+const NOWHERE: &str = "/nonexistent";
+
+/// Directories that every sandbox with `workspace-write` can write.
+const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// Where programs are installed, whether or not by git.
+const INSTALLED: [&str; 3] = ["/usr", "/opt", "/home/linuxbrew/.linuxbrew"];
+
+/// Decides which entries of search paths count.
+#[derive(Debug)]
+pub(crate) struct SearchPaths {
+    /// Directories that Codex's commands can write, with and without links.
+    writable: Vec<PathBuf>,
+    home: Option<PathBuf>,
+    /// Where no repository is looked for, and above.
+    ceilings: Vec<PathBuf>,
+}
+
+impl SearchPaths {
+    /// Those of a process in this directory, with these variables. Our own directory counts
+    /// as one of Codex's, too, unless HOME lies in it.
+    pub(crate) fn of_process(
+        cwd: Option<&Path>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
+        let home = variable("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute());
+        let ceilings = ceilings_in(&variable(CEILINGS).unwrap_or_default());
+        let mut paths = Self {
+            writable: Vec::new(),
+            home,
+            ceilings,
+        };
+        let top = cwd.and_then(|cwd| paths.tree_around(cwd));
+        let workplaces = [cwd.map(Path::to_owned), own_directory(&paths)];
+        let set = variable("TMPDIR").map(PathBuf::from);
+        let temporary = TEMPORARY.map(PathBuf::from).into_iter();
+        let directories = temporary
+            .chain([env::temp_dir()])
+            .chain(set)
+            .chain(workplaces.into_iter().flatten());
+        for directory in directories.chain(top) {
+            // Nothing would be left in the root directory.
+            if directory.is_absolute() && directory.parent().is_some() {
+                paths.writable.push(resolved(&directory));
+                paths.writable.push(directory);
+            }
+        }
+        paths
+    }
+
+    /// A PATH without the entries that do not count; `None` if all count.
+    pub(crate) fn without_writable(&self, path: &OsStr) -> Option<OsString> {
+        let counts = |entry: &Path| entry.is_absolute() && !self.is_writable(entry);
+        filtered(path, b":", counts).map(not_empty)
+    }
+
+    /// The variables of [`CODE`] with entries that do not count, with the others; `None` for
+    /// one that has no others.
+    pub(crate) fn code(
+        &self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Vec<(&'static str, Option<OsString>)> {
+        let changed = CODE.iter().filter_map(|(name, separators)| {
+            let counts = |entry: &Path| {
+                // A library without a directory is looked for where it is installed.
+                let is_name = separators.contains(&b' ') && is_bare(entry);
+                is_name || entry.is_absolute() && !self.is_writable(entry)
+            };
+            let rest = filtered(&variable(name)?, separators, counts)?;
+            Some((*name, (!rest.is_empty()).then_some(rest)))
+        });
+        changed.collect()
+    }
+
+    /// Whether Codex's commands may write in a directory, or at a path.
+    pub(crate) fn is_writable(&self, path: &Path) -> bool {
+        let is_in_tree = |path: &PathBuf| {
+            let top = self.tree_around(path);
+            top.is_some_and(|top| !self.is_for_tools(&top))
+        };
+        self.is_in_workplace(path) || [path.to_owned(), resolved(path)].iter().any(is_in_tree)
+    }
+
+    /// Whether a path lies in the directory of the process, or in a temporary one.
+    fn is_in_workplace(&self, path: &Path) -> bool {
+        let paths = [path.to_owned(), resolved(path)];
+        let mut writable = self.writable.iter();
+        writable.any(|above| paths.iter().any(|path| path.starts_with(above)))
+    }
+
+    /// The top of the working tree that a path lies in.
+    fn tree_around(&self, path: &Path) -> Option<PathBuf> {
+        let within = path
+            .ancestors()
+            .take_while(|above| !self.ceilings.iter().any(|ceiling| above == ceiling));
+        let is_top = |above: &&Path| above.join(".git").symlink_metadata().is_ok();
+        within.into_iter().find(is_top).map(Path::to_owned)
+    }
+
+    /// Whether a repository holds programs that are installed.
+    fn is_for_tools(&self, top: &Path) -> bool {
+        if INSTALLED.iter().any(|place| top.starts_with(place)) {
+            return true;
+        }
+        let homes = self
+            .home
+            .iter()
+            .flat_map(|home| [home.clone(), resolved(home)]);
+        homes.into_iter().any(|home| match top.strip_prefix(&home) {
+            Ok(below) => match below.components().next() {
+                None => true,
+                Some(first) => first.as_os_str().as_bytes().starts_with(b"."),
+            },
+            // The repository is around HOME.
+            Err(_) => home.starts_with(top),
+        })
+    }
+}
+
+/// A variable of our own environment.
+pub(crate) fn our_variable(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
+
+/// Our own directory, unless HOME lies in it.
+fn own_directory(paths: &SearchPaths) -> Option<PathBuf> {
+    let own = env::current_dir().ok()?;
+    let home = paths.home.as_deref().map(resolved);
+    home.is_none_or(|home| !home.starts_with(&own))
+        .then_some(own)
+}
+
+/// Warns if Codex or this program lies where Codex's commands can replace it.
+pub(crate) fn warn_of_replaceable(codex: &Path) {
+    let own = own_directory(&SearchPaths::of_process(None, our_variable));
+    let paths = SearchPaths::of_process(own.as_deref(), our_variable);
+    let executables = [Some(codex.to_owned()), env::current_exe().ok()];
+    for path in executables.into_iter().flatten() {
+        if paths.is_in_workplace(&path) {
+            tracing::warn!(
+                "{} can be replaced by Codex's commands, which can write there, and would run \
+                 outside of the sandbox then. Use one that is installed elsewhere.",
+                path.display()
+            );
+        }
+    }
+}
+
+/// A PATH without relative entries; `None` if it has none.
+pub(crate) fn without_relative(path: &OsStr) -> Option<OsString> {
+    filtered(path, b":", Path::is_absolute).map(not_empty)
+}
+
+/// The user's PATH for Codex's commands in a directory, if Codex's process may have got
+/// another one.
+pub(crate) fn for_commands(directory: Option<&Path>) -> Option<String> {
+    let path = env::var_os(PATH)?;
+    let differs = |cwd| {
+        let paths = SearchPaths::of_process(cwd, our_variable);
+        paths.without_writable(&path).is_some()
+    };
+    let is_given = differs(None) || directory.is_some() && differs(directory);
+    is_given.then(|| path.into_string().ok()).flatten()
+}
+
+/// A list of paths without the entries that do not count; `None` if all count.
+fn filtered(value: &OsStr, separators: &[u8], counts: impl Fn(&Path) -> bool) -> Option<OsString> {
+    let entries: Vec<&[u8]> = value
+        .as_bytes()
+        .split(|byte| separators.contains(byte))
+        .collect();
+    let kept = entries
+        .iter()
+        .filter(|entry| counts(Path::new(OsStr::from_bytes(entry))));
+    let kept: Vec<&[u8]> = kept.copied().collect();
+    (kept.len() < entries.len()).then(|| OsString::from_vec(kept.join(&b':')))
+}
+
+fn not_empty(path: OsString) -> OsString {
+    match path.is_empty() {
+        true => NOWHERE.into(),
+        false => path,
+    }
+}
+
+fn is_bare(entry: &Path) -> bool {
+    let bytes = entry.as_os_str().as_bytes();
+    !bytes.is_empty() && !bytes.contains(&b'/')
+}
+
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct Stage {
+        root: tempfile::TempDir,
+        paths: SearchPaths,
+    }
+
+    /// HOME is `home` below the root, and `writable` is writable.
+    fn stage() -> Stage {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().canonicalize().unwrap().join(name);
+        for name in [
+            "writable/bin",
+            "home/.local/bin",
+            "home/.nvm/.git",
+            "home/.nvm/bin",
+            "home/project/.git",
+            "home/project/.venv/bin",
+            "plain/bin",
+        ] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        let paths = SearchPaths {
+            writable: vec![at("writable")],
+            home: Some(at("home")),
+            ceilings: vec![at("")],
+        };
+        Stage { root, paths }
+    }
+
+    impl Stage {
+        fn at(&self, name: &str) -> PathBuf {
+            self.root.path().canonicalize().unwrap().join(name)
+        }
+
+        fn path(&self, names: &[&str]) -> OsString {
+            env::join_paths(names.iter().map(|name| self.at(name))).unwrap()
+        }
+    }
+
+    #[test]
+    fn path_keeps_only_entries_that_commands_cannot_write() {
+        let stage = stage();
+        let link = stage.at("plain/link");
+        std::os::unix::fs::symlink(stage.at("writable/bin"), link).unwrap();
+        let kept = ["home/.local/bin", "home/.nvm/bin", "plain/bin"];
+        assert_eq!(stage.paths.without_writable(&stage.path(&kept)), None);
+        for dropped in ["writable/bin", "home/project/.venv/bin", "plain/link"] {
+            let path = stage.path(&[&[dropped], &kept[..]].concat());
+            let rest = stage.paths.without_writable(&path);
+            assert_eq!(rest, Some(stage.path(&kept)), "{dropped}");
+        }
+        for dropped in ["bin:", ":", "./node_modules/.bin:"] {
+            let mut path = OsString::from(dropped);
+            path.push(stage.path(&kept));
+            let rest = stage.paths.without_writable(&path);
+            assert_eq!(rest, Some(stage.path(&kept)), "{dropped}");
+        }
+    }
+
+    #[test]
+    fn path_of_which_nothing_is_left_does_not_stand_for_the_working_directory() {
+        let rest = stage().paths.without_writable(OsStr::new("bin"));
+        assert_eq!(rest, Some(NOWHERE.into()));
+    }
+
+    #[test]
+    fn repository_around_home_does_not_hide_programs_in_home() {
+        let stage = stage();
+        fs::create_dir(stage.at("home/.git")).unwrap();
+        let path = stage.path(&["home/.local/bin"]);
+        assert_eq!(stage.paths.without_writable(&path), None);
+    }
+
+    #[test]
+    fn libraries_are_loaded_only_from_where_commands_cannot_write() {
+        let stage = stage();
+        let safe = stage.at("plain/bin").display().to_string();
+        let evil = stage.at("writable").display().to_string();
+        let set = |name: &str| match name {
+            "LD_LIBRARY_PATH" => Some(format!("{evil}/lib;{safe}:").into()),
+            "LD_PRELOAD" => Some(format!("libfaketime.so {evil}/x.so").into()),
+            "LD_AUDIT" => Some(format!("{safe}/audit.so").into()),
+            "GIT_EXEC_PATH" => Some(evil.clone().into()),
+            _ => None,
+        };
+        let expected = vec![
+            ("GIT_EXEC_PATH", None),
+            ("LD_LIBRARY_PATH", Some(safe.clone().into())),
+            ("LD_PRELOAD", Some("libfaketime.so".into())),
+        ];
+        assert_eq!(stage.paths.code(set), expected);
+    }
+}

@@ -1,0 +1,252 @@
+//! Programs and libraries in directories of search paths that Codex's commands can write,
+//! with the real Codex.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use scripted_model::{Reply, Script};
+use serde_json::json;
+use testkit::{Launch, McpClient};
+
+use super::recommended_commands::at_a_shell;
+use super::repository::Stage;
+
+crate::on_both_releases!(git_in_an_active_environment_is_not_run);
+
+const RUN: [&str; 6] = [
+    "--sandbox",
+    "workspace-write",
+    "--approve",
+    "never",
+    "--max-turns",
+    "2",
+];
+
+fn program(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
+fn real_git() -> PathBuf {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|directory| directory.join("git"))
+        .find(|git| git.is_file())
+        .unwrap()
+}
+
+/// A git that catches who runs it outside of the sandbox, and is the real one otherwise.
+fn catching_git(stage: &Stage) -> String {
+    let caught = stage.caught();
+    format!(
+        "{{ echo x >> {}; }} 2>/dev/null\nexec {} \"$@\"",
+        caught.display(),
+        real_git().display()
+    )
+}
+
+fn with_path(first: &str) -> String {
+    format!("{first}:{}", std::env::var("PATH").unwrap())
+}
+
+/// The control: a shell with this PATH runs it.
+fn assert_shell_is_attacked(stage: &Stage, path: &str) {
+    let command = format!("PATH={path}; git --version");
+    at_a_shell(&stage.home, &stage.home.work(), &command);
+    assert!(stage.was_attacked(), "the control shows the attack working");
+    fs::remove_file(stage.caught()).unwrap();
+}
+
+async fn git_in_an_active_environment_is_not_run(release: &str) {
+    let plant = "cp evil .venv/bin/git; \
+        printf '#!/bin/sh\\necho ran > tool-ran\\n' > .venv/bin/planted-tool; \
+        chmod +x .venv/bin/planted-tool; planted-tool; touch made";
+    let script = Script::new().otherwise([Reply::shell(plant), Reply::say("Done.")]);
+    let stage = Stage::new(release, script).await;
+    let work = stage.home.work();
+    fs::write(work.join(".gitignore"), ".venv\nevil\ntool-ran\n").unwrap();
+    stage.home.git(&["add", ".gitignore"]);
+    stage
+        .home
+        .git(&["commit", "--quiet", "--message", "ignore"]);
+    program(&work.join("evil"), &catching_git(&stage));
+    let environment = work.join(".venv/bin");
+    let path = with_path(environment.to_str().unwrap());
+    program(&environment.join("git"), &catching_git(&stage));
+    assert_shell_is_attacked(&stage, &path);
+    fs::remove_dir_all(work.join(".venv")).unwrap();
+    fs::create_dir_all(&environment).unwrap();
+
+    let args = [
+        &["run", "--json", "x"][..],
+        &RUN,
+        &["--until", "files=made"],
+    ]
+    .concat();
+    let output = stage.command(&args).env("PATH", path).output().await;
+    let told = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(environment.join("git").exists(), "{told}");
+    assert!(!stage.was_attacked(), "{told}");
+    // Codex's commands have the PATH of the user. In the older release, the login shell of a
+    // command sets its own.
+    let ran = fs::read_to_string(work.join("tool-ran"));
+    assert_eq!(ran.is_ok(), release == testkit::codex::newest(), "{told}");
+}
+
+/// Codex runs git outside of its sandbox, and one Codex serves threads everywhere.
+#[tokio::test]
+async fn codex_runs_no_git_of_a_repository_that_the_server_does_not_know() {
+    let plant = Reply::shell("mv evil .venv/bin/git");
+    let script = Script::new()
+        .on("first", [plant, Reply::say("Done.")])
+        .otherwise([Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let work = stage.home.work();
+    let environment = work.join(".venv/bin");
+    let path = with_path(environment.to_str().unwrap());
+    program(&environment.join("git"), &catching_git(&stage));
+    assert_shell_is_attacked(&stage, &path);
+    fs::rename(environment.join("git"), work.join("evil")).unwrap();
+
+    let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["serve"])
+        .envs(stage.home.env())
+        .env("CODEX_MCP_CODEX_BIN", stage.codex())
+        .env("PATH", path)
+        .current_dir(stage.home.root());
+    let mut client = McpClient::start(&launch);
+    client.initialize("2025-06-18", json!({})).await;
+    for prompt in ["first", "second"] {
+        let call = json!({
+            "prompt": prompt,
+            "cwd": work,
+            "sandbox": "workspace-write",
+            "approval-policy": "never",
+        });
+        let result = client.call_tool("codex", call).await;
+        assert_ne!(result["isError"], true, "{result:#}");
+    }
+    client.finish().await;
+    assert!(environment.join("git").exists());
+    assert!(!stage.was_attacked());
+}
+
+#[tokio::test]
+async fn git_in_a_relative_entry_is_not_run() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let git = stage.home.work().join("node_modules/.bin/git");
+    program(&git, &catching_git(&stage));
+    stage.home.git(&["add", "--all", "--force"]);
+    stage.home.git(&["commit", "--quiet", "--message", "git"]);
+    let path = with_path("./node_modules/.bin:");
+    assert_shell_is_attacked(&stage, &path);
+    let args = [
+        "run",
+        "--json",
+        "x",
+        "--sandbox",
+        "read-only",
+        "--max-turns",
+        "1",
+    ];
+    let output = stage.command(&args).env("PATH", path).output().await;
+    let told = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(!stage.was_attacked(), "{told}");
+}
+
+/// A program that records the variables by which it could have run other code, and becomes
+/// another one.
+fn recording(stage: &Stage, name: &str, real: &Path) -> PathBuf {
+    let path = stage.home.root().join("recording").join(name);
+    let seen = stage.home.root().join(format!("seen-by-{name}"));
+    let record = format!(
+        "echo \"$LD_LIBRARY_PATH|$LD_PRELOAD|$LD_AUDIT|$GIT_EXEC_PATH|$PATH\" >> {}\n\
+         exec {} \"$@\"",
+        seen.display(),
+        real.display()
+    );
+    program(&path, &record);
+    path
+}
+
+#[tokio::test]
+async fn libraries_of_the_working_tree_are_not_loaded() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let git = recording(&stage, "git", &real_git());
+    let codex = recording(&stage, "codex", &stage.codex());
+    let work = stage.home.work();
+    let lib = work.join("lib");
+    let path = with_path(&format!(
+        "{}:{}",
+        lib.display(),
+        git.parent().unwrap().display()
+    ));
+    let args = [
+        "run",
+        "--json",
+        "x",
+        "--sandbox",
+        "read-only",
+        "--max-turns",
+        "1",
+    ];
+    let mut command = stage.command(&args);
+    command.env("PATH", path).env("CODEX_MCP_CODEX_BIN", codex);
+    command.env("LD_LIBRARY_PATH", format!("{}:/usr/lib", lib.display()));
+    command.env("LD_AUDIT", lib.join("audit.so"));
+    command.env("LD_PRELOAD", lib.join("preload.so"));
+    command.env("GIT_EXEC_PATH", &lib);
+    let output = command.output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    for name in ["git", "codex"] {
+        let seen = stage.home.root().join(format!("seen-by-{name}"));
+        let seen = fs::read_to_string(seen).unwrap_or_else(|error| panic!("{error}: {told}"));
+        for line in seen.lines() {
+            // The control: what lies elsewhere is passed on.
+            assert!(line.starts_with("/usr/lib||||"), "{name}: {line}");
+            assert!(line.contains("/recording"), "{name}: {line}");
+            assert!(!line.contains(lib.to_str().unwrap()), "{name}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn notifier_is_not_run_from_the_working_tree() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let bin = stage.home.work().join("bin");
+    let catch = format!("echo x >> {}", stage.caught().display());
+    program(&bin.join("tell-me"), &catch);
+    let own = stage.home.root().join("own");
+    let told_by = stage.home.root().join("told");
+    program(
+        &own.join("tell-me"),
+        &format!("echo x >> {}", told_by.display()),
+    );
+    let path = with_path(&format!("{}:{}", bin.display(), own.display()));
+    at_a_shell(
+        &stage.home,
+        &stage.home.work(),
+        &format!("PATH={path}; tell-me"),
+    );
+    assert!(stage.was_attacked(), "the control shows the attack working");
+    fs::remove_file(stage.caught()).unwrap();
+    let args = [
+        "run",
+        "--json",
+        "x",
+        "--sandbox",
+        "read-only",
+        "--max-turns",
+        "1",
+    ];
+    let notify = ["--notify", "command:tell-me"];
+    let mut command = stage.command(&[&args[..], &notify].concat());
+    let output = command.env("PATH", path).output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!stage.was_attacked(), "{told}");
+    assert!(told_by.exists(), "{told}");
+}
