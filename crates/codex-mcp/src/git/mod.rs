@@ -75,7 +75,7 @@ use crate::engine::run::Heard;
 use crate::untrusted_file::ReadError;
 use codex_mcp_core::text::shell_word;
 use invocation::Invocation;
-use setting::{Scope, Setting};
+use setting::Setting;
 use view::View;
 
 /// How many settings the user and the repository have together at the most.
@@ -195,7 +195,10 @@ impl Git {
         invocation.set("GIT_DIR", view.path());
         invocation.set("GIT_WORK_TREE", &layout.top);
         invocation.set("GIT_INDEX_FILE", layout.git_dir.join("index"));
-        let users = settings.iter().filter(|one| one.scope == Scope::User);
+        for (name, value) in recorded(&view) {
+            invocation.set(name, value);
+        }
+        let users = settings.iter().filter(|one| one.is_of_environment);
         invocation.overrides = users.filter_map(switched_off).collect();
         Ok(Self {
             layout: Arc::new(layout),
@@ -284,6 +287,20 @@ impl Git {
         self.invocation.variable(name)
     }
 
+    /// The same with the user's settings from their files, as Codex's commands get them.
+    fn with_files_of_user(&self) -> Self {
+        let mut git = self.clone();
+        let recorded = recorded(&self.view);
+        let is_recorded = |name: &OsString, value: &OsString| {
+            let mut all = recorded.iter();
+            all.any(|(known, recorded)| name == known && value == recorded)
+        };
+        git.invocation
+            .env
+            .retain(|(name, value)| !is_recorded(name, value));
+        git
+    }
+
     /// What git answers. `input` is what it reads.
     pub(crate) async fn told<A: AsRef<OsStr>>(
         &self,
@@ -317,6 +334,16 @@ impl Git {
 fn point_to(invocation: &mut Invocation, layout: &Layout) {
     invocation.set("GIT_DIR", &layout.git_dir);
     invocation.set("GIT_WORK_TREE", &layout.top);
+}
+
+/// Has git read the user's settings as they were, in place of the user's files.
+fn recorded(view: &View) -> [(&'static str, OsString); 3] {
+    [
+        ("GIT_CONFIG_GLOBAL", view.users().into_os_string()),
+        ("GIT_CONFIG_SYSTEM", "/dev/null".into()),
+        // Not `1`, as the user may have set: it is told from that one.
+        ("GIT_CONFIG_NOSYSTEM", "true".into()),
+    ]
 }
 
 /// Git would wait for a pipe.

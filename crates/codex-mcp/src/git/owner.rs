@@ -80,6 +80,7 @@ mod tests {
         let settings: Vec<Setting> = values
             .iter()
             .map(|value| Setting {
+                is_of_environment: false,
                 scope: Scope::User,
                 key: "safe.directory".into(),
                 value: Some(value.into()),
@@ -113,6 +114,7 @@ mod tests {
     #[test]
     fn repository_cannot_name_itself_safe() {
         let setting = Setting {
+            is_of_environment: false,
             scope: Scope::Repository,
             key: "safe.directory".into(),
             value: Some("*".into()),

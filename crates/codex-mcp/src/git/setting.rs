@@ -20,6 +20,8 @@ pub(super) enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) scope: Scope,
+    /// Whether it comes from a variable of the environment or the command line.
+    pub(super) is_of_environment: bool,
     /// In small letters, but for a subsection.
     pub(super) key: OsString,
     /// `None` where the key stands alone, which means true.
@@ -51,6 +53,7 @@ pub(super) fn read(told: &[u8]) -> Vec<Setting> {
                 b"system" | b"global" | b"command" => Scope::User,
                 _ => Scope::Repository,
             },
+            is_of_environment: scope == b"command",
             key: OsString::from_vec(key.to_owned()),
             value: value.map(|value| OsStr::from_bytes(value).to_owned()),
         });

@@ -20,7 +20,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ use crate::untrusted_file::{Links, read};
 
 /// Where views are, below the state directory.
 const VIEWS: &str = "git-views";
+
+/// The user's settings, in a view.
+const USERS: &str = "config-of-user";
 
 /// How the directory of a view is called.
 const PREFIX: &str = "view-";
@@ -84,6 +87,9 @@ const REMOTES: [(&str, &str); 9] = [
     ("url.", ".pushinsteadof"),
 ];
 
+/// Settings of the user's that views don't have.
+const NOT_RECORDED: [&[u8]; 3] = [b"include.", b"includeif.", b"filter."];
+
 /// The view's directory. It is removed when this is dropped, or by the next view when the
 /// process was killed.
 #[derive(Debug)]
@@ -123,7 +129,15 @@ impl View {
         view.copy_info("sparse-checkout", &layout.git_dir)?;
         let wanted = settings.iter().filter(|setting| belongs(setting));
         view.write("config", &in_file(wanted))?;
+        let users = settings.iter().filter(|setting| is_recorded(setting));
+        view.write(USERS, &in_file(users))?;
         Ok(view)
+    }
+
+    /// The user's settings as they were, for git to read in place of the user's files: one
+    /// of those may lie in the working tree, as with dotfiles.
+    pub(super) fn users(&self) -> PathBuf {
+        self.path().join(USERS)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -239,6 +253,15 @@ fn belongs(setting: &Setting) -> bool {
     }
 }
 
+/// Whether a setting of the user's is recorded. Git reads those of the environment by
+/// itself, the included ones are in the list, and a filter would be given whatever the
+/// repository has.
+fn is_recorded(setting: &Setting) -> bool {
+    let key = setting.key.as_bytes();
+    let is_left_out = NOT_RECORDED.iter().any(|begin| key.starts_with(begin));
+    setting.scope == Scope::User && !setting.is_of_environment && !is_left_out
+}
+
 /// Settings as a configuration file has them.
 pub(super) fn in_file<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<u8> {
     let mut text = Vec::new();
@@ -289,6 +312,7 @@ mod tests {
     fn setting(key: &str, value: Option<&str>) -> Setting {
         Setting {
             scope: Scope::Repository,
+            is_of_environment: false,
             key: key.into(),
             value: value.map(OsString::from),
         }

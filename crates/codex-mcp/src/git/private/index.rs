@@ -31,6 +31,18 @@ const PUT: &[&str] = &["update-index", "-z", "--index-info"];
 
 const REFRESH: &[&str] = &["update-index", "-q", "--refresh"];
 
+/// The same for the paths on stdin.
+const REFRESH_SOME: &[&str] = &[
+    "--literal-pathspecs",
+    "add",
+    "--refresh",
+    "--pathspec-from-file=-",
+    "--pathspec-file-nul",
+];
+
+/// Which filter each path on stdin has.
+const FILTERS: &[&str] = &["check-attr", "-z", "--stdin", "filter"];
+
 /// How long git may take to compare the working tree with a new index (5 s). It saves the
 /// next git the work.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(5);
@@ -239,24 +251,60 @@ impl Difference {
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
         preparing.told(PUT, &self.lines).await?;
-        refresh(&preparing).await;
+        // It costs the next git time, and nothing else.
+        let _ = self.refresh(&preparing).await;
         Ok(fs::read(new)?)
+    }
+
+    /// Has git note which of the new files are as in the index, so that it need not read
+    /// them once more. Those with a filter are left to the user's next git: a filter may
+    /// run what Codex has written.
+    async fn refresh(&self, git: &Git) -> Result<(), GitError> {
+        let git = without_haste(git);
+        // The first entry of each path removes the old ones.
+        let entries = entries(&self.lines).into_iter();
+        let put = entries.filter(|(_, entries)| entries.len() > 1);
+        let put: Vec<Vec<u8>> = put.map(|(path, _)| path).collect();
+        let filtered = filtered(&git, &put).await?;
+        let plain = put.into_iter().filter(|path| !filtered.contains(path));
+        let plain: Vec<Vec<u8>> = plain.collect();
+        match plain.is_empty() {
+            true => Ok(()),
+            false => git.told(REFRESH_SOME, &joined(&plain)).await.map(drop),
+        }
     }
 }
 
-/// Has git note which files are as in the index that it uses, so that it need not read them
-/// once more. The user's own filters are used for that, as with their next `git status`.
-/// A failure costs the next git time, and nothing else.
-async fn refresh(git: &Git) {
+/// The same for comparisons with the working tree.
+fn without_haste(git: &Git) -> Git {
     let mut git = git.patient(REFRESH_PATIENCE);
-    git.invocation.overrides.clear();
     // A slow comparison says nothing about other questions.
     git.invocation.has_timed_out = None;
-    let _ = git.hear(REFRESH, &[]).await;
+    git
+}
+
+/// Those of the paths whose files git compares by a filter.
+async fn filtered(git: &Git, paths: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let told = git.told(FILTERS, &joined(paths)).await?;
+    let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
+    // PATH NUL ATTRIBUTE NUL VALUE NUL
+    let filtered = fields.chunks_exact(3).filter_map(|fields| match fields {
+        [_, _, b"unspecified" | b"unset"] => None,
+        [path, ..] => Some(path.to_vec()),
+        [] => None,
+    });
+    Ok(filtered.collect())
+}
+
+/// Paths as git reads them from its stdin.
+fn joined(paths: &[Vec<u8>]) -> Vec<u8> {
+    let terminated = paths.iter().flat_map(|path| [&path[..], b"\0"]);
+    terminated.collect::<Vec<_>>().concat()
 }
 
 /// Whether the working tree is still as the index at `copy` has it, for the paths in which
-/// `theirs` differs from `base`.
+/// `theirs` differs from `base`. A file with a filter counts as another one, as the filter
+/// may run what Codex has written.
 pub(super) async fn has_working_tree(
     git: &Git,
     copy: &Path,
@@ -270,10 +318,15 @@ pub(super) async fn has_working_tree(
         .collect();
     let mut git = git.clone();
     git.set("GIT_INDEX_FILE", copy);
-    refresh(&git).await;
-    git.invocation.overrides.clear();
+    // Without it, git reads the files.
+    let _ = without_haste(&git).hear(REFRESH, &[]).await;
     let told = git.told(DIFFERING, &[]).await?;
     let differing: BTreeSet<&[u8]> = told.split(|byte| *byte == 0).collect();
+    let there = changed.iter().filter(|path| theirs.contains_key(**path));
+    let there: Vec<Vec<u8>> = there.map(|path| path.to_vec()).collect();
+    if !filtered(&git, &there).await?.is_empty() {
+        return Ok(false);
+    }
     let is_there = |path: &[u8]| {
         let path = git.root().join(OsStr::from_bytes(path));
         path.symlink_metadata().is_ok()

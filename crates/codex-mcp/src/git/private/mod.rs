@@ -423,7 +423,7 @@ impl PrivateGit {
         if !head.is_ok_and(|head| head.is_file()) {
             return Ok(Vec::new());
         }
-        let mut git = self.git.clone();
+        let mut git = self.git.with_files_of_user();
         git.invocation.forget_repository();
         for (name, value) in self.variables() {
             git.set(name, value);
@@ -559,6 +559,7 @@ impl Drop for PrivateGit {
 fn ours(key: &str, value: OsString) -> Setting {
     Setting {
         scope: Scope::Repository,
+        is_of_environment: false,
         key: key.into(),
         value: Some(value),
     }

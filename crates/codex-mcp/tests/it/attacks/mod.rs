@@ -17,6 +17,7 @@ mod replaced_directory;
 mod repository;
 mod search_paths;
 mod settings;
+mod settings_of_user;
 mod shared_store;
 mod state_directory;
 mod submodules;
