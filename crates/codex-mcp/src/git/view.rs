@@ -47,6 +47,10 @@ const ATTEMPTS: usize = 5;
 /// The most that is copied of a file in `info`, in bytes.
 const INFO_LIMIT: u64 = 1024 * 1024;
 
+/// Attributes in a view, after the repository's. With `ident`, git ignores in a file
+/// whatever stands between `$Id:` and `$`.
+const ATTRIBUTES: &[u8] = b"\n* -ident\n";
+
 /// What the repository's directories share with the view.
 const SHARED: [&str; 5] = ["objects", "refs", "packed-refs", "reftable", "shallow"];
 
@@ -123,10 +127,9 @@ impl View {
         }
         view.link("logs/HEAD", &layout.git_dir.join("logs/HEAD"))?;
         view.link("logs/refs", &layout.common_dir.join("logs/refs"))?;
-        for name in ["exclude", "attributes"] {
-            view.copy_info(name, &layout.common_dir)?;
-        }
-        view.copy_info("sparse-checkout", &layout.git_dir)?;
+        view.copy_info("exclude", &layout.common_dir, b"")?;
+        view.copy_info("attributes", &layout.common_dir, ATTRIBUTES)?;
+        view.copy_info("sparse-checkout", &layout.git_dir, b"")?;
         let wanted = settings.iter().filter(|setting| belongs(setting));
         view.write("config", &in_file(wanted))?;
         let users = settings.iter().filter(|setting| is_recorded(setting));
@@ -171,13 +174,15 @@ impl View {
         symlink(target, self.path().join(name))
     }
 
-    fn copy_info(&self, name: &str, from: &Path) -> io::Result<()> {
+    /// Copies a file of `info`, with these lines after its own.
+    fn copy_info(&self, name: &str, from: &Path, lines: &[u8]) -> io::Result<()> {
         let path = from.join("info").join(name);
-        match read(&path, INFO_LIMIT, Links::Followed) {
-            Ok(bytes) => self.write(&format!("info/{name}"), &bytes),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(io::Error::other(error.to_string())),
-        }
+        let copied = match read(&path, INFO_LIMIT, Links::Followed) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        };
+        self.write(&format!("info/{name}"), &[&copied, lines].concat())
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -103,3 +103,38 @@ async fn settings_of_the_user_in_the_working_tree_count_as_they_were(release: &s
     );
     assert!(!stage.was_attacked(), "{told}");
 }
+
+/// Git ignores what stands between `$Id:` and `$`; a shell does not.
+#[tokio::test]
+async fn change_that_the_attribute_ident_hides_is_seen() {
+    // Of the same length, which git compares first.
+    let program = format!("{:40}", "`id`");
+    let plant = format!(
+        "sed -i 's/[$]Id: [0-9a-f]* [$]/$Id: {program} $/' build.sh; \
+         mkdir docs; echo hi > docs/a; git add docs; git commit --quiet --message docs"
+    );
+    let script = Script::new().otherwise([Reply::shell(plant), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let work = stage.home.work();
+    fs::write(work.join(".gitattributes"), "*.sh ident\n").unwrap();
+    fs::write(work.join("build.sh"), "echo \"$Id$\"\n").unwrap();
+    stage.home.git(&["add", "--all"]);
+    stage.home.git(&["commit", "--quiet", "--message", "ident"]);
+    fs::remove_file(work.join("build.sh")).unwrap();
+    stage.home.git(&["checkout", "--quiet", "build.sh"]);
+    let until = [
+        "--until",
+        "commits=1",
+        "--until",
+        "clean",
+        "--until",
+        "diff_within=docs",
+    ];
+    let (_, result, told) = stage.run(&[&RUN[..], &until].concat()).await;
+    let build = fs::read_to_string(work.join("build.sh")).unwrap();
+    assert!(build.contains("`id`"), "{build}\n{told}");
+    // The control.
+    assert_eq!(stage.home.git(&["status", "--short"]), "");
+    assert_eq!(result["verified"], Value::Bool(false), "{result:#}\n{told}");
+    assert!(told.contains("build.sh"), "{result:#}\n{told}");
+}
