@@ -1,7 +1,7 @@
 //! `codex-mcp review`: another pair of eyes on changes.
 
 use std::cell::RefCell;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -191,10 +191,7 @@ fn show(args: &Args, reviewed: &Reviewed) -> io::Result<ExitCode> {
             "comments": review.comments,
             "thread_id": reviewed.thread,
         })),
-        false => output::answer(reviewed.text.trim()).and_then(|()| {
-            let mut out = output::stdout();
-            writeln!(out)
-        }),
+        false => output::answer(reviewed.text.trim()),
     };
     match shown {
         // Whoever read it has read enough.

@@ -67,7 +67,7 @@ pub struct Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// Those of PATH that Codex's commands cannot write, see
-    /// [`search_path`](super::search_path).
+    /// `search_path`.
     Protected,
     /// Those of PATH, but for relative ones: what is run is the repository's in any case.
     AsTheUser,
