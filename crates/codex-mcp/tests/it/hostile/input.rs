@@ -65,7 +65,7 @@ async fn each_request_that_does_not_fit_mcp_is_refused_once_by_its_id() {
             -32602,
         ),
         ("tools/call", "\"codex\"", -32602),
-        ("tools/call", &deeply_nested(), -32602),
+        ("tools/call", &deeply_nested(), -32600),
         ("initialize", "{}", -32602),
     ] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":"x","method":"{method}","params":{params}}}"#);
@@ -236,7 +236,7 @@ async fn wrong_arguments_are_named_and_never_reach_codex() {
         (
             "codex-reply",
             json!({"prompt": "x", "threadId": "../x"}),
-            "thread id",
+            "threadId",
         ),
         ("codex-reply", json!({"threadId": id}), "prompt"),
     ] {

@@ -269,6 +269,8 @@ async fn a_job_goes_on_where_another_ended() {
     let stage = Stage::new().await;
     let work = stage.home.work();
     let codex_home = stage.home.root().join("another-codex");
+    std::fs::create_dir(&codex_home).unwrap();
+    std::fs::write(codex_home.join("p.config.toml"), "").unwrap();
     let host = nix::unistd::gethostname().unwrap();
     let first = stage
         .submit(Request {

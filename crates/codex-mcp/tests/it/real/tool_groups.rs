@@ -23,7 +23,14 @@ async fn chosen_groups_alone_are_listed_and_can_be_called() {
     for (groups, expected) in [
         (
             "runs",
-            ["codex_status", "call_status", "call_cancel", "codex_run"].as_slice(),
+            [
+                "codex_review",
+                "codex_status",
+                "call_status",
+                "call_cancel",
+                "codex_run",
+            ]
+            .as_slice(),
         ),
         ("team", &["codex_status", "codex_threads"]),
         (

@@ -48,6 +48,7 @@ async fn the_tools_to_carry_on_with_are_listed() {
             "codex-reply",
             "codex_session",
             "codex_check",
+            "codex_review",
             "codex_status",
             "call_codex",
             "call_status",
