@@ -139,6 +139,7 @@ async fn results_of_every_tool_fit_its_output_schema() {
     let begun = classic.call("codex", json!({ "prompt": "x" })).await;
     let reply = json!({ "prompt": "x", "threadId": begun["threadId"] });
     classic.call("codex-reply", reply).await;
+    classic.call("codex_review", json!({})).await;
     sessions(&mut classic, &begun).await;
     jobs(&mut classic, &stage).await;
     mail(&mut classic).await;
@@ -147,7 +148,7 @@ async fn results_of_every_tool_fit_its_output_schema() {
     classic.refuse_unknown_parameters().await;
     let all: Vec<&str> = classic.schemas.keys().map(String::as_str).collect();
     classic.has_seen_all(&all);
-    assert_eq!(all.len(), 15, "{all:?}");
+    assert_eq!(all.len(), 16, "{all:?}");
     // A run that is cancelled before Codex has begun has none.
     classic.requires_what_is_always_there(&[("codex_run", "thread_id")]);
     end(&stage, classic.client).await;
