@@ -13,6 +13,7 @@ mod log;
 mod mcp_server;
 mod plan;
 mod run;
+mod running;
 mod server;
 
 use std::env;

@@ -74,6 +74,13 @@ pub enum Action {
         /// The message.
         text: String,
     },
+    /// Runs a whole turn: a script of `sh` in the thread's directory and in a session of
+    /// its own, with the prompt as `$1`. Each line that it prints as a JSON object is an
+    /// item. A script that fails makes the turn fail, with what it has written to stderr.
+    Run {
+        /// The script.
+        script: String,
+    },
     /// Ends the turn.
     EndTurn(TurnEnd),
     /// A request of the server. The actions after it wait for the answer, which is

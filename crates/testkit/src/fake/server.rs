@@ -24,10 +24,14 @@ use tokio::task::{AbortHandle, spawn_local, yield_now};
 use super::dialect::{Call, Dialect, Kind, Notification, Refusal, Threads};
 use super::log::{Event, Log};
 use super::plan::{Action, Plan, Question, Session, Stdio, TurnEnd, When};
+use super::running::Running;
 use super::{LOOK_AGAIN, PLAN, gate};
 
 /// The piece in which a giant line is written.
 const PIECE: usize = 64 * 1024;
+
+/// What is said when a script has been run.
+const RAN: &str = "ok";
 
 /// An id that no client uses.
 const UNKNOWN_ID: u64 = 987_654_321;
@@ -44,6 +48,8 @@ pub(super) struct Server {
 struct State {
     occasions: HashMap<When, u32>,
     threads: Vec<String>,
+    /// What each was begun or taken up with last.
+    settings: HashMap<String, Value>,
     /// The turn that runs on a thread.
     turns: HashMap<String, String>,
     /// The thread and the turn that runs for a request, by its id as JSON text.
@@ -151,8 +157,12 @@ impl Server {
         };
         let mut state = self.state.borrow_mut();
         let call = self.dialect.understand(call, &mut *state);
-        if call.kind == Kind::Thread && !state.knows(&call.thread) {
-            state.threads.push(call.thread.clone());
+        if call.kind == Kind::Thread {
+            let settings = call.params.clone();
+            state.settings.insert(call.thread.clone(), settings);
+            if !state.knows(&call.thread) {
+                state.threads.push(call.thread.clone());
+            }
         }
         let actions = self.actions(&call, &mut state);
         let (turn, kind) = (call.turn.clone(), call.kind);
@@ -217,6 +227,7 @@ impl Server {
             Action::AnswerUnknownId => self.send(response(&json!(UNKNOWN_ID), Ok(json!({})))),
             Action::StartTurn => self.start_turn(call),
             Action::Say { text } => self.say(call, text),
+            Action::Run { script } => self.run(call, script).await,
             Action::EndTurn(end) => self.end_turn(call, end),
             Action::Ask { method, params } => self.ask(call, method, params).await.unwrap(),
             Action::AskTogether(questions) => self.ask_together(call, questions).await,
@@ -282,6 +293,28 @@ impl Server {
         let (thread, turn) = (call.thread.clone(), call.turn.clone());
         self.state.borrow_mut().turns.insert(thread, turn);
         self.notify_all(self.dialect.turn_started(call));
+    }
+
+    async fn run(&self, call: &Call, script: &str) {
+        self.start_turn(call);
+        let mut running = {
+            let state = self.state.borrow();
+            Running::start(script, call, &state.settings[&call.thread])
+        };
+        while let Some(line) = running.line().await {
+            if let Ok(item @ Value::Object(_)) = serde_json::from_str(&line) {
+                let mut params = json!({ "item": item });
+                self.dialect.place(call, &mut params);
+                self.send(json!({"method": "item/completed", "params": params}));
+            }
+        }
+        match running.failure().await {
+            None => {
+                self.say(call, RAN);
+                self.end_turn(call, &TurnEnd::Completed);
+            }
+            Some(why) => self.end_turn(call, &TurnEnd::Failed(why)),
+        }
     }
 
     fn say(&self, call: &Call, text: &str) {
