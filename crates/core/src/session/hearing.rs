@@ -84,6 +84,7 @@ impl Session {
                 }
             }
             Notification::Error { error, will_retry } => self.went_wrong(&error, will_retry, now),
+            Notification::Warning(_) => {}
             Notification::RequestResolved(request) => self.resolved(&request, now),
             Notification::Other => {
                 self.write_news(EventType::Progress, (method, params), None, now);

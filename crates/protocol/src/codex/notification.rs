@@ -166,6 +166,8 @@ pub enum Notification<'a> {
     },
     /// A question of Codex's needs no answer any more.
     RequestResolved(RequestId),
+    /// Codex warns of something, and goes on.
+    Warning(String),
     /// Something else that is about a turn.
     Other,
 }
@@ -237,6 +239,27 @@ struct WithError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+struct WithWarning {
+    #[serde(default)]
+    thread_id: Option<String>,
+    message: String,
+}
+
+/// As 0.104.0 tells it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WithOldWarning {
+    conversation_id: String,
+    msg: OldWarning,
+}
+
+#[derive(Deserialize)]
+struct OldWarning {
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct WithRequest {
     request_id: RequestId,
 }
@@ -279,6 +302,18 @@ impl<'a> Heard<'a> {
             "serverRequest/resolved" => {
                 Notification::RequestResolved(serde_json::from_str::<WithRequest>(json)?.request_id)
             }
+            "warning" => {
+                let WithWarning { thread_id, message } = serde_json::from_str(json)?;
+                return Ok(thread_id.map(|thread| Self::warning(thread, message, method, params)));
+            }
+            "codex/event/warning" => {
+                let WithOldWarning {
+                    conversation_id,
+                    msg,
+                } = serde_json::from_str(json)?;
+                let warning = Self::warning(conversation_id, msg.message, method, params);
+                return Ok(Some(warning));
+            }
             other => match DeltaSource::of(other) {
                 Some(source) => Notification::Delta(source, serde_json::from_str(json)?),
                 None => return Ok(Self::other(method, params)),
@@ -291,6 +326,15 @@ impl<'a> Heard<'a> {
             params,
             news,
         }))
+    }
+
+    fn warning(thread: String, message: String, method: &'a str, params: &'a RawValue) -> Self {
+        Self {
+            thread: thread.into(),
+            method,
+            params,
+            news: Notification::Warning(message),
+        }
     }
 
     /// What isn't known is news only if it names a thread and a turn.
@@ -343,6 +387,23 @@ mod tests {
             read("item/started", &params).unwrap().news,
             Notification::ItemStarted(Item::Other)
         ));
+    }
+
+    #[test]
+    fn warning_is_read_in_both_forms() {
+        for (method, params) in [
+            ("warning", r#"{"threadId":"t","message":"w"}"#),
+            (
+                "codex/event/warning",
+                r#"{"conversationId":"t","msg":{"type":"warning","message":"w"}}"#,
+            ),
+        ] {
+            let params = raw(params);
+            let heard = read(method, &params).unwrap();
+            assert_eq!(heard.thread, "t");
+            assert!(matches!(heard.news, Notification::Warning(words) if words == "w"));
+        }
+        assert!(read("warning", &raw(r#"{"message":"w"}"#)).is_none());
     }
 
     #[test]
