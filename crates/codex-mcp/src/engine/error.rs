@@ -13,6 +13,7 @@ use super::backend::LaunchError;
 use super::command::SessionId;
 use super::exit::Exit;
 use super::profile::ProfileError;
+use super::turns::LONGEST_PROMPT;
 use crate::bounds::OutOfBounds;
 use crate::directory::ReplacedDirectory;
 use crate::off_runtime::OffRuntimeError;
@@ -67,8 +68,8 @@ pub enum EngineError {
     /// Codex has no such thread.
     #[error("there is no thread {0}, or nothing has been said in it yet")]
     NoThread(ThreadId),
-    /// Another process holds the thread.
-    #[error("thread {0} is open in another Codex process")]
+    /// Somebody else holds the thread.
+    #[error("thread {0} is in use, here or in another Codex process")]
     ThreadInUse(ThreadId),
     /// A turn of the thread is under way.
     #[error(transparent)]
@@ -161,6 +162,15 @@ pub enum EngineError {
     /// A profile can't be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// The prompt is longer than Codex takes.
+    #[error(
+        "the prompt has {length} characters, and Codex takes at most {LONGEST_PROMPT}; put the \
+         long part into a file and name that"
+    )]
+    TooLong {
+        /// How long it is, in characters.
+        length: usize,
+    },
     /// A picture cannot be given to Codex.
     #[error(transparent)]
     Picture(#[from] PictureError),

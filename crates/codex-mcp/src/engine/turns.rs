@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codex_mcp_core::session::{Effect, Form, PromptRefused, State};
 use codex_mcp_protocol::codex::{
-    Method, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
+    Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
     TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };
 use serde_json::Value;
@@ -16,6 +16,12 @@ use super::witness::{Given, Kind};
 use super::{Engine, EngineError, call, workspace};
 use crate::off_runtime;
 use crate::picture::{Picture, PictureCopies};
+
+/// The longest prompt that Codex takes, in characters.
+pub(super) const LONGEST_PROMPT: usize = 1_048_576;
+
+/// What is known to have that limit; 0.107.0 has none.
+const FIRST_WITH_LIMIT: Release = Release::new(0, 110, 0);
 
 impl Engine {
     /// Gives a thread its next prompt.
@@ -29,6 +35,7 @@ impl Engine {
         mut prompt: Prompt,
     ) -> Result<TurnRef, EngineError> {
         let entry = self.entry(session)?;
+        check_length(&prompt.text, &entry)?;
         if let Some(cwd) = prompt.overrides.cwd.take() {
             let below = entry.settings().thread.cwd.unwrap_or_default();
             prompt.overrides.cwd = Some(self.folder(Some(below.join(cwd)))?);
@@ -213,6 +220,21 @@ impl Engine {
     }
 }
 
+/// Codex refuses a longer prompt, in words that do not name it.
+fn check_length(text: &str, entry: &Entry) -> Result<(), EngineError> {
+    let (server, _) = entry.server();
+    let release = server.about.codex_version().and_then(Release::parse);
+    let is_limited = release.is_none_or(|release| release >= FIRST_WITH_LIMIT);
+    // A character has at least one byte.
+    if !is_limited || text.len() <= LONGEST_PROMPT {
+        return Ok(());
+    }
+    match text.chars().count() {
+        length if length > LONGEST_PROMPT => Err(EngineError::TooLong { length }),
+        _ => Ok(()),
+    }
+}
+
 fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
     let form = match prompt.output_schema {
         Some(_) => Form::Structured,
@@ -242,5 +264,5 @@ fn input<'a>(text: &'a str, pictures: &'a [Picture]) -> Vec<UserInput<'a>> {
         Picture::File(path) => UserInput::LocalImage { path },
         Picture::Inline(url) => UserInput::Image { url },
     });
-    std::iter::once(words).chain(pictures).collect()
+    pictures.chain([words]).collect()
 }

@@ -196,6 +196,7 @@ impl From<EngineError> for ToolError {
             | EngineError::AlreadyWritten
             | EngineError::BadOverride { .. }
             | EngineError::Picture(_)
+            | EngineError::TooLong { .. }
             | EngineError::Trust(_)
             | EngineError::Profile(
                 ProfileError::BadName
