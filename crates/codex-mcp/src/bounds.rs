@@ -21,7 +21,7 @@ use crate::directory;
 use crate::engine::command::{Overrides, Settings};
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::profile::ProfileName;
-use crate::jobs::exec::DEFAULT_SANDBOX;
+use crate::jobs::call::DEFAULT_SANDBOX;
 use crate::trust::{Trust, directory_trust, top_of};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose

@@ -10,7 +10,7 @@
 //! - [`approval_text`]: what Codex asks, as the person reads it who answers.
 //! - [`job`]: a prompt that outlives who handed it over.
 //! - [`events`]: what a session tells those who look in from time to time.
-//! - [`exec`]: what comes of one run of `codex exec`.
+//! - [`work`]: what a turn did, and whether it failed.
 //! - [`eyes`]: what decides of pictures that Codex asks for.
 //! - [`progress`]: the step that Codex is at, in words.
 //! - [`proxy`]: the router between an MCP client and a `codex mcp-server`.
@@ -34,7 +34,6 @@ pub mod approval_text;
 pub mod clock;
 mod describe;
 pub mod events;
-pub mod exec;
 pub mod eyes;
 pub mod job;
 mod json;
@@ -46,3 +45,4 @@ pub mod session;
 pub mod team;
 pub mod text;
 pub mod toml;
+pub mod work;

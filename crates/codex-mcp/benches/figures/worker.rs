@@ -1,7 +1,7 @@
-//! A worker that is up, on either database: how long Codex takes to be started once a
+//! A worker that is up, on either database: how long it takes until Codex works once a
 //! job is submitted, and what storing 10,000 events adds to a job.
 //!
-//! The worker is a process of its own. Codex is played by a script, as the real one
+//! The worker is a process of its own. Codex is played by a fake one, as the real one
 //! would spend most of the time; the folder is a small repository, as git is asked
 //! about it meanwhile.
 
@@ -12,16 +12,20 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use codex_mcp::engine::binary::{Source, find};
+use codex_mcp::engine::binary::Source;
 use codex_mcp::engine::spawn::guards_are;
-use codex_mcp::jobs::exec::{self, KeepStream};
+use codex_mcp::engine::{Engine, Launch, Options};
+use codex_mcp::jobs::call::{self, KeepStream};
 use codex_mcp::jobs::store::{Access, Job, JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
+use codex_mcp_core::session::Patience;
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 use testkit::Home;
+use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
 use tokio::time::{sleep, timeout};
@@ -50,23 +54,8 @@ const FRAME: usize = 4;
 /// How often is looked whether a job is done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Its steps in a burst: a command that begins and ends, a thought, a message.
+/// Its steps in a burst: two commands, a thought, a message.
 const STEPS: usize = 4;
-
-/// The session of all jobs.
-const SESSION: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
-
-/// First it does what `FIRST` stands for, and when it has its prompt, `WORK`.
-const CODEX: &str = r#"#!/bin/sh
-case "$1" in --version) echo codex-cli 0.169.0; exit;; esac
-FIRST
-IFS= read -r prompt
-echo '{"type":"thread.started","thread_id":"SESSION"}'
-echo '{"type":"turn.started"}'
-WORK
-echo '{"type":"item.completed","item":{"id":"last","type":"agent_message","text":"Hello."}}'
-echo '{"type":"turn.completed","usage":{}}'
-"#;
 
 /// Both figures on a fresh store.
 pub(crate) fn measure(place: &str, rounds: u16, names: [&'static str; 2]) -> Vec<Row> {
@@ -80,7 +69,7 @@ pub(crate) fn measure(place: &str, rounds: u16, names: [&'static str; 2]) -> Vec
             ours: Summary::of(started),
             direct: None,
             target: Target::AtMost(START),
-            notes: vec!["until its process runs, with a worker that is up".to_owned()],
+            notes: vec!["until its turn runs, with a worker that is up".to_owned()],
         },
         Row {
             figure: names[1],
@@ -98,7 +87,7 @@ pub(crate) fn measure(place: &str, rounds: u16, names: [&'static str; 2]) -> Vec
 /// Seconds from submitting a job to Codex saying that it runs.
 async fn started(stage: &Stage, jobs: u16) -> Vec<f64> {
     let mut runs = stage.fifo("runs");
-    stage.play("echo >../runs", "");
+    stage.play("echo >../runs");
     let _worker = stage.worker();
     let store = stage.open().await;
     // The first one waits for the worker, and that for Codex to tell its release.
@@ -128,10 +117,9 @@ async fn with_events(stage: &Stage, pairs: u16) -> (Vec<f64>, Vec<f64>) {
     guards_are(env!("CARGO_BIN_EXE_codex-mcp").as_ref());
     stage.write_bursts();
     let bursts = EVENTS / BURST;
-    stage.play(
-        "",
-        &format!("for i in $(seq {bursts}); do cat ../bursts/$i; sleep {PACE}; done"),
-    );
+    stage.play(&format!(
+        "for i in $(seq {bursts}); do cat ../bursts/$i; sleep {PACE}; done"
+    ));
     let _worker = stage.worker();
     let store = stage.open().await;
     stage.stored(&store).await;
@@ -167,10 +155,20 @@ impl Stage {
         self.home.root().join("codex.sh")
     }
 
-    /// Has Codex do this.
-    fn play(&self, first: &str, work: &str) {
-        let script = CODEX.replace("SESSION", SESSION);
-        let script = script.replace("FIRST", first).replace("WORK", work);
+    /// Has Codex do this in each turn.
+    fn play(&self, script: &str) {
+        let run = Action::Run {
+            script: script.to_owned(),
+        };
+        let plan = Plan::new().on("turn/start", [Action::Answer, run]);
+        let path = self.home.root().join("plan.json");
+        fs::write(&path, serde_json::to_vec(&plan).unwrap()).unwrap();
+        let fake = fake_codex_path();
+        let script = format!(
+            "#!/bin/sh\nexport {PLAN}={}\nexec {} \"$@\"\n",
+            path.display(),
+            fake.display()
+        );
         fs::write(self.codex(), script).unwrap();
         fs::set_permissions(self.codex(), Permissions::from_mode(0o755)).unwrap();
     }
@@ -233,11 +231,9 @@ impl Stage {
         // Cargo sets it for this bench and the worker doesn't have it: with it, each
         // command of the script would take longer to start on this side alone.
         env.push(("LD_LIBRARY_PATH".into(), "".into()));
-        let request = exec::Request {
-            codex: find(Some((self.codex(), Source::FlagOrVariable))).unwrap(),
-            release: None,
+        let request = call::Request {
             codex_home: self.home.codex_home(),
-            env,
+            env: env.clone(),
             prompt: PROMPT.to_owned(),
             cwd: self.home.work(),
             resume: None,
@@ -246,14 +242,28 @@ impl Stage {
             effort: None,
             profile: None,
             settings: codex_mcp::jobs::settings::CallSettings::default(),
-            mcp_servers: Vec::new(),
             images: Vec::new(),
             output_schema: None,
             timeout: TIME_LIMIT,
             tool_limit: None,
             stream: KeepStream::No,
         };
-        let outcome = exec::run(&request, |_| {}, CancellationToken::new()).await;
+        let options = Options {
+            launch: Launch {
+                codex: Some((self.codex(), Source::FlagOrVariable)),
+                line_limit: DEFAULT_LINE_LIMIT,
+            },
+            codex_home: self.home.codex_home(),
+            patience: Patience {
+                approval: TIME_LIMIT,
+                stall: TIME_LIMIT,
+            },
+        };
+        let engine = Engine::new(options).with_env(env);
+        // The worker has one that runs.
+        engine.introduce().await.unwrap();
+        let outcome = call::run(&engine, &request, |_| {}, CancellationToken::new()).await;
+        engine.shut_down().await;
         assert!(outcome.failure.is_none(), "{outcome:?}");
         outcome.took.as_secs_f64()
     }
@@ -270,33 +280,31 @@ impl Drop for Worker {
     }
 }
 
-/// Events as Codex prints them.
+/// Steps as Codex tells them.
 fn burst(number: usize) -> String {
     let mut lines = String::new();
     for step in 0..BURST / STEPS {
-        for event in step_of(&format!("{number}_{step}")) {
-            writeln!(lines, "{event}").unwrap();
+        for item in items_of(&format!("{number}_{step}")) {
+            writeln!(lines, "{item}").unwrap();
         }
     }
     lines
 }
 
-fn step_of(name: &str) -> [Value; STEPS] {
-    let command = |output: &str, exit_code: Option<i32>, status: &str| {
-        json!({"id": format!("item_{name}"), "type": "command_execution",
+fn items_of(name: &str) -> [Value; STEPS] {
+    let command = |id: &str, output: &str| {
+        json!({"id": format!("{id}_{name}"), "type": "commandExecution",
             "command": "/bin/bash -lc 'cargo test --quiet --package parser'",
-            "aggregated_output": output, "exit_code": exit_code, "status": status})
+            "aggregatedOutput": output, "exitCode": 0, "status": "completed"})
     };
     let output = "test lexer::tests::numbers ... ok\n".repeat(15);
     let thought = "**Looking at how numbers are read** ".repeat(6);
     let message = "The lexer takes the sign for an operator of its own. ".repeat(4);
-    let said =
-        |of: &str, text: &str| json!({"id": format!("{of}_{name}"), "type": of, "text": text});
     [
-        json!({"type": "item.started", "item": command("", None, "in_progress")}),
-        json!({"type": "item.completed", "item": command(&output, Some(0), "completed")}),
-        json!({"type": "item.completed", "item": said("reasoning", &thought)}),
-        json!({"type": "item.completed", "item": said("agent_message", &message)}),
+        command("first", ""),
+        command("second", &output),
+        json!({"id": format!("thought_{name}"), "type": "reasoning", "summary": [thought]}),
+        json!({"id": format!("message_{name}"), "type": "agentMessage", "text": message}),
     ]
 }
 

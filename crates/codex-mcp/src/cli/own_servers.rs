@@ -55,15 +55,9 @@ pub(super) fn of_the_proxy(config: &Config, identity: &Identity) -> Vec<Server> 
     let mail = config.team_tools.value && identity.office.desk.is_some();
     let mail = mail.then(|| team(config, &identity.member)).flatten();
     let asked_for = config.eyes.request_image.source != Source::Default;
-    let pictures = asked_for.then(|| of_a_job(config)).into_iter().flatten();
-    pictures.chain(mail).collect()
-}
-
-/// The servers for `codex exec`: pictures.
-pub(super) fn of_a_job(config: &Config) -> Vec<Server> {
-    let pictures = config.eyes.request_image.value;
+    let pictures = asked_for && config.eyes.request_image.value;
     let pictures = pictures.then(|| pictures_for(&config.eyes)).flatten();
-    pictures.into_iter().collect()
+    pictures.into_iter().chain(mail).collect()
 }
 
 /// Whose mail it is, is said by how the server is started.

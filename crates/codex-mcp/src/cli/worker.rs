@@ -193,7 +193,6 @@ fn options(args: &Args, config: &Config) -> Options {
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
-        mcp_servers: own_servers::of_a_job(config),
         tools: own_servers::tools_of_anybody(config),
         bounds: CurrentBounds::read_by(move || Ok(config::load(flags.clone())?.bounds())),
         state: config.jobs.state.clone(),

@@ -14,6 +14,7 @@
 //!
 //! Source: Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0, run.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -22,10 +23,10 @@ use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use super::mcp_servers;
+use super::pause::MARK;
 use super::search_path::{self, PATH};
 use crate::codex_config::{CodexConfig, get};
-use crate::jobs::exec::ToolLimit;
-use crate::jobs::settings::LimitOrigin;
+use crate::jobs::settings::{LimitOrigin, ToolLimit};
 use crate::trust::brought::FOR_CODEX;
 use crate::trust::{DirectoryTrust, Trust};
 
@@ -121,24 +122,51 @@ impl fmt::Display for ConfiguredSandbox {
 /// refuses one for a server that it does not know yet.
 const NEEDS_WHOLE_SERVERS: Release = Release::new(0, 104, 0);
 
+/// What is known to start the MCP servers of a thread in the thread's directory. 0.117.0
+/// starts them in that of the app-server.
+const FIRST_WITH_PLACED_SERVERS: Release = Release::new(0, 130, 0);
+
 impl Workplace<'_> {
     /// Limits the time that a call of a tool may take, for all MCP servers of the
     /// configuration and of the overrides. Servers of Codex's plugins are not among them,
     /// nor are a trusted repository's in 0.104.0.
     pub(crate) fn limit_tools(&self, overrides: &mut Map<String, Value>, limit: ToolLimit) {
+        for (name, entry) in self.servers(overrides) {
+            let can_run = entry.contains_key("command") || entry.contains_key("url");
+            let has_own = entry.contains_key(mcp_servers::TOOL_TIMEOUT);
+            let is_asked = limit.origin == LimitOrigin::Asked;
+            if can_run && (is_asked || !has_own) {
+                let seconds = limit.seconds().into();
+                mcp_servers::set(overrides, &name, mcp_servers::TOOL_TIMEOUT, seconds);
+            }
+        }
+    }
+
+    /// Has the user's MCP servers run in the thread's directory, as newer releases do by
+    /// themselves.
+    pub(crate) fn place_servers(&self, config: &mut Map<String, Value>) {
+        let directory = self.trust.and_then(|trust| trust.directory.to_str());
+        let (Some(directory), Some(release)) = (directory, self.release) else {
+            return;
+        };
+        if release >= FIRST_WITH_PLACED_SERVERS {
+            return;
+        }
+        for (name, entry) in self.servers(config) {
+            if entry.contains_key("command") && !entry.contains_key("cwd") {
+                mcp_servers::set(config, &name, "cwd", directory.into());
+            }
+        }
+    }
+
+    /// All MCP servers whose settings can be overridden.
+    fn servers(&self, overrides: &Map<String, Value>) -> BTreeMap<String, Map<String, Value>> {
         let mut servers = self.config.mcp_servers();
         if self.release == Some(NEEDS_WHOLE_SERVERS) {
             servers.retain(|name, _| !self.config.is_of_repository_alone(name));
         }
         mcp_servers::in_overrides(overrides, &mut servers);
-        for (name, entry) in servers {
-            let can_run = entry.contains_key("command") || entry.contains_key("url");
-            let has_own = entry.contains_key(mcp_servers::TOOL_TIMEOUT);
-            let is_asked = limit.origin == LimitOrigin::Asked;
-            if can_run && (is_asked || !has_own) {
-                mcp_servers::limit(overrides, &name, limit.seconds());
-            }
-        }
+        servers
     }
 
     /// Adds what keeps the repository's programs from being run.
@@ -210,7 +238,7 @@ impl Workplace<'_> {
         let Some(Value::Array(mut listed)) = listed else {
             return;
         };
-        for name in ["GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"] {
+        for name in ["GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", MARK] {
             if get(config, &format!("{ENVIRONMENT}.set.{name}")).is_some() {
                 listed.push(name.into());
             }

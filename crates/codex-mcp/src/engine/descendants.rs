@@ -101,6 +101,15 @@ impl Process {
         })
     }
 
+    /// Whether it was started with this variable, `NAME=VALUE`. One whose variables cannot
+    /// be read was not.
+    pub(super) fn has_variable(&self, variable: &str) -> bool {
+        let environ = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        environ
+            .split(|byte| *byte == 0)
+            .any(|one| one == variable.as_bytes())
+    }
+
     /// Whether it can execute code of its own: it has not ended, is not stopped, and does
     /// not wait uninterruptibly in the kernel.
     pub(super) fn is_running(&self) -> bool {

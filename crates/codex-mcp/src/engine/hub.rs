@@ -103,6 +103,7 @@ impl Listener for Hub {
         };
         let Some(entry) = found else { return };
         let _in_span = entry.span.enter();
+        entry.tell_news(&heard);
         if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
         | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
         {

@@ -38,9 +38,9 @@ pub(super) fn in_overrides(
     }
 }
 
-/// Sets the time limit of a server's tools, in its entry among the overrides if there is
-/// one. A name that is no bare key of TOML is left alone, as Codex takes none.
-pub(super) fn limit(overrides: &mut Map<String, Value>, name: &str, seconds: u64) {
+/// Sets a field of a server, in its entry among the overrides if there is one. A name that
+/// is no bare key of TOML is left alone, as Codex takes none.
+pub(super) fn set(overrides: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let is_bare = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     if name.is_empty() || !name.chars().all(is_bare) {
         return;
@@ -55,7 +55,7 @@ pub(super) fn limit(overrides: &mut Map<String, Value>, name: &str, seconds: u64
         false => overrides.get_mut(&key),
     };
     match entry.and_then(Value::as_object_mut) {
-        Some(entry) => entry.insert(TOOL_TIMEOUT.to_owned(), seconds.into()),
-        None => overrides.insert(format!("{key}.{TOOL_TIMEOUT}"), seconds.into()),
+        Some(entry) => entry.insert(field.to_owned(), value),
+        None => overrides.insert(format!("{key}.{field}"), value),
     };
 }

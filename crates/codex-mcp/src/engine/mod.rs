@@ -56,7 +56,7 @@ pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 
 pub use connection::Delivered;
 pub(crate) use descendants::is_running;
-pub(crate) use pause::{PauseError, Paused};
+pub(crate) use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
 pub use thread_tools::{Called, Reply, ThreadTools};
 pub use witness::{Act, Given, Kind, Nobody, Witness};
@@ -71,7 +71,7 @@ use std::time::Duration;
 use codex_mcp_core::action::{self, ActionId, Decision};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{InitializeResponse, Method, RateLimits, ThreadId};
+use codex_mcp_protocol::codex::{Heard, InitializeResponse, Method, RateLimits, Release, ThreadId};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -237,6 +237,11 @@ impl Engine {
         server.about.codex_version().map(str::to_owned)
     }
 
+    /// The same as a release.
+    pub(crate) fn release(&self) -> Option<Release> {
+        self.codex_version().as_deref().and_then(Release::parse)
+    }
+
     /// How much of the account's limits is used, if Codex has told.
     #[must_use]
     pub fn rate_limits(&self) -> Option<RateLimits> {
@@ -394,6 +399,45 @@ impl Engine {
         hub::cancel(&entry, "nothing was asked in it");
         self.witness.discarded(&entry.thread);
         Ok(())
+    }
+
+    /// Ends a session like [`cancel`](Self::cancel) and forgets it, and how its thread was
+    /// set: whoever takes up the thread later sets it anew.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn close(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
+        self.cancel(session, why)?;
+        self.hub.sessions.erase(&self.entry(session)?);
+        Ok(())
+    }
+
+    /// Has somebody hear all that Codex says of a session's thread, as it comes. The
+    /// engine waits for it, so it must not take long.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`], and [`EngineError::ThreadInUse`] if somebody hears it
+    /// already.
+    pub fn hear(
+        &self,
+        session: &SessionId,
+        on_news: impl Fn(&Heard<'_>) + Send + Sync + 'static,
+    ) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        match entry.tell_news_to(Box::new(on_news)) {
+            true => Ok(()),
+            false => Err(EngineError::ThreadInUse(entry.thread.clone())),
+        }
+    }
+
+    /// Has the app-server end, if one runs, with all that it has started: it does not do
+    /// what it is asked. The next call for work starts another.
+    pub fn give_up_codex(&self) {
+        if let Some((server, _)) = self.backend.running() {
+            server.connection().close();
+        }
     }
 
     /// What marks the lines of the log that are about a session.

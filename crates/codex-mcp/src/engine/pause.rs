@@ -17,6 +17,11 @@
 //! Stopping is no barrier against a hostile process: a timer of its own can continue it.
 //! What must not be disturbed is done after the commands were killed.
 //!
+//! Of several threads in one app-server, the commands of each get a variable of their own,
+//! a [`CommandMark`]. A process counts as the thread's if it has the mark, or is below or in
+//! the session of one that has it. One that has got rid of all that is killed when no thread
+//! is at work any more.
+//!
 //! Nothing is stopped or killed where the system has no `/proc`.
 
 use std::collections::BTreeSet;
@@ -25,9 +30,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use serde_json::{Map, Value};
 
-use super::Engine;
 use super::descendants::{Process, Processes};
+use super::{Engine, confinement};
 use crate::off_runtime::{self, OffRuntimeError};
 
 /// How long the processes have to stop before the commands are killed.
@@ -59,6 +65,42 @@ pub(crate) enum PauseError {
     NotDone(#[from] OffRuntimeError),
 }
 
+/// The variable of a [`CommandMark`].
+pub(crate) const MARK: &str = "CODEX_MCP_TURN";
+
+/// Marks the processes of the commands of one thread.
+#[derive(Debug, Clone)]
+pub(crate) struct CommandMark(String);
+
+impl CommandMark {
+    /// A mark that no other thread has.
+    pub(crate) fn new() -> Self {
+        Self(uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    /// Has Codex give it to the commands of the thread with these overrides.
+    pub(crate) fn set_in(&self, config: &mut Map<String, Value>) {
+        let path = ["shell_environment_policy", "set", MARK];
+        confinement::set(config, &path, self.0.as_str().into());
+    }
+
+    /// Its processes among those of commands.
+    fn among(&self, below: &BelowCodex) -> Vec<Process> {
+        let variable = format!("{MARK}={}", self.0);
+        let has_mark = |process: &&Process| process.has_variable(&variable);
+        let marked: Vec<Process> = below.commands.iter().filter(has_mark).copied().collect();
+        let sessions: BTreeSet<Pid> = marked.iter().map(|process| process.session).collect();
+        let mut pids: BTreeSet<Pid> = marked.iter().map(|process| process.pid).collect();
+        for process in &marked {
+            let children = below.processes.below(process.pid);
+            pids.extend(children.iter().map(|child| child.pid));
+        }
+        let is_its =
+            |process: &&Process| pids.contains(&process.pid) || sessions.contains(&process.session);
+        below.commands.iter().filter(is_its).copied().collect()
+    }
+}
+
 /// Processes that are stopped until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Paused {
@@ -79,6 +121,38 @@ impl Engine {
         match running.and_then(|(server, _)| server.guard()) {
             Some(guard) => off_runtime::run(move || Paused::below(guard)).await?,
             None => Ok(Paused::default()),
+        }
+    }
+
+    /// Kills the processes of the commands that have this mark, and waits until they have
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`].
+    pub(crate) async fn kill_marked(&self, mark: &CommandMark) -> Result<(), PauseError> {
+        let mark = mark.clone();
+        self.kill_some(move |below| mark.among(&below)).await
+    }
+
+    /// Kills all processes of commands, and waits until they have ended. Only for an engine
+    /// none of whose threads is at work.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`].
+    pub(crate) async fn kill_all_commands(&self) -> Result<(), PauseError> {
+        self.kill_some(|below| below.commands).await
+    }
+
+    async fn kill_some(
+        &self,
+        which: impl Fn(BelowCodex) -> Vec<Process> + Send + 'static,
+    ) -> Result<(), PauseError> {
+        let running = self.backend.running();
+        match running.and_then(|(server, _)| server.guard()) {
+            Some(guard) => off_runtime::run(move || kill_until_gone(guard, which)).await?,
+            None => Ok(()),
         }
     }
 }
@@ -147,6 +221,7 @@ struct BelowCodex {
     commands: Vec<Process>,
     /// Its MCP servers, and what they have started.
     others: Vec<Process>,
+    processes: Processes,
 }
 
 impl BelowCodex {
@@ -160,15 +235,26 @@ impl BelowCodex {
         let below = processes.below(guard).into_iter();
         let all = below.filter(|process| process.pid != codex.pid);
         let (others, commands) = all.partition(|process| process.session == codex.session);
-        Self { commands, others }
+        Self {
+            commands,
+            others,
+            processes,
+        }
     }
 }
 
 fn kill_commands(guard: Pid) -> Result<(), PauseError> {
+    kill_until_gone(guard, |below| below.commands)
+}
+
+fn kill_until_gone(
+    guard: Pid,
+    which: impl Fn(BelowCodex) -> Vec<Process>,
+) -> Result<(), PauseError> {
     let end = Instant::now() + KILL_PATIENCE;
     let mut seen = BTreeSet::new();
     loop {
-        let commands = BelowCodex::scan(guard).commands;
+        let commands = which(BelowCodex::scan(guard));
         let count = commands
             .iter()
             .filter(|process| !process.has_ended())

@@ -1,12 +1,12 @@
 //! The sessions, by their own name and by that of their thread.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
-use codex_mcp_protocol::codex::{ApprovalPolicy, ThreadId, TurnManner};
+use codex_mcp_protocol::codex::{ApprovalPolicy, Heard, ThreadId, TurnManner};
 use codex_mcp_protocol::rpc::RequestId;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
@@ -36,6 +36,9 @@ const REMEMBERED: usize = 10_000;
 /// Hears of what a person may have to see to. It must not wait.
 pub(super) type OnAlert = dyn Fn(Alerted) + Send + Sync;
 
+/// Hears all that Codex says of a thread, as it comes. It must not wait.
+pub(super) type OnNews = dyn Fn(&Heard<'_>) + Send + Sync;
+
 /// A session and what the shell has to know about it.
 pub(super) struct Entry {
     pub(super) id: SessionId,
@@ -45,6 +48,7 @@ pub(super) struct Entry {
     /// Is told of questions that are closed.
     witness: Arc<dyn Witness>,
     on_alert: Arc<OnAlert>,
+    on_news: OnceLock<Box<OnNews>>,
     /// Marks the lines of the log that are about it.
     pub(super) span: Span,
     revision: watch::Sender<u64>,
@@ -112,6 +116,7 @@ impl Entry {
         Self {
             witness,
             on_alert,
+            on_news: OnceLock::new(),
             span: tracing::info_span!("session", %id, %thread),
             id,
             thread,
@@ -151,6 +156,17 @@ impl Entry {
         self.decisions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has somebody hear the news of the thread; `false` if somebody does already.
+    pub(super) fn tell_news_to(&self, on_news: Box<OnNews>) -> bool {
+        self.on_news.set(on_news).is_ok()
+    }
+
+    pub(super) fn tell_news(&self, heard: &Heard<'_>) {
+        if let Some(on_news) = self.on_news.get() {
+            on_news(heard);
+        }
     }
 
     /// Keeps pictures for Codex, in place of those of the prompt before.
@@ -369,6 +385,16 @@ impl Tables {
         Some(entry)
     }
 
+    /// Leaves nothing of a session.
+    fn erase(&mut self, entry: &Arc<Entry>) {
+        self.forget(entry);
+        if !self.by_thread.contains_key(&entry.thread) {
+            self.remembered.remove(&entry.thread);
+            self.remembered_order
+                .retain(|thread| *thread != entry.thread);
+        }
+    }
+
     fn remember(&mut self, thread: ThreadId, start: Start) {
         if self.remembered.insert(thread.clone(), start).is_none() {
             self.remembered_order.push_back(thread);
@@ -448,6 +474,11 @@ impl Sessions {
 
     fn forget(&self, entry: &Arc<Entry>) {
         self.lock().forget(entry);
+    }
+
+    /// Forgets a session, and how its thread was set.
+    pub(super) fn erase(&self, entry: &Arc<Entry>) {
+        self.lock().erase(entry);
     }
 
     /// A sub-agent of a session's thread has a thread of its own.

@@ -19,7 +19,7 @@ use super::{Act, Engine, EngineError, call, hub, profile, rollout, workspace};
 use crate::codex_config::UserConfig;
 use crate::codex_rules::GitRules;
 use crate::directory;
-use crate::jobs::exec::rollouts::{self, Begun};
+use crate::jobs::rollouts::{self, Begun};
 use crate::off_runtime;
 use crate::trust::directory_trust;
 
@@ -308,6 +308,7 @@ impl Engine {
             approval_policy: &mut thread.approval_policy,
             config: &mut thread.config,
         });
+        workplace.place_servers(&mut thread.config);
         if let Some(warning) = self.git_rules_warning(thread.sandbox) {
             (self.warn)(warning);
         }

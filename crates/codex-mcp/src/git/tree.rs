@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use codex_mcp_core::exec::{ChangeKind, GitState, Look};
+use codex_mcp_core::work::{ChangeKind, GitState, Look};
 
 use super::invocation::answered;
 use super::{Git, GitError, written};

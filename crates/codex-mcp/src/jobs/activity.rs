@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-use codex_mcp_core::exec::activity;
 use codex_mcp_core::progress::{Activity, CurrentStep};
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::exec::ExecEvent;
+use codex_mcp_core::work::activity;
+use codex_mcp_core::work::event::WorkEvent;
 use serde_json::Value;
 
 use super::store::StoredEvent;
@@ -26,7 +26,7 @@ impl JobActivity {
     pub fn take(&mut self, event: &StoredEvent) {
         let at = event.at;
         let activity = self.0.get_or_insert_with(|| Activity::new(at));
-        match serde_json::from_str::<ExecEvent>(&event.data) {
+        match serde_json::from_str::<WorkEvent>(&event.data) {
             Ok(event) => activity::take(activity, &event, at),
             // An event of a run is kept with words for it.
             Err(_) => {

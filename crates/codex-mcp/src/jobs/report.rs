@@ -1,18 +1,18 @@
 //! What has come of a job: what its worker leaves in the store, and clients read as
 //! `metadata`.
 
-use codex_mcp_core::exec::{
-    ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
-};
 use codex_mcp_core::progress::without_shell;
 use codex_mcp_core::run::outcome;
 use codex_mcp_core::text::one_line;
+use codex_mcp_core::work::event::TokensUsed;
+use codex_mcp_core::work::{
+    ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
+};
 use codex_mcp_protocol::codex::StepStatus;
-use codex_mcp_protocol::codex::exec::ExecUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::exec::{KeepStream, Outcome, Stream};
+use super::call::{KeepStream, Outcome, Stream};
 use crate::engine::Exit;
 
 /// What has come of a job. All of it is bounded, see [`Outcome`]: with its stream it
@@ -28,7 +28,7 @@ pub struct Report {
     /// The sandbox that was in force: a mode, or the name of permissions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// How Codex ended, if it was started.
+    /// How Codex ended, if it did during the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
     /// What the session has used up.
@@ -65,9 +65,10 @@ pub struct Report {
     /// What Codex warned of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The end of what Codex wrote to stderr.
+    /// The end of what Codex wrote to stderr: of jobs of older releases, which had a Codex
+    /// each.
     pub stderr: String,
-    /// The beginning of what it wrote to stdout and that is no event.
+    /// The beginning of what it wrote to stdout and that is no event: of the same.
     pub stdout: String,
     /// The first events as they came, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +110,7 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReport {
     /// What kind of failure: a name of
-    /// [`FailureClass`](codex_mcp_core::exec::FailureClass).
+    /// [`FailureClass`](codex_mcp_core::work::FailureClass).
     pub class: String,
     /// What happened.
     pub message: String,
@@ -186,9 +187,8 @@ impl Report {
             digest,
             sandbox,
             exit,
+            lost_codex: _,
             changes,
-            stderr,
-            garbage,
             stream: lines,
             took: _,
         } = outcome;
@@ -196,8 +196,6 @@ impl Report {
             failure: failure.as_ref().map(FailureReport::of),
             sandbox,
             exit,
-            stderr,
-            stdout: garbage.kept.join("\n"),
             ..Self::default()
         };
         let report = report.with_digest(digest).with_changes(changes);
@@ -283,7 +281,7 @@ impl Report {
 }
 
 impl FailureReport {
-    /// It, as [`judge`](codex_mcp_core::exec::judge) found it.
+    /// It, as [`judge`](codex_mcp_core::work::judge) found it.
     #[must_use]
     pub fn of(failure: &Failure) -> Self {
         Self {
@@ -313,8 +311,8 @@ impl From<outcome::Usage> for Usage {
     }
 }
 
-impl From<ExecUsage> for Usage {
-    fn from(usage: ExecUsage) -> Self {
+impl From<TokensUsed> for Usage {
+    fn from(usage: TokensUsed) -> Self {
         Self {
             input_tokens: usage.input_tokens,
             cached_input_tokens: usage.cached_input_tokens,

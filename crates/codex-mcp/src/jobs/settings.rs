@@ -1,6 +1,7 @@
 //! Settings of a call beside the fields of the contract.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::TeamName;
@@ -54,6 +55,22 @@ pub enum LimitOrigin {
     Default,
     /// The call named it.
     Asked,
+}
+
+/// How long a call of an MCP server's tool may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolLimit {
+    /// So long.
+    pub limit: Duration,
+    /// Whether it takes precedence over a server's own entry.
+    pub origin: LimitOrigin,
+}
+
+impl ToolLimit {
+    /// In whole seconds, rounded up, as Codex's configuration has it.
+    pub(crate) fn seconds(self) -> u64 {
+        self.limit.as_secs() + u64::from(self.limit.subsec_nanos() > 0)
+    }
 }
 
 impl LimitOrigin {

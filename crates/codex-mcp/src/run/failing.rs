@@ -1,9 +1,8 @@
 //! What kind of end an error is for a turn.
 
-use codex_mcp_core::exec::FailureClass;
 use codex_mcp_core::run::machine::TurnEnd;
 use codex_mcp_core::session::Ending;
-use codex_mcp_protocol::codex::{ErrorKind, TurnError};
+use codex_mcp_core::work::{FailureClass, in_words};
 
 use crate::engine::EngineError;
 
@@ -12,7 +11,7 @@ pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {
     match ending {
         Ending::Completed => (TurnEnd::Completed, None),
         Ending::Interrupted => (TurnEnd::Interrupted, None),
-        Ending::Failed(error) => (TurnEnd::Failed(class(error)), Some(words(error))),
+        Ending::Failed(error) => (TurnEnd::Failed(error.kind().into()), Some(in_words(error))),
         Ending::Lost(how) => (TurnEnd::Died, Some(format!("{how} during the turn"))),
     }
 }
@@ -45,25 +44,5 @@ pub(super) fn of_start(error: &EngineError) -> TurnEnd {
         }
         EngineError::Refused { .. } => TurnEnd::Failed(FailureClass::Exit),
         _ => TurnEnd::Failed(FailureClass::NotStarted),
-    }
-}
-
-fn class(error: &TurnError) -> FailureClass {
-    match error.kind() {
-        ErrorKind::ContextWindowExceeded => FailureClass::ContextWindow,
-        ErrorKind::UsageLimitExceeded | ErrorKind::RateLimited => FailureClass::RateLimit,
-        ErrorKind::ServerOverloaded => FailureClass::Overloaded,
-        ErrorKind::Unauthorized => FailureClass::Auth,
-        ErrorKind::ModelNotFound => FailureClass::ModelNotFound,
-        ErrorKind::Sandbox => FailureClass::Sandbox,
-        ErrorKind::Connection => FailureClass::Connection,
-        ErrorKind::Other => FailureClass::Exit,
-    }
-}
-
-fn words(error: &TurnError) -> String {
-    match &error.additional_details {
-        Some(details) => format!("{} ({details})", error.message),
-        None => error.message.clone(),
     }
 }

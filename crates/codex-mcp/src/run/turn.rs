@@ -5,12 +5,12 @@ use std::future::pending;
 
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::approval_text;
-use codex_mcp_core::exec::{FailureClass, Refusal};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
 use codex_mcp_core::run::outcome::Usage;
 use codex_mcp_core::session::{Outcome, Steps};
 use codex_mcp_core::text::one_line;
+use codex_mcp_core::work::{FailureClass, Refusal};
 use codex_mcp_protocol::codex::Ask;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;

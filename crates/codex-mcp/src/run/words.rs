@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::run::artifacts::Artifact;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
 use codex_mcp_core::run::prompts::PromptKind;
+use codex_mcp_core::work::ChangeKind;
 use codex_mcp_protocol::codex::{RateLimits, RateWindow};
 
 use crate::engine::Grants;

@@ -1,25 +1,40 @@
-//! Runs of `codex exec`, for the tests of both kinds of Codex.
+//! Jobs of `call_codex` without a worker, for the tests of both kinds of Codex.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp::engine::binary::{Source, find};
+use codex_mcp::engine::binary::Source;
 use codex_mcp::engine::spawn::guards_are;
-use codex_mcp::jobs::exec::{KeepStream, News, Outcome, Request, run};
-use codex_mcp_core::exec::FailureClass;
-use codex_mcp_protocol::codex::Release;
+use codex_mcp::engine::{Engine, Launch, Options};
+use codex_mcp::jobs::call::{KeepStream, News, Outcome, Request, run};
+use codex_mcp_core::session::Patience;
+use codex_mcp_core::work::FailureClass;
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use testkit::Home;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than any run takes, also on a busy machine.
+/// Longer than any turn takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A request for the Codex at this path.
-pub(crate) fn request_to(home: &Home, codex: PathBuf, release: &str, prompt: &str) -> Request {
+/// An engine for the Codex at this path.
+pub(crate) fn engine_of(home: &Home, codex: PathBuf) -> Engine {
     guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+    let options = Options {
+        launch: Launch {
+            codex: Some((codex, Source::FlagOrVariable)),
+            line_limit: DEFAULT_LINE_LIMIT,
+        },
+        codex_home: home.codex_home(),
+        patience: Patience {
+            approval: LONG,
+            stall: LONG,
+        },
+    };
+    Engine::new(options).with_env(home.env())
+}
+
+pub(crate) fn request(home: &Home, prompt: &str) -> Request {
     Request {
-        codex: find(Some((codex, Source::FlagOrVariable))).unwrap(),
-        release: Release::parse(release),
         codex_home: home.codex_home(),
         env: home.env(),
         prompt: prompt.to_owned(),
@@ -30,7 +45,6 @@ pub(crate) fn request_to(home: &Home, codex: PathBuf, release: &str, prompt: &st
         effort: None,
         profile: None,
         settings: codex_mcp::jobs::settings::CallSettings::default(),
-        mcp_servers: Vec::new(),
         images: Vec::new(),
         output_schema: None,
         timeout: LONG,
@@ -39,19 +53,22 @@ pub(crate) fn request_to(home: &Home, codex: PathBuf, release: &str, prompt: &st
     }
 }
 
-/// Runs it, and holds the runner to its promise that nothing is left.
-pub(crate) async fn outcome_of(home: &Home, request: &Request) -> Outcome {
-    outcome_with(home, request, |_| (), CancellationToken::new()).await
+/// Has it done, and holds the program to its promise that nothing is left of it.
+pub(crate) async fn outcome_of(home: &Home, engine: &Engine, request: &Request) -> Outcome {
+    outcome_with(home, engine, request, |_| (), CancellationToken::new()).await
 }
 
 pub(crate) async fn outcome_with(
     home: &Home,
+    engine: &Engine,
     request: &Request,
     on_news: impl FnMut(News<'_>),
     cancel: CancellationToken,
 ) -> Outcome {
-    let outcome = run(request, on_news, cancel).await;
-    assert_eq!(home.processes(), []);
+    let outcome = run(engine, request, on_news, cancel).await;
+    let processes = home.processes();
+    let left = processes.iter().find(|one| one.command.contains("sleep"));
+    assert_eq!(left, None);
     outcome
 }
 

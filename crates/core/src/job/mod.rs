@@ -39,6 +39,9 @@ pub const WORKER_LOST: &str = "worker lost";
 /// What is noted of a job whose worker was told to end before the job had.
 pub const WORKER_STOPPED: &str = "worker stopped";
 
+/// What is noted of a job whose Codex went away while the job ran.
+pub const CODEX_LOST: &str = "Codex lost";
+
 /// How a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

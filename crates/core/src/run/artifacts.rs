@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::ChangeKind;
+use crate::work::ChangeKind;
 
 use super::names::Issue;
 use super::snapshot::{CommandEnd, Line, Probe, Snapshot, Tree};

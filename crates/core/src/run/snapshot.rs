@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{ChangeKind, Changes, Evidence, GitState, Refusal};
 use crate::session::Steps;
+use crate::work::{ChangeKind, Changes, Evidence, GitState, Refusal};
 
 use super::names::{BranchName, CommandLine, Issue};
 use super::review::ReviewEnd;

@@ -6,7 +6,7 @@ use codex_mcp_protocol::codex::{Item, RawItem, StepStatus, raw_item};
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;
-use crate::exec::{Evidence, Refusal, is_by_the_sandbox};
+use crate::work::{Evidence, Refusal, is_by_the_sandbox};
 
 /// How many accounts of a kind are kept; all are counted.
 const NOTED: usize = 20;

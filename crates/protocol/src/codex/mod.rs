@@ -8,7 +8,6 @@
 mod account;
 mod ask;
 mod dynamic_tool;
-pub mod exec;
 mod item;
 mod method;
 mod notification;

@@ -19,9 +19,9 @@ use crate::jobs::store::{Job, PromptText, Whose};
 use crate::output::{self, Output};
 use anstyle::{AnsiColor, Style};
 use codex_mcp_core::clock::timestamp;
-use codex_mcp_core::exec::ChangeKind;
 use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 use codex_mcp_core::progress::without_shell;
+use codex_mcp_core::work::ChangeKind;
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;

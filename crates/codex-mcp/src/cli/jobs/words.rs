@@ -1,10 +1,8 @@
 //! What Codex does in a job, in a line for people.
 
 use codex_mcp_core::progress::without_shell;
+use codex_mcp_core::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
 use codex_mcp_protocol::codex::StepStatus;
-use codex_mcp_protocol::codex::exec::{
-    ExecChangeKind, ExecEvent, ExecFileChange, ExecItem, ExecTodo,
-};
 use serde_json::Value;
 
 use crate::cli::table::shortened;
@@ -15,11 +13,11 @@ const LONGEST: usize = 500;
 
 /// An event; `None` if it is of no interest.
 pub(super) fn line(event: &StoredEvent) -> Option<String> {
-    let words = match serde_json::from_str::<ExecEvent>(&event.data) {
+    let words = match serde_json::from_str::<WorkEvent>(&event.data) {
         Ok(known) => known_event(known)?,
         // One of our own.
         Err(_) => match event.kind.as_str() {
-            "codex-mcp/attempt" => "[its worker was lost, and it is run again]".to_owned(),
+            "codex-mcp/attempt" => "[its worker or Codex was lost, and it is run again]".to_owned(),
             "codex-mcp/cut" => "[there was more than is kept]".to_owned(),
             "codex-mcp/dropped" => format!("[{} events are missing here]", dropped(&event.data)),
             kind => of_a_run(&event.data).unwrap_or_else(|| format!("[{kind}]")),
@@ -48,37 +46,37 @@ fn one_line(text: &str) -> String {
     shortened(&words.join(" "), LONGEST)
 }
 
-fn known_event(event: ExecEvent) -> Option<String> {
+fn known_event(event: WorkEvent) -> Option<String> {
     Some(match event {
-        ExecEvent::ThreadStarted { thread_id } => format!("session {thread_id}"),
-        ExecEvent::ItemStarted { item } => begun(item)?,
-        ExecEvent::ItemUpdated {
-            item: ExecItem::TodoList { items },
+        WorkEvent::ThreadStarted { thread_id } => format!("session {thread_id}"),
+        WorkEvent::ItemStarted { item } => begun(item)?,
+        WorkEvent::ItemUpdated {
+            item: WorkItem::TodoList { items },
         } => plan(&items),
-        ExecEvent::ItemCompleted { item } => done(item)?,
-        ExecEvent::TurnCompleted { usage } => format!(
+        WorkEvent::ItemCompleted { item } => done(item)?,
+        WorkEvent::TurnCompleted { usage } => format!(
             "done; {} tokens read, {} written",
             usage.input_tokens, usage.output_tokens
         ),
-        ExecEvent::TurnFailed { error } => format!("failed: {}", error.message),
-        ExecEvent::Error { message } => format!("error: {message}"),
-        ExecEvent::TurnStarted | ExecEvent::ItemUpdated { .. } | ExecEvent::Other => return None,
+        WorkEvent::TurnFailed { error } => format!("failed: {}", error.message),
+        WorkEvent::Error { message } => format!("error: {message}"),
+        WorkEvent::TurnStarted | WorkEvent::ItemUpdated { .. } | WorkEvent::Other => return None,
     })
 }
 
-fn begun(item: ExecItem) -> Option<String> {
+fn begun(item: WorkItem) -> Option<String> {
     Some(match item {
-        ExecItem::CommandExecution { command, .. } => format!("$ {}", without_shell(&command)),
-        ExecItem::McpToolCall { server, tool, .. } => format!("calls {server}.{tool}"),
-        ExecItem::TodoList { items } => plan(&items),
+        WorkItem::CommandExecution { command, .. } => format!("$ {}", without_shell(&command)),
+        WorkItem::McpToolCall { server, tool, .. } => format!("calls {server}.{tool}"),
+        WorkItem::TodoList { items } => plan(&items),
         _ => return None,
     })
 }
 
-fn done(item: ExecItem) -> Option<String> {
+fn done(item: WorkItem) -> Option<String> {
     Some(match item {
-        ExecItem::AgentMessage { text } => text,
-        ExecItem::CommandExecution {
+        WorkItem::AgentMessage { text } => text,
+        WorkItem::CommandExecution {
             command,
             exit_code,
             status,
@@ -88,14 +86,14 @@ fn done(item: ExecItem) -> Option<String> {
             (_, Some(code)) => format!("exit code {code}: {}", without_shell(&command)),
             (_, None) => format!("never ended: {}", without_shell(&command)),
         },
-        ExecItem::FileChange {
+        WorkItem::FileChange {
             changes, status, ..
         } => match status {
             StepStatus::Declined => format!("not allowed: {}", changed(&changes)),
             StepStatus::Failed => format!("not possible: {}", changed(&changes)),
             _ => changed(&changes),
         },
-        ExecItem::McpToolCall {
+        WorkItem::McpToolCall {
             server,
             tool,
             status,
@@ -105,20 +103,20 @@ fn done(item: ExecItem) -> Option<String> {
             StepStatus::Failed => format!("{server}.{tool} has failed"),
             _ => format!("{server}.{tool} has answered"),
         },
-        ExecItem::WebSearch { query, .. } => format!("searched the web for {query}"),
-        ExecItem::Reasoning { text } if !text.trim().is_empty() => format!("thinks: {text}"),
-        ExecItem::Error { message } => format!("warning: {message}"),
-        ExecItem::TodoList { .. } | ExecItem::Reasoning { .. } | ExecItem::Other => return None,
+        WorkItem::WebSearch { query, .. } => format!("searched the web for {query}"),
+        WorkItem::Reasoning { text } if !text.trim().is_empty() => format!("thinks: {text}"),
+        WorkItem::Error { message } => format!("warning: {message}"),
+        WorkItem::TodoList { .. } | WorkItem::Reasoning { .. } | WorkItem::Other => return None,
     })
 }
 
-fn changed(changes: &[ExecFileChange]) -> String {
+fn changed(changes: &[EditedFile]) -> String {
     let word = |kind| match kind {
-        ExecChangeKind::Add => "added",
-        ExecChangeKind::Delete => "deleted",
-        ExecChangeKind::Update => "edited",
+        EditKind::Add => "added",
+        EditKind::Delete => "deleted",
+        EditKind::Update => "edited",
     };
-    let each = |change: &ExecFileChange| format!("{} {}", word(change.kind), change.path);
+    let each = |change: &EditedFile| format!("{} {}", word(change.kind), change.path);
     let all: Vec<String> = changes.iter().map(each).collect();
     match all.is_empty() {
         true => "edited files".to_owned(),
@@ -126,7 +124,7 @@ fn changed(changes: &[ExecFileChange]) -> String {
     }
 }
 
-fn plan(items: &[ExecTodo]) -> String {
+fn plan(items: &[Todo]) -> String {
     let done = items.iter().filter(|item| item.completed).count();
     let next = items.iter().find(|item| !item.completed);
     match next {
@@ -238,7 +236,7 @@ mod tests {
         let again = told("codex-mcp/attempt", &json!({"attempt": 2}));
         assert_eq!(
             again.as_deref(),
-            Some("[its worker was lost, and it is run again]")
+            Some("[its worker or Codex was lost, and it is run again]")
         );
         let step = told("codex-mcp/step", &json!({"words": "make\ntest"}));
         assert_eq!(step.as_deref(), Some("make test"));

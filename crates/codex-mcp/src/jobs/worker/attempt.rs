@@ -7,11 +7,11 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
-use codex_mcp_core::exec::{Failure, FailureClass};
 use codex_mcp_core::job::{
-    Attempt, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wanted,
+    Attempt, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wanted,
 };
 use codex_mcp_core::session::Alert;
+use codex_mcp_core::work::{Failure, FailureClass};
 use codex_mcp_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
@@ -22,7 +22,7 @@ use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
 use super::stalls::StallWatch;
 use super::{running, telling};
-use crate::jobs::exec::{self, News, Outcome};
+use crate::jobs::call::{self, KeepStream, News, Outcome};
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{Claim, Claimed, Finished, Job, Renewed, Written};
@@ -171,6 +171,8 @@ pub(super) enum Came {
     Cancelled,
     /// It failed by itself.
     Failed,
+    /// Codex itself went away, and the job is to run again.
+    LostCodex,
 }
 
 /// What is to be written of its end.
@@ -220,6 +222,7 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
 fn closing(why: Option<End>, came: Came) -> Closing {
     match (why, came) {
         (Some(End::Lost), _) => Closing::Nothing,
+        (_, Came::LostCodex) => Closing::GiveUp(CODEX_LOST),
         (_, Came::Completed) => Closing::Finish(Ending::Completed),
         (Some(End::Unwanted), Came::Cancelled) => Closing::Finish(Ending::Cancelled),
         (Some(End::LeaseOver), Came::Cancelled) => Closing::GiveUp(WORKER_LOST),
@@ -229,34 +232,58 @@ fn closing(why: Option<End>, came: Came) -> Closing {
 }
 
 async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash) -> Done {
-    let order = order::order(job, &worker.options, &worker.releases).await;
-    let Order {
-        mut request,
-        if_unknown,
-    } = match order {
-        Ok(order) => order,
+    let options = &worker.options;
+    let codex_home = order::codex_home(job, options);
+    let ordered = match order::order(job, options).await {
+        Ok(ordered) => {
+            let chosen = order::chosen(job, options);
+            let (tools, resume) = (&options.tools, ordered.request.resume.as_ref());
+            let engine = worker.engines.of(chosen, &codex_home, tools, resume);
+            engine
+                .map(|engine| (ordered, engine))
+                .map_err(BadOrder::from)
+        }
+        Err(error) => Err(error),
+    };
+    let (
+        Order {
+            mut request,
+            if_unknown,
+        },
+        codex,
+    ) = match ordered {
+        Ok(ordered) => ordered,
         Err(error) => return Done::without_codex(&error),
     };
-    let alerts = telling::alerts_of_call(job, &worker.options);
+    let alerts = telling::alerts_of_call(job, options);
     let alert = |alert: &Alert| {
         if let Some(alerts) = &alerts {
             alerts.give(telling::notice(&job.summary.id, alert));
         }
     };
-    let stalls = StallWatch::new(worker.options.stall, &alert);
+    let stalls = StallWatch::new(options.stall, &alert);
     let hear = |news: News<'_>| {
+        if let News::Session(thread) = &news {
+            codex.note(thread);
+        }
         stalls.hear(&news);
         journal.hear(&news);
     };
     let exchange = async {
-        let mut outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+        leash.pulled.run_until_cancelled(codex.start()).await;
+        let engine = codex.engine();
+        let mut outcome = call::run(engine, &request, hear, leash.pulled.clone()).await;
         if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
-            (if_unknown, class(&outcome))
+            (if_unknown, outcome.class())
         {
             request.resume = resume;
-            outcome = exec::run(&request, hear, leash.pulled.clone()).await;
+            outcome = call::run(engine, &request, hear, leash.pulled.clone()).await;
         }
-        Done::of(outcome, request.stream)
+        if outcome.class() == Some(FailureClass::Auth) {
+            codex.retire();
+        }
+        codex.tidy().await;
+        Done::of(outcome, request.stream, of(job))
     };
     tokio::select! {
         done = exchange => done,
@@ -264,16 +291,14 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
     }
 }
 
-fn class(outcome: &Outcome) -> Option<FailureClass> {
-    outcome.failure.as_ref().map(|failure| failure.class)
-}
-
 impl Done {
-    fn of(outcome: Outcome, stream: exec::KeepStream) -> Self {
+    fn of(outcome: Outcome, stream: KeepStream, attempt: Attempt) -> Self {
+        let runs_again = attempt.lost() == JobState::Queued;
         Self {
-            came: match class(&outcome) {
+            came: match outcome.class() {
                 None => Came::Completed,
                 Some(FailureClass::Cancelled) => Came::Cancelled,
+                Some(_) if outcome.lost_codex && runs_again => Came::LostCodex,
                 Some(_) => Came::Failed,
             },
             session: outcome.digest.session.clone(),
@@ -392,7 +417,12 @@ mod tests {
         ];
         let mut table = String::new();
         for why in whys {
-            for came in [Came::Completed, Came::Cancelled, Came::Failed] {
+            for came in [
+                Came::Completed,
+                Came::Cancelled,
+                Came::Failed,
+                Came::LostCodex,
+            ] {
                 let closing = closing(why, came);
                 table += &format!("{why:?}, {came:?}: {closing:?}\n");
             }

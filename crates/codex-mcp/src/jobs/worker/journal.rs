@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use codex_mcp_core::work::event::WorkEvent;
 use codex_mcp_protocol::codex::ThreadId;
-use codex_mcp_protocol::codex::exec::ExecEvent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Worker;
 use super::leash::{End, Leash};
-use crate::jobs::exec::News;
+use crate::jobs::call::News;
 use crate::jobs::store::{Appended, Claim, LONGEST_TEXT, NewEvent, StoreError, Written};
 
 /// How much waits to be written, in bytes: so much, or one event that is longer.
@@ -94,8 +94,12 @@ impl Journal {
     /// Takes in what Codex says.
     pub(super) fn hear(&self, news: &News<'_>) {
         match news {
-            News::Started => return,
             News::Session(session) => return self.note_session(session),
+            News::Lost(number) => {
+                let mut pages = self.pages.borrow_mut();
+                pages.dropped = pages.dropped.saturating_add(*number);
+                return;
+            }
             News::Event(event, line) => {
                 self.pages.borrow_mut().add(kind(event, line), line);
             }
@@ -239,21 +243,21 @@ impl Pages {
 }
 
 /// Codex's own word for it.
-fn kind(event: &ExecEvent, line: &str) -> String {
+fn kind(event: &WorkEvent, line: &str) -> String {
     #[derive(Deserialize)]
     struct Typed {
         r#type: String,
     }
     let known = match event {
-        ExecEvent::ThreadStarted { .. } => "thread.started",
-        ExecEvent::TurnStarted => "turn.started",
-        ExecEvent::ItemStarted { .. } => "item.started",
-        ExecEvent::ItemUpdated { .. } => "item.updated",
-        ExecEvent::ItemCompleted { .. } => "item.completed",
-        ExecEvent::TurnCompleted { .. } => "turn.completed",
-        ExecEvent::TurnFailed { .. } => "turn.failed",
-        ExecEvent::Error { .. } => "error",
-        ExecEvent::Other => {
+        WorkEvent::ThreadStarted { .. } => "thread.started",
+        WorkEvent::TurnStarted => "turn.started",
+        WorkEvent::ItemStarted { .. } => "item.started",
+        WorkEvent::ItemUpdated { .. } => "item.updated",
+        WorkEvent::ItemCompleted { .. } => "item.completed",
+        WorkEvent::TurnCompleted { .. } => "turn.completed",
+        WorkEvent::TurnFailed { .. } => "turn.failed",
+        WorkEvent::Error { .. } => "error",
+        WorkEvent::Other => {
             let typed = serde_json::from_str::<Typed>(line);
             return typed.map_or_else(|_| "unknown".to_owned(), |typed| typed.r#type);
         }

@@ -13,7 +13,8 @@
 //! writes its own events; the store being slow or away holds up none of them. What an
 //! attempt is ended for is said by its `leash`. Beside them the worker takes
 //! `care`: it says that it is there, takes jobs from workers that are lost, and
-//! hears of cancellations.
+//! hears of cancellations. Jobs share `engines`; a Codex that dies is to its jobs what a
+//! lost worker is.
 //!
 //! # When the store can't be used
 //!
@@ -37,6 +38,7 @@ mod attempt;
 mod care;
 mod claiming;
 mod ended;
+mod engines;
 mod journal;
 mod leash;
 mod order;
@@ -63,14 +65,13 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::engines::Engines;
 use self::leash::Leash;
-use self::order::Releases;
 use self::trouble::Trouble;
 use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError, new_worker_id};
 use crate::bounds::CurrentBounds;
 use crate::engine::ThreadTools;
 use crate::engine::binary::Source;
-use crate::own_mcp_server::Server;
 
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
@@ -102,8 +103,6 @@ pub struct Options {
     pub codex_home: PathBuf,
     /// The tools of ours that Codex's threads get.
     pub tools: Arc<dyn ThreadTools>,
-    /// The MCP servers of ours that `codex exec` gets. They are on this machine.
-    pub mcp_servers: Vec<Server>,
     /// What jobs may ask for at most, whoever has submitted them; read anew for each job.
     pub bounds: CurrentBounds,
     /// The folder of what is kept of this machine: the worktrees of runs, and their
@@ -199,11 +198,13 @@ pub async fn run(
     let working = async {
         tokio::select! {
             () = worker.take_care() => {}
+            never = worker.engines.tend() => match never {},
             () = claiming::work(&worker, &mut post, &closing, &hurry) => {}
             () = worker.until_the_store_is_given_up() => {}
         }
     };
     tasks.run_until(working).await;
+    worker.engines.shut_down().await;
     worker.leave().await;
     Ok(())
 }
@@ -217,7 +218,7 @@ struct Worker {
     leashes: RefCell<HashMap<JobId, Rc<Leash>>>,
     trouble: Trouble,
     work: Work,
-    releases: Releases,
+    engines: Engines,
 }
 
 /// The jobs that are worked on: those whose outcome waits to be written are not.
@@ -267,7 +268,7 @@ impl Worker {
             leashes: RefCell::default(),
             trouble: Trouble::new(),
             work: Work::new(),
-            releases: Releases::default(),
+            engines: Engines::default(),
         }
     }
 

@@ -1,12 +1,10 @@
 //! What Codex is asked to do, from what a job says.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_protocol::codex::{NotAThreadId, Release, ThreadId};
+use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -15,17 +13,13 @@ use super::admission::{self, Refusal};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ConfigError;
 use crate::directory::{self, ReplacedDirectory};
-use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
+use crate::engine::binary::{NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
-use crate::engine::release_of;
-use crate::jobs::exec::{KeepStream, Request, ToolLimit};
-use crate::jobs::settings::CallSettings;
+use crate::jobs::call::{KeepStream, Request};
+use crate::jobs::settings::{CallSettings, ToolLimit};
 use crate::jobs::store::{Job, Origin, Request as Asked};
 use crate::off_runtime::{self, OffRuntimeError};
 use crate::picture::{Picture, PictureError};
-
-/// How many Codexes are remembered.
-const REMEMBERED: usize = 16;
 
 /// Why a job can't be run: what it says makes no sense here.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +34,7 @@ pub(super) enum BadOrder {
     Bounds(#[from] NoBounds),
     #[error(transparent)]
     Replaced(#[from] ReplacedDirectory),
-    #[error("the working folder {0:?} is not an absolute path")]
+    #[error("the working directory {0:?} is not an absolute path")]
     Folder(String),
     #[error("{value:?} is not a {what} that Codex knows")]
     Word { what: &'static str, value: String },
@@ -90,11 +84,7 @@ pub(super) enum IfUnknown {
 ///
 /// One that follows another goes on in the session that that one has begun, where it
 /// has, and is given the prompt again.
-pub(super) async fn order(
-    job: &Job,
-    options: &Options,
-    releases: &Releases,
-) -> Result<Order, BadOrder> {
+pub(super) async fn order(job: &Job, options: &Options) -> Result<Order, BadOrder> {
     admission::check(job, options)?;
     let asked = &job.request;
     let cwd = PathBuf::from(&asked.cwd);
@@ -125,7 +115,6 @@ pub(super) async fn order(
     bounds.check_run(&Criteria::default(), &settings.notify, false)?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
     let sandbox = bounds.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
-    let codex = codex(job, options)?;
     let (resume, if_unknown) = session(job)?;
     let request = Request {
         codex_home: codex_home(job, options),
@@ -136,7 +125,6 @@ pub(super) async fn order(
         sandbox,
         effort: word("reasoning effort", asked.effort.as_deref())?,
         profile,
-        mcp_servers: options.mcp_servers.clone(),
         images: images(&asked.images, &cwd).await?,
         output_schema: schema(asked.output_schema.as_ref())?,
         timeout: Duration::from_millis(asked.timeout_ms.into()),
@@ -146,9 +134,6 @@ pub(super) async fn order(
         }),
         settings,
         stream: keep(asked),
-        // Last, as it may take a moment.
-        release: releases.of(&codex).await,
-        codex,
         cwd,
     };
     Ok(Order {
@@ -179,10 +164,6 @@ pub(super) fn keep(asked: &Asked) -> KeepStream {
 fn is_of_this_host(job: &Job, options: &Options) -> bool {
     let names_it = || job.request.host.as_ref() == Some(&options.host);
     job.origin == Origin::ThisHost && (options.location.path().is_some() || names_it())
-}
-
-fn codex(job: &Job, options: &Options) -> Result<CodexBinary, NoCodex> {
-    binary::find(chosen(job, options))
 }
 
 /// The Codex that is to run a job, if one was chosen.
@@ -268,38 +249,6 @@ fn schema(schema: Option<&Value>) -> Result<Option<Map<String, Value>>, BadOrder
         Some(Value::Object(schema)) => Ok(Some(schema.clone())),
         Some(_) => Err(BadOrder::Schema),
     }
-}
-
-/// The releases of the Codexes that have been run. A program that is replaced, as an
-/// upgrade does, is another one.
-#[derive(Debug, Default)]
-pub(super) struct Releases(RefCell<HashMap<Stamp, Release>>);
-
-/// A program as it is now.
-type Stamp = (PathBuf, u64, Option<SystemTime>);
-
-impl Releases {
-    /// Nobody remembers that a Codex didn't tell.
-    async fn of(&self, codex: &CodexBinary) -> Option<Release> {
-        let stamp = stamp(&codex.native);
-        if let Some(release) = self.0.borrow().get(&stamp) {
-            return Some(*release);
-        }
-        let release = release_of(codex).await?;
-        let mut known = self.0.borrow_mut();
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        known.insert(stamp, release);
-        Some(release)
-    }
-}
-
-fn stamp(program: &Path) -> Stamp {
-    let metadata = std::fs::metadata(program).ok();
-    let length = metadata.as_ref().map_or(0, std::fs::Metadata::len);
-    let written = metadata.and_then(|metadata| metadata.modified().ok());
-    (program.to_owned(), length, written)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::Worker;
 use super::admission;
 use super::attempt::{Came, Done};
 use super::ended::{Ended, Failure};
+use super::engines::start;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order;
@@ -24,7 +25,7 @@ use super::telling::{News, Telling, notice};
 use crate::directory;
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::command::Alerted;
-use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
+use crate::engine::{Engine, Launch, Options};
 use crate::git::Submodules;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
@@ -43,10 +44,6 @@ const PARTING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether there is still time for that.
 const LOOK_AT_LEASH: Duration = Duration::from_millis(50);
-
-/// How often Codex is started that ends at once, and how long after.
-const STARTS: u32 = 3;
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// What an attempt at a run works with.
 struct Attempt<'a> {
@@ -341,18 +338,6 @@ impl Attempt<'_> {
             tracing::warn!("the run has no number: {error}");
             0
         })
-    }
-}
-
-/// Starts Codex, also where it ends at once: two that make the files of a new CODEX_HOME
-/// at the same time are in each other's way (seen with 0.153.4). Why it can't be started
-/// at all is told by the run.
-async fn start(engine: &Engine) {
-    for _ in 0..STARTS {
-        match engine.introduce().await.err().as_deref() {
-            Some(LaunchError::Start(StartError::Ended { .. })) => sleep(AGAIN_AFTER).await,
-            _ => return,
-        }
     }
 }
 

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use codex_mcp_core::exec::activity;
 use codex_mcp_core::progress::Activity;
 use codex_mcp_core::session::Alert;
+use codex_mcp_core::work::activity;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::jobs::exec::News;
+use crate::jobs::call::News;
 
 /// Watches over the silence of one job.
 pub(super) struct StallWatch<'a> {
@@ -65,7 +65,7 @@ impl<'a> StallWatch<'a> {
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_protocol::codex::exec::ExecEvent;
+    use codex_mcp_core::work::event::WorkEvent;
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -78,12 +78,12 @@ mod tests {
         let talk = async {
             for _ in 0..5 {
                 sleep(Duration::from_secs(9)).await;
-                watch.hear(&News::Event(&ExecEvent::TurnStarted, ""));
+                watch.hear(&News::Event(&WorkEvent::TurnStarted, ""));
             }
             assert_eq!(alerts.borrow().len(), 0);
             sleep(Duration::from_secs(100)).await;
             assert_eq!(alerts.borrow().len(), 1);
-            watch.hear(&News::Event(&ExecEvent::TurnStarted, ""));
+            watch.hear(&News::Event(&WorkEvent::TurnStarted, ""));
             sleep(Duration::from_secs(100)).await;
         };
         tokio::select! {

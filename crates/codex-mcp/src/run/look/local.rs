@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codex_mcp_core::exec::GitState;
 use codex_mcp_core::run::names::BranchName;
 use codex_mcp_core::run::snapshot::{Head, Line, Snapshot};
+use codex_mcp_core::work::GitState;
 
 use super::refs::Refs;
 

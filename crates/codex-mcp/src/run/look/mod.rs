@@ -39,10 +39,10 @@ use std::env;
 use std::path::Path;
 use std::time::Duration;
 
-use codex_mcp_core::exec::GitState;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::names::{CommandLine, Issue};
 use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, Snapshot};
+use codex_mcp_core::work::GitState;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use codex_mcp_core::exec::GitState;
 use codex_mcp_core::run::snapshot::{Probe, Tree};
+use codex_mcp_core::work::GitState;
 
 use crate::engine::run::Extent;
 use crate::git::Git;

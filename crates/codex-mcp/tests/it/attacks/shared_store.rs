@@ -15,19 +15,12 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use testkit::Home;
 use testkit::postgres::{Durability, Postgres};
 
-use crate::jobs::{Worker, wait_for, wait_for_file, wait_until};
+use crate::jobs::{Worker, play_codex, wait_for, wait_for_file, wait_until};
 
 /// Notes that it was run, as whom and for what, then plays Codex.
-const CODEX: &str = r#"#!/bin/sh
-case "$1" in --version) echo codex-cli 0.169.0; exit;; esac
-IFS= read -r prompt
-echo "$prompt" >> NOTES/NAME
+const CODEX: &str = r#"echo "$1" >> NOTES/NAME
 echo "${CODEX_HOME}" >> NOTES/NAME.home
-echo '{"type":"thread.started","thread_id":"01a200a4-327e-7ce2-b260-3fbdb333d5f2"}'
-echo '{"type":"turn.started"}'
-case "$prompt" in wait*) while [ ! -e NOTES/go ]; do sleep 0.02; done;; esac
-echo '{"type":"item.completed","item":{"type":"agent_message","text":"ok"}}'
-echo '{"type":"turn.completed","usage":{}}'
+case "$1" in wait*) while [ ! -e NOTES/go ]; do sleep 0.02; done;; esac
 "#;
 
 /// A host of this user: a home with a key, and programs that note when they are run.
@@ -44,7 +37,8 @@ impl Host {
         };
         fs::create_dir(host.note("")).unwrap();
         for name in ["honest", "evil"] {
-            host.script(name, CODEX);
+            let script = host.adapted(name, CODEX);
+            play_codex(&host.home, &host.program(name), &script);
         }
         host.script("notify", "#!/bin/sh\necho told >> NOTES/NAME\n");
         let directory = host.home.atm_home().join(".config/atm");
@@ -55,10 +49,14 @@ impl Host {
         host
     }
 
-    fn script(&self, name: &str, text: &str) {
+    fn adapted(&self, name: &str, text: &str) -> String {
         let notes = self.note("");
         let notes = notes.to_str().unwrap().trim_end_matches('/');
-        let text = text.replace("NOTES", notes).replace("NAME", name);
+        text.replace("NOTES", notes).replace("NAME", name)
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let text = self.adapted(name, text);
         let path = self.program(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();

@@ -6,10 +6,10 @@
 //! stdout, no panic, no process left.
 
 mod approvals;
+mod calls;
 mod cancellation;
 mod deaths;
 mod eras;
-mod exec;
 mod failures;
 mod identity;
 mod input;

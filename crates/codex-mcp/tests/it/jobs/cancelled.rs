@@ -6,7 +6,7 @@ use codex_mcp_core::job::{CancelAnswer, JobState};
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::Instant;
 
-use super::{SESSION, Stage, get, report, wait_for, wait_for_file, wait_until};
+use super::{Stage, get, report, wait_for, wait_for_file, wait_until};
 
 const STUBBORN: &str = "setsid sleep 1000 & touch NAME; while :; do sleep 1000; done";
 
@@ -43,14 +43,13 @@ async fn a_job_is_ended_on_whatever_machine_it_runs() {
         let took = asked.elapsed();
         println!("cancelled within {took:?}");
         assert!(took < SOON, "{took:?}");
-        assert_eq!(job.summary.session_id.as_deref(), Some(SESSION));
+        assert!(job.summary.session_id.is_some());
         assert_eq!(job.summary.error, None);
         assert_eq!(report(&job).failure.unwrap().class, "cancelled");
     }
-    wait_for("only the workers are left", async || {
-        (stage.home.processes().len() == 2).then_some(())
-    })
-    .await;
+    let processes = stage.home.processes();
+    let left = processes.iter().find(|one| one.command.contains("sleep"));
+    assert_eq!(left, None);
     for worker in workers {
         worker.finish().await;
     }

@@ -3,9 +3,7 @@
 use codex_mcp_core::job::{JobState, WORKER_STOPPED};
 use nix::sys::signal::Signal;
 
-use super::{
-    SESSION, Stage, get, report, submit, until_there_is, wait_for, wait_for_file, wait_until,
-};
+use super::{Stage, get, report, submit, until_there_is, wait_for, wait_for_file, wait_until};
 
 #[tokio::test]
 async fn jobs_are_let_finish_and_none_is_begun() {
@@ -64,7 +62,7 @@ async fn after_the_grace_time_jobs_are_ended_and_given_up() {
         let once = get(&store, &once).await;
         assert_eq!(once.summary.state, JobState::Failed);
         assert_eq!(once.summary.error.as_deref(), Some(WORKER_STOPPED));
-        assert_eq!(once.summary.session_id.as_deref(), Some(SESSION));
+        assert!(once.summary.session_id.is_some());
         let again = get(&store, &again).await;
         assert_eq!(again.summary.state, JobState::Queued);
         stage.finish().await;
@@ -107,11 +105,11 @@ async fn a_job_that_makes_no_sense_is_told_and_the_next_one_done() {
     let job = wait_until(&store, &failing, JobState::Failed).await;
     let error = job.summary.error.clone().unwrap();
     assert!(error.contains("codex login"), "{error}");
-    assert!(report(&job).stderr.contains("401"));
+    assert_eq!(report(&job).failure.unwrap().class, "auth");
     let job = wait_until(&store, &late, JobState::Failed).await;
     let error = job.summary.error.clone().unwrap();
     assert!(error.starts_with("agent timed out after 300ms"), "{error}");
-    assert_eq!(job.summary.session_id.as_deref(), Some(SESSION));
+    assert!(job.summary.session_id.is_some());
     let job = wait_until(&store, &fine, JobState::Completed).await;
     assert_eq!(job.summary.error, None);
     let events = store.events(&fine, 0, 100).await.unwrap();

@@ -11,7 +11,8 @@ use testkit::postgres::{Durability, Postgres};
 use testkit::process::{Process, wait_until_gone};
 
 use super::{
-    LONG, SESSION, Stage, Worker, get, submit, until_there_is, wait_for, wait_for_file, wait_until,
+    LONG, Stage, Worker, get, kill_codex, submit, until_there_is, wait_for, wait_for_file,
+    wait_until,
 };
 
 /// So that what a worker has left is found soon.
@@ -143,7 +144,7 @@ async fn the_jobs_of_a_killed_worker_fail_or_run_again() {
     let next = stage.worker(&SHORTER);
     let once = wait_until(&store, &once, JobState::Failed).await;
     assert_eq!(once.summary.error.as_deref(), Some(WORKER_LOST));
-    assert_eq!(once.summary.session_id.as_deref(), Some(SESSION));
+    assert!(once.summary.session_id.is_some());
     let twice = wait_until(&store, &twice, JobState::Completed).await;
     assert_eq!(twice.attempts, 2);
     assert_eq!(fs::read_to_string(stage.file("twice")).unwrap(), "x\nx\n");
@@ -154,6 +155,38 @@ async fn the_jobs_of_a_killed_worker_fail_or_run_again() {
     let log = next.finish().await;
     assert!(log.contains("has lost its worker"), "{log}");
     assert!(store.workers().await.unwrap().is_empty());
+    stage.finish().await;
+}
+
+/// As those of a killed worker do.
+#[tokio::test]
+async fn jobs_of_a_killed_codex_fail_or_run_again_in_their_threads() {
+    let stage = Stage::sqlite();
+    let store = stage.open().await;
+    let once = format!("touch once; {}", until_there_is("go"));
+    let once = stage.submit(&store, &once).await;
+    let twice = format!("echo x >> twice; {}", until_there_is("go"));
+    let mut request = stage.request(&twice);
+    request.retry = 1;
+    let twice = submit(&store, request).await;
+    let worker = stage.worker(&[]);
+    wait_for_file(&stage.file("once")).await;
+    wait_for_file(&stage.file("twice")).await;
+    let session = wait_for("its session", async || {
+        get(&store, &twice).await.summary.session_id
+    })
+    .await;
+    kill_codex(&stage.home);
+    let once = wait_until(&store, &once, JobState::Failed).await;
+    let error = once.summary.error.unwrap();
+    assert!(error.contains("signal 9"), "{error}");
+    assert!(once.summary.session_id.is_some());
+    stage.make("go");
+    let twice = wait_until(&store, &twice, JobState::Completed).await;
+    assert_eq!(twice.attempts, 2);
+    assert_eq!(twice.summary.session_id, Some(session));
+    assert_eq!(fs::read_to_string(stage.file("twice")).unwrap(), "x\nx\n");
+    worker.finish().await;
     stage.finish().await;
 }
 

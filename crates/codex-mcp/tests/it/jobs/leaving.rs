@@ -86,7 +86,6 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         codex: Some((stage.codex(), Source::FlagOrVariable)),
         codex_home: stage.home.codex_home(),
         tools: Arc::new(codex_mcp::mcp::OurTools::default()),
-        mcp_servers: Vec::new(),
         bounds: Bounds::default().into(),
         state: stage.home.state_home().join("codex-mcp"),
         stall: Duration::from_secs(300),

@@ -1,6 +1,6 @@
 //! Workers as they are met with: real processes on a real store, which are killed,
-//! stopped, and left without their store. Codex is played by a script, whose prompt is
-//! what it is to do.
+//! stopped, and left without their store. Codex is played by a fake one, whose prompt is
+//! a line of shell that it runs.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -28,7 +28,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::Home;
+use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use testkit::postgres::Postgres;
+use testkit::process::Process;
 use tokio::time::{Instant, sleep};
 
 /// How often is looked at what nobody tells of.
@@ -36,20 +38,6 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Longer than anything takes that is waited for, also on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
-
-/// The session of all jobs.
-const SESSION: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
-
-/// Does what its prompt says, a line of shell.
-const CODEX: &str = r#"#!/bin/sh
-case "$1" in --version) echo codex-cli 0.169.0; exit;; esac
-IFS= read -r prompt
-echo '{"type":"thread.started","thread_id":"SESSION"}'
-echo '{"type":"turn.started"}'
-eval "$prompt"
-echo '{"type":"item.completed","item":{"type":"agent_message","text":"ok"}}'
-echo '{"type":"turn.completed","usage":{}}'
-"#;
 
 /// A prompt that waits for a file.
 fn until_there_is(name: &str) -> String {
@@ -81,8 +69,7 @@ impl Stage {
             folder,
             location,
         };
-        fs::write(stage.codex(), CODEX.replace("SESSION", SESSION)).unwrap();
-        fs::set_permissions(stage.codex(), Permissions::from_mode(0o755)).unwrap();
+        play_codex(&stage.home, &stage.codex(), r#"eval "$1""#);
         fs::create_dir(stage.work()).unwrap();
         stage
     }
@@ -141,6 +128,37 @@ impl Stage {
         })
         .await;
     }
+}
+
+/// Writes a Codex that runs a script of `sh` in each turn, with the prompt as `$1`.
+pub(crate) fn play_codex(home: &Home, codex: &Path, script: &str) {
+    let run = Action::Run {
+        script: script.to_owned(),
+    };
+    let plan = Plan::new().on("turn/start", [Action::Answer, run]);
+    let path = codex.with_extension("plan");
+    fs::write(&path, serde_json::to_vec(&plan).unwrap()).unwrap();
+    let text = format!(
+        "#!/bin/sh\nexport {PLAN}={}\nexec {} \"$@\"\n",
+        path.display(),
+        fake_codex_path().display()
+    );
+    assert!(path.starts_with(home.root()));
+    fs::write(codex, text).unwrap();
+    fs::set_permissions(codex, Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Kills the app-server below a guard.
+pub(crate) fn kill_codex(home: &Home) {
+    let processes = home.processes();
+    let is_server = |one: &&Process| one.command.contains("app-server");
+    let below = |one: &&Process| {
+        let parents = processes.iter().filter(is_server);
+        parents.into_iter().any(|parent| parent.pid == one.parent)
+    };
+    let codex = processes.iter().filter(is_server).find(below);
+    let pid = Pid::from_raw(codex.unwrap().pid.try_into().unwrap());
+    kill(pid, Signal::SIGKILL).unwrap();
 }
 
 async fn submit(store: &JobStore, request: Request) -> JobId {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use codex_mcp::jobs::store::{Access, JobStore, NewJob, Request};
-use codex_mcp_core::exec::{ChangeKind, SeenBy};
 use codex_mcp_core::job::{JobId, JobState};
+use codex_mcp_core::work::{ChangeKind, SeenBy};
 use scripted_model::{Patch, Reply, Script, Shell};
+use serde_json::json;
 
 use super::{Stage, on_each_release};
 use crate::jobs::{Worker, report, wait_until};
@@ -14,6 +15,7 @@ on_each_release!(
     a_cancelled_job_leaves_nothing,
     a_job_is_done_and_told,
     a_job_is_resumed_with_its_context,
+    resumed_thread_has_the_settings_of_the_new_job,
 );
 
 /// The store in the home of a stage, and a worker for it.
@@ -137,5 +139,44 @@ async fn a_job_is_resumed_with_its_context(release: &str) {
     let asked = stage.model.requests().pop().unwrap();
     assert!(asked.user_messages().contains(&"the number is 7"));
     assert!(asked.assistant_messages().contains(&"One."));
+    jobs.finish().await;
+}
+
+/// What an earlier job has set holds for that job alone, also with the same worker.
+async fn resumed_thread_has_the_settings_of_the_new_job(release: &str) {
+    // Codex 0.153.4 may miss what a command says at once.
+    let works = |name: &str| {
+        let command = format!("sleep 1; echo which=$WHICH; echo x > {name}");
+        [Reply::shell(command.as_str()), Reply::say("ok")]
+    };
+    let script = Script::new()
+        .on("first", works("first"))
+        .on("second", works("second"));
+    let stage = Stage::new(release, script).await;
+    let jobs = Jobs::of(&stage).await;
+    let named = |name: &str, sandbox: &str| {
+        let key = "shell_environment_policy.set.WHICH";
+        Request {
+            settings: Some(json!({ "config": { key: name } })),
+            ..jobs.request(name, sandbox)
+        }
+    };
+    let id = jobs.submit(named("first", "danger-full-access")).await;
+    let first = wait_until(&jobs.store, &id, JobState::Completed).await;
+    assert!(report(&first).commands[0].output.contains("which=first"));
+    assert!(stage.file("first").exists());
+    let id = jobs
+        .submit(Request {
+            resume_session_id: first.summary.session_id,
+            ..named("second", "read-only")
+        })
+        .await;
+    let second = report(&wait_until(&jobs.store, &id, JobState::Completed).await);
+    assert!(
+        second.commands[0].output.contains("which=second"),
+        "{second:#?}"
+    );
+    assert!(!stage.file("second").exists());
+    assert_eq!(second.failed_steps.len(), 1, "{second:#?}");
     jobs.finish().await;
 }

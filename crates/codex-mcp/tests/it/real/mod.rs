@@ -2,11 +2,11 @@
 
 mod alerts;
 mod approvals;
+mod calls;
 mod classic;
 mod codex_config;
 mod context;
 mod drop_in;
-mod exec;
 mod eyes;
 mod job_results;
 mod job_tools;

@@ -17,7 +17,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::exec::Refusal;
+use crate::work::Refusal;
 
 use super::criteria::{Criteria, Criterion, Judging};
 use super::snapshot::{Answer, Preexisting, Snapshot, Work};

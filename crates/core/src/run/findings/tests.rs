@@ -4,12 +4,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::{ChangeKind, Evidence, GitState, Look, Refusal};
 use crate::run::artifacts::{self, Gain, Shown};
 use crate::run::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
 };
 use crate::session::Steps;
+use crate::work::{ChangeKind, Evidence, GitState, Look, Refusal};
 
 fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
     let newest = (0..new).map(|number| Commit {

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{Evidence, FailureClass};
+use crate::work::{Evidence, FailureClass};
 
 use super::artifacts::Gain;
 use super::findings::Standing;

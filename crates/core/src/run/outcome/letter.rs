@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::exec::ChangeKind;
 use crate::run::artifacts::Artifact;
 use crate::text::one_line;
+use crate::work::ChangeKind;
 
 /// How many artifacts are listed, and how many things that are missing.
 const LISTED: usize = 40;

@@ -13,7 +13,7 @@ use codex_mcp_protocol::codex::TokenCount;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;
-use crate::exec::Evidence;
+use crate::work::Evidence;
 
 use super::artifacts::{Artifact, Gain};
 use super::findings::Verdict;

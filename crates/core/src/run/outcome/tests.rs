@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::{ChangeKind, FailureClass};
 use crate::run::criteria::{Criteria, Criterion};
 use crate::run::findings::judge;
 use crate::run::snapshot::{Answer, Preexisting, Snapshot, Work};
+use crate::work::{ChangeKind, FailureClass};
 
 fn evidence(criteria: &[&str]) -> RunEvidence {
     let criteria = criteria

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::bounds::Bounds;
+use crate::engine::binary;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
 use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
@@ -44,7 +45,6 @@ impl Place {
             codex: Some((self.path("ours"), Source::FlagOrVariable)),
             codex_home: self.path("our-home"),
             tools: Arc::new(OurTools::default()),
-            mcp_servers: Vec::new(),
             state: self.path("state"),
             concurrency: CONCURRENCY,
             idle: None,
@@ -118,12 +118,13 @@ fn the_codex_of_a_job_is_run_on_its_machine_and_ours_elsewhere() {
     ] {
         job.origin = origin;
         job.request.host = host.map(str::to_owned);
-        assert_eq!(codex(&job, options).unwrap().native, place.path(binary));
+        let codex = binary::find(chosen(&job, options)).unwrap();
+        assert_eq!(codex.native, place.path(binary));
         assert_eq!(codex_home(&job, options), *home);
     }
     job.origin = Origin::ThisHost;
     job.request.codex_bin = Some("/absent".to_owned());
-    let error = codex(&job, &file).unwrap_err().to_string();
+    let error = binary::find(chosen(&job, &file)).unwrap_err().to_string();
     assert!(error.contains("/absent (from the job)"), "{error}");
 }
 
@@ -265,13 +266,4 @@ async fn the_settings_are_codex_s_words() {
     schema(Some(&Value::from(7))).unwrap_err();
     let absent = images(&["absent.png".to_owned()], Path::new("/")).await;
     absent.unwrap_err();
-}
-
-#[test]
-fn a_program_that_was_replaced_is_another_one() {
-    let place = Place::new();
-    let before = stamp(&place.path("ours"));
-    assert_eq!(stamp(&place.path("ours")), before);
-    std::fs::write(place.path("ours"), "#!/bin/sh\necho another\n").unwrap();
-    assert_ne!(stamp(&place.path("ours")), before);
 }

@@ -1,32 +1,23 @@
-//! Calls of the model's that Codex refused: they are no events of `codex exec`, and only
-//! the rollout has them.
+//! Calls of the model's that Codex refused in a thread that was taken up: Codex tells of
+//! them only in new threads, and otherwise only the rollout has them.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use codex_mcp_core::clock::timestamp;
-use codex_mcp_core::exec::{FailedStep, StepKind};
-use codex_mcp_protocol::codex::{RawItem, raw_item};
+use codex_mcp_core::work::Recorder;
+use codex_mcp_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::jobs::rollouts::{self, Rollout};
+use crate::off_runtime;
 use crate::untrusted_file::{self, Links};
 
 /// How much of the end of a rollout is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;
-
-/// How many calls are waited for an answer at once.
-const OPEN: usize = 64;
-
-/// What the model is told of a command that the sandbox stopped (0.104.0): the command is
-/// an event then.
-const STOPPED: &str = "exec_command failed: SandboxDenied";
-
-/// The tool that changes files.
-const PATCH: &str = "apply_patch";
 
 /// A line of a rollout, as far as it is used. Its moment has the form of ours, so that
 /// the two can be compared as texts.
@@ -38,8 +29,20 @@ struct Line {
     payload: Value,
 }
 
-/// The calls that were refused since then. A rollout that cannot be read has none.
-pub(super) fn calls(rollout: &Path, since: SystemTime) -> Vec<FailedStep> {
+/// The refused calls since then, as events. Where the rollout cannot be read, none are
+/// known.
+pub(super) async fn calls(codex_home: PathBuf, id: ThreadId, since: SystemTime) -> Vec<Value> {
+    let looked = off_runtime::run(move || match rollouts::find(&codex_home, &id) {
+        Rollout::At(path) => calls_in(&path, since),
+        Rollout::Missing | Rollout::Unknown => Vec::new(),
+    });
+    looked.await.unwrap_or_else(|error| {
+        tracing::debug!("looking for refused calls: {error}");
+        Vec::new()
+    })
+}
+
+fn calls_in(rollout: &Path, since: SystemTime) -> Vec<Value> {
     let Ok(file) = untrusted_file::open(rollout, Links::Refused) else {
         return Vec::new();
     };
@@ -47,7 +50,7 @@ pub(super) fn calls(rollout: &Path, since: SystemTime) -> Vec<FailedStep> {
         return Vec::new();
     };
     let since = timestamp(since);
-    let mut open = BTreeMap::new();
+    let mut recorder = Recorder::default();
     let mut refused = Vec::new();
     for line in lines.map_while(Result::ok) {
         // What is no call costs nothing.
@@ -57,7 +60,7 @@ pub(super) fn calls(rollout: &Path, since: SystemTime) -> Vec<FailedStep> {
         if let Ok(Line { timestamp, payload }) = serde_json::from_str(&line)
             && timestamp >= since
         {
-            refused.extend(refusal(payload, &mut open));
+            refused.extend(recorder.raw(&payload));
         }
     }
     refused
@@ -72,52 +75,10 @@ fn last_lines(mut file: File) -> io::Result<impl Iterator<Item = io::Result<Stri
     Ok(lines.skip(usize::from(start > 0)))
 }
 
-/// Takes in an item of the conversation; the refusal, if it is one.
-fn refusal(payload: Value, open: &mut BTreeMap<String, (StepKind, String)>) -> Option<FailedStep> {
-    match RawItem::deserialize(&payload).ok()? {
-        RawItem::FunctionCall { call_id, name } if RawItem::wants_to_act(&name) => {
-            if open.len() < OPEN {
-                open.insert(call_id, asked(&name, &payload));
-            }
-            None
-        }
-        RawItem::FunctionCallOutput { call_id, output } => {
-            let (kind, what) = open.remove(&call_id)?;
-            let why = raw_item::told(&output);
-            let was_run = raw_item::was_run(&output) || why.starts_with(STOPPED);
-            (!was_run).then(|| FailedStep::refused(kind, &what, why))
-        }
-        _ => None,
-    }
-}
-
-/// What a call wants done.
-fn asked(name: &str, payload: &Value) -> (StepKind, String) {
-    let kind = match name == PATCH {
-        true => return (StepKind::FileChange, PATCH.to_owned()),
-        false => StepKind::Command,
-    };
-    let arguments = payload.get("arguments").and_then(Value::as_str);
-    let arguments: Value = arguments
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let command = arguments.get("cmd").or_else(|| arguments.get("command"));
-    let words = match command {
-        Some(Value::String(command)) => command.clone(),
-        Some(Value::Array(words)) => {
-            let words = words.iter().filter_map(Value::as_str);
-            shlex::try_join(words).unwrap_or_default()
-        }
-        _ => name.to_owned(),
-    };
-    (kind, words)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use codex_mcp_core::exec::StepFailure;
     use serde_json::json;
 
     use super::*;
@@ -154,27 +115,22 @@ mod tests {
         ];
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), lines.join("\n")).unwrap();
-        let refused = calls(file.path(), UNIX_EPOCH + Duration::from_secs(2));
+        let refused = calls_in(file.path(), UNIX_EPOCH + Duration::from_secs(2));
         let told: Vec<_> = refused
             .iter()
-            .map(|step| (step.kind, &*step.what, step.reason.as_deref().unwrap()))
+            .map(|event| (&event["item"]["type"], &event["item"]["status"]))
             .collect();
+        let declined = json!("declined");
         assert_eq!(
             told,
             [
-                (
-                    StepKind::Command,
-                    "touch x",
-                    "approval policy is Never; reject command"
-                ),
-                (StepKind::FileChange, "apply_patch", "patch rejected"),
+                (&json!("command_execution"), &declined),
+                (&json!("file_change"), &declined),
             ]
         );
-        assert!(
-            refused
-                .iter()
-                .all(|step| step.outcome == StepFailure::Refused)
+        assert_eq!(
+            calls_in(Path::new("/nonexistent"), UNIX_EPOCH),
+            [Value::Null; 0]
         );
-        assert_eq!(calls(Path::new("/nonexistent"), UNIX_EPOCH), []);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use codex_mcp_protocol::codex::exec::ExecChangeKind;
+use super::event::EditKind;
 use serde::{Deserialize, Serialize};
 
 /// How many changed files are told; all are counted.
@@ -111,7 +111,7 @@ impl Changes {
     pub fn tell(
         &mut self,
         seen: &BTreeMap<String, ChangeKind>,
-        reported: &BTreeMap<String, ExecChangeKind>,
+        reported: &BTreeMap<String, EditKind>,
         root: Option<&str>,
     ) {
         let mut files: BTreeMap<String, (ChangeKind, SeenBy)> = seen
@@ -155,11 +155,11 @@ fn kind_when_clean(before: ChangeKind) -> ChangeKind {
     }
 }
 
-fn reported_kind(kind: ExecChangeKind) -> ChangeKind {
+fn reported_kind(kind: EditKind) -> ChangeKind {
     match kind {
-        ExecChangeKind::Add => ChangeKind::Added,
-        ExecChangeKind::Delete => ChangeKind::Deleted,
-        ExecChangeKind::Update => ChangeKind::Modified,
+        EditKind::Add => ChangeKind::Added,
+        EditKind::Delete => ChangeKind::Deleted,
+        EditKind::Update => ChangeKind::Modified,
     }
 }
 
@@ -228,8 +228,8 @@ mod tests {
     fn git_and_codex_are_told_together() {
         let seen = kinds(&[("a", Modified), ("b", Added)]);
         let reported = BTreeMap::from([
-            ("/repo/b".to_owned(), ExecChangeKind::Add),
-            ("/repository/c".to_owned(), ExecChangeKind::Delete),
+            ("/repo/b".to_owned(), EditKind::Add),
+            ("/repository/c".to_owned(), EditKind::Delete),
         ]);
         let mut changes = Changes::default();
         changes.tell(&seen, &reported, Some("/repo"));

@@ -1,19 +1,19 @@
-//! What `codex exec --json` prints: an event a line.
+//! The events of a job, as the store keeps them and clients read them.
 //!
-//! Source: what the releases 0.104.0, 0.153.4 and 0.169.0 print. Unknown events,
-//! items, fields and values are taken, and so is a known field of another type
-//! than it has today, which then says nothing.
+//! Their form is that of `codex exec --json`, which jobs of older releases of this program
+//! were run by. Unknown events, items, fields and values are taken, and so is a known
+//! field of another type than it has today, which then says nothing.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{StepStatus, ThreadId};
+use codex_mcp_protocol::codex::{StepStatus, ThreadId};
 
-/// A line of `codex exec --json`.
+/// An event of a job.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type")]
-pub enum ExecEvent {
+pub enum WorkEvent {
     /// The conversation has its name; it is the one that was asked for if it is
     /// resumed. Comes first.
     #[serde(rename = "thread.started")]
@@ -24,43 +24,42 @@ pub enum ExecEvent {
     /// The turn has begun.
     #[serde(rename = "turn.started")]
     TurnStarted,
-    /// A step has begun. Messages and thoughts have no beginning, and on 0.104.0
-    /// changes of files neither.
+    /// A step has begun. Messages and thoughts have no beginning.
     #[serde(rename = "item.started")]
     ItemStarted {
         /// The step so far.
         #[serde(default, deserialize_with = "lenient")]
-        item: ExecItem,
+        item: WorkItem,
     },
     /// There is news of a step.
     #[serde(rename = "item.updated")]
     ItemUpdated {
         /// The step so far.
         #[serde(default, deserialize_with = "lenient")]
-        item: ExecItem,
+        item: WorkItem,
     },
     /// A step is over.
     #[serde(rename = "item.completed")]
     ItemCompleted {
         /// The whole step.
         #[serde(default, deserialize_with = "lenient")]
-        item: ExecItem,
+        item: WorkItem,
     },
     /// The turn did its work. The last event.
     #[serde(rename = "turn.completed")]
     TurnCompleted {
         /// What the conversation has used up since it began, over all its turns.
         #[serde(default, deserialize_with = "lenient")]
-        usage: ExecUsage,
+        usage: TokensUsed,
     },
     /// The turn failed. The last event.
     #[serde(rename = "turn.failed")]
     TurnFailed {
         /// Why.
         #[serde(default, deserialize_with = "lenient")]
-        error: ExecError,
+        error: WorkError,
     },
-    /// Something went wrong. Codex may try again, see [`reconnecting`].
+    /// Something went wrong. Codex may try again.
     #[serde(rename = "error")]
     Error {
         /// What.
@@ -75,15 +74,14 @@ pub enum ExecEvent {
 /// A step of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ExecItem {
+pub enum WorkItem {
     /// Codex says something; the last one is the answer.
     AgentMessage {
         /// The whole text.
         #[serde(default, deserialize_with = "lenient")]
         text: String,
     },
-    /// Codex runs a command. What the sandbox or a policy denies outright doesn't
-    /// appear.
+    /// Codex runs a command, or was not allowed to.
     CommandExecution {
         /// The step's name.
         #[serde(default, deserialize_with = "lenient")]
@@ -108,10 +106,13 @@ pub enum ExecItem {
         id: String,
         /// Which ones.
         #[serde(default, deserialize_with = "lenient")]
-        changes: Vec<ExecFileChange>,
+        changes: Vec<EditedFile>,
         /// How far it has come.
         #[serde(default, deserialize_with = "lenient")]
         status: StepStatus,
+        /// Why it was not allowed, where Codex tells.
+        #[serde(default, deserialize_with = "lenient")]
+        reason: String,
     },
     /// Codex calls a tool of an MCP server.
     McpToolCall {
@@ -141,7 +142,7 @@ pub enum ExecItem {
     TodoList {
         /// Its steps.
         #[serde(default, deserialize_with = "lenient")]
-        items: Vec<ExecTodo>,
+        items: Vec<Todo>,
     },
     /// Codex thinks.
     Reasoning {
@@ -163,19 +164,19 @@ pub enum ExecItem {
 
 /// A file that Codex changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct ExecFileChange {
+pub struct EditedFile {
     /// Its absolute path.
     #[serde(default, deserialize_with = "lenient")]
     pub path: String,
     /// What becomes of it.
     #[serde(default, deserialize_with = "lenient")]
-    pub kind: ExecChangeKind,
+    pub kind: EditKind,
 }
 
 /// What becomes of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ExecChangeKind {
+pub enum EditKind {
     /// It is new.
     Add,
     /// It goes.
@@ -188,7 +189,7 @@ pub enum ExecChangeKind {
 
 /// A step of Codex's plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct ExecTodo {
+pub struct Todo {
     /// What is to be done.
     #[serde(default, deserialize_with = "lenient")]
     pub text: String,
@@ -199,7 +200,7 @@ pub struct ExecTodo {
 
 /// What a conversation has used up, in tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub struct ExecUsage {
+pub struct TokensUsed {
     /// Read, those from the cache included.
     #[serde(default, deserialize_with = "lenient")]
     pub input_tokens: u64,
@@ -216,20 +217,10 @@ pub struct ExecUsage {
 
 /// Why a turn failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct ExecError {
+pub struct WorkError {
     /// In Codex's words.
     #[serde(default, deserialize_with = "lenient")]
     pub message: String,
-}
-
-/// What an error is about that Codex tries to get over,
-/// `Reconnecting... 2/5 (unexpected status 401 Unauthorized: …)` for example;
-/// `None` if it is final.
-#[must_use]
-pub fn reconnecting(message: &str) -> Option<&str> {
-    let rest = message.strip_prefix("Reconnecting...")?.trim_start();
-    let about = rest.split_once('(').map_or(rest, |(_, about)| about);
-    Some(about.strip_suffix(')').unwrap_or(about))
 }
 
 /// A value of the wrong type is as good as none.
@@ -263,23 +254,23 @@ mod tests {
 {"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many Requests"}}
 {"type":"turn.completed","usage":{"input_tokens":200,"cached_input_tokens":40,"cache_write_input_tokens":0,"output_tokens":20,"reasoning_output_tokens":6}}"#;
 
-    fn read(line: &str) -> ExecEvent {
+    fn read(line: &str) -> WorkEvent {
         serde_json::from_str(line).unwrap()
     }
 
     #[test]
     fn recorded_lines_are_read() {
-        let events: Vec<ExecEvent> = OLD.lines().map(read).collect();
+        let events: Vec<WorkEvent> = OLD.lines().map(read).collect();
         let thread_id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
-        assert_eq!(events[0], ExecEvent::ThreadStarted { thread_id });
+        assert_eq!(events[0], WorkEvent::ThreadStarted { thread_id });
         assert!(matches!(
             &events[1],
-            ExecEvent::ItemCompleted { item: ExecItem::Error { message } } if message.contains("metadata")
+            WorkEvent::ItemCompleted { item: WorkItem::Error { message } } if message.contains("metadata")
         ));
         assert!(matches!(
             &events[4],
-            ExecEvent::ItemCompleted {
-                item: ExecItem::CommandExecution {
+            WorkEvent::ItemCompleted {
+                item: WorkItem::CommandExecution {
                     exit_code: Some(3),
                     status: StepStatus::Failed,
                     ..
@@ -288,63 +279,62 @@ mod tests {
         ));
         assert!(matches!(
             &events[5],
-            ExecEvent::ItemCompleted { item: ExecItem::FileChange { changes, .. } }
-                if changes[0].kind == ExecChangeKind::Add && changes[0].path == "/w/patched.txt"
+            WorkEvent::ItemCompleted { item: WorkItem::FileChange { changes, .. } }
+                if changes[0].kind == EditKind::Add && changes[0].path == "/w/patched.txt"
         ));
         assert!(matches!(
             &events[6],
-            ExecEvent::ItemStarted { item: ExecItem::TodoList { items } } if items[0].completed
+            WorkEvent::ItemStarted { item: WorkItem::TodoList { items } } if items[0].completed
         ));
         assert!(matches!(
             &events[7],
-            ExecEvent::ItemCompleted { item: ExecItem::Reasoning { text } } if text == "thinking"
+            WorkEvent::ItemCompleted { item: WorkItem::Reasoning { text } } if text == "thinking"
         ));
-        assert!(!events.contains(&ExecEvent::Other));
+        assert!(!events.contains(&WorkEvent::Other));
 
-        let usage = ExecUsage {
+        let usage = TokensUsed {
             input_tokens: 200,
             cached_input_tokens: 40,
             output_tokens: 20,
             reasoning_output_tokens: 6,
         };
-        let events: Vec<ExecEvent> = NEW.lines().map(read).collect();
-        assert_eq!(events[2], ExecEvent::TurnCompleted { usage });
-        let ExecEvent::Error { message } = &events[0] else {
+        let events: Vec<WorkEvent> = NEW.lines().map(read).collect();
+        assert_eq!(events[2], WorkEvent::TurnCompleted { usage });
+        let WorkEvent::Error { message } = &events[0] else {
             panic!("{events:?}");
         };
-        let about = "exceeded retry limit, last status: 429 Too Many Requests";
-        assert_eq!(reconnecting(message), Some(about));
-        let ExecEvent::TurnFailed { error } = &events[1] else {
+        assert!(message.contains("429 Too Many Requests"), "{message}");
+        let WorkEvent::TurnFailed { error } = &events[1] else {
             panic!("{events:?}");
         };
-        assert_eq!(reconnecting(&error.message), None);
+        assert!(error.message.contains("429"), "{error:?}");
     }
 
     #[test]
     fn what_a_newer_codex_says_is_taken() {
         for (line, expected) in [
-            (r#"{"type":"thread.paused","why":[1]}"#, ExecEvent::Other),
+            (r#"{"type":"thread.paused","why":[1]}"#, WorkEvent::Other),
             (
                 r#"{"type":"item.completed","item":{"id":"i","type":"dream","of":1}}"#,
-                ExecEvent::ItemCompleted {
-                    item: ExecItem::Other,
+                WorkEvent::ItemCompleted {
+                    item: WorkItem::Other,
                 },
             ),
             (
                 r#"{"type":"item.completed","item":7}"#,
-                ExecEvent::ItemCompleted {
-                    item: ExecItem::Other,
+                WorkEvent::ItemCompleted {
+                    item: WorkItem::Other,
                 },
             ),
             (
                 r#"{"type":"turn.completed","usage":null,"new":{}}"#,
-                ExecEvent::TurnCompleted {
-                    usage: ExecUsage::default(),
+                WorkEvent::TurnCompleted {
+                    usage: TokensUsed::default(),
                 },
             ),
             (
                 r#"{"type":"error","message":null}"#,
-                ExecEvent::Error {
+                WorkEvent::Error {
                     message: String::new(),
                 },
             ),
@@ -354,7 +344,7 @@ mod tests {
         let partly = r#"{"type":"item.completed","item":{"type":"command_execution","command":"c","exit_code":"x","status":"paused"}}"#;
         assert!(matches!(
             read(partly),
-            ExecEvent::ItemCompleted { item: ExecItem::CommandExecution { command, exit_code: None, .. } }
+            WorkEvent::ItemCompleted { item: WorkItem::CommandExecution { command, exit_code: None, .. } }
                 if command == "c"
         ));
     }
@@ -362,7 +352,7 @@ mod tests {
     #[test]
     fn what_is_no_event_is_refused() {
         for line in ["", "garbage", "{}", "[]", "7", r#"{"type":7}"#] {
-            assert!(serde_json::from_str::<ExecEvent>(line).is_err(), "{line}");
+            assert!(serde_json::from_str::<WorkEvent>(line).is_err(), "{line}");
         }
     }
 }

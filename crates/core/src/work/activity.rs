@@ -1,52 +1,51 @@
-//! The step that a run of `codex exec` is at, by its events.
+//! The step that a job is at, by its events.
 
-use codex_mcp_protocol::codex::exec::{ExecEvent, ExecItem};
-
+use super::event::{WorkEvent, WorkItem};
 use crate::describe::line;
 use crate::progress::{Activity, THINKING, without_shell};
 
 /// Takes an event in that came at this moment.
-pub fn take<T: Copy>(activity: &mut Activity<T>, event: &ExecEvent, at: T) {
+pub fn take<T: Copy>(activity: &mut Activity<T>, event: &WorkEvent, at: T) {
     match event {
-        ExecEvent::ThreadStarted { .. } => activity.turn_begins(at),
-        ExecEvent::TurnStarted => activity.resume(at),
-        ExecEvent::ItemStarted { item } => {
+        WorkEvent::ThreadStarted { .. } => activity.turn_begins(at),
+        WorkEvent::TurnStarted => activity.resume(at),
+        WorkEvent::ItemStarted { item } => {
             if let Some((id, words)) = step(item) {
                 activity.begin(id, words, at);
             }
         }
-        ExecEvent::ItemCompleted { item } => {
+        WorkEvent::ItemCompleted { item } => {
             if let Some((id, _)) = step(item) {
                 activity.end(id, at);
             }
         }
-        ExecEvent::Error { message } => activity.tell(line(message), at),
-        ExecEvent::ItemUpdated { .. }
-        | ExecEvent::TurnCompleted { .. }
-        | ExecEvent::TurnFailed { .. }
-        | ExecEvent::Other => {}
+        WorkEvent::Error { message } => activity.tell(line(message), at),
+        WorkEvent::ItemUpdated { .. }
+        | WorkEvent::TurnCompleted { .. }
+        | WorkEvent::TurnFailed { .. }
+        | WorkEvent::Other => {}
     }
 }
 
 /// The name of a step, and what is being done.
-fn step(item: &ExecItem) -> Option<(&str, String)> {
+fn step(item: &WorkItem) -> Option<(&str, String)> {
     let (id, words) = match item {
-        ExecItem::CommandExecution { id, command, .. } => {
+        WorkItem::CommandExecution { id, command, .. } => {
             (id.as_str(), format!("running {}", without_shell(command)))
         }
-        ExecItem::FileChange { id, changes, .. } => {
+        WorkItem::FileChange { id, changes, .. } => {
             let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
             (id.as_str(), format!("editing {}", paths.join(", ")))
         }
-        ExecItem::McpToolCall {
+        WorkItem::McpToolCall {
             id, server, tool, ..
         } => (id.as_str(), format!("calling {server}.{tool}")),
-        ExecItem::WebSearch { id, query } => {
+        WorkItem::WebSearch { id, query } => {
             (id.as_str(), format!("searching the web for {query}"))
         }
         // Told once it is written, or thought.
-        ExecItem::AgentMessage { .. } | ExecItem::Reasoning { .. } => ("", THINKING.to_owned()),
-        ExecItem::TodoList { .. } | ExecItem::Error { .. } | ExecItem::Other => return None,
+        WorkItem::AgentMessage { .. } | WorkItem::Reasoning { .. } => ("", THINKING.to_owned()),
+        WorkItem::TodoList { .. } | WorkItem::Error { .. } | WorkItem::Other => return None,
     };
     Some((id, line(&words)))
 }
@@ -57,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn event(value: Value) -> ExecEvent {
+    fn event(value: Value) -> WorkEvent {
         serde_json::from_value(value).unwrap()
     }
 

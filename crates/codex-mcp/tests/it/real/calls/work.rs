@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use codex_mcp::jobs::exec::{KeepStream, News};
-use codex_mcp_core::exec::ChangeKind::{Added, Deleted, Modified};
-use codex_mcp_core::exec::{ChangeKind, FailureClass, SeenBy};
+use codex_mcp::jobs::call::{KeepStream, News};
+use codex_mcp_core::work::ChangeKind::{Added, Deleted, Modified};
+use codex_mcp_core::work::{ChangeKind, FailureClass, SeenBy};
 use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
 use scripted_model::{Patch, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
 use super::Stage;
 use crate::real::on_each_release;
-use crate::runs::{assert_failed, assert_said, outcome_with};
+use crate::runs::{assert_failed, assert_said};
 
 on_each_release!(
     a_session_is_resumed_with_what_was_said,
@@ -35,15 +35,16 @@ async fn what_codex_does_is_seen(release: &str) {
     request.sandbox = Some(SandboxMode::WorkspaceWrite);
     request.stream = KeepStream::Yes;
     let mut sessions: Vec<ThreadId> = Vec::new();
-    let (mut events, mut started) = (0, 0);
+    let mut events = 0;
     let note = |news: News<'_>| match news {
-        News::Started => started += 1,
         News::Session(id) => sessions.push(id.clone()),
         News::Event(..) => events += 1,
+        News::Lost(number) => panic!("{number} events are lost"),
     };
-    let outcome = outcome_with(&stage.home, &request, note, CancellationToken::new()).await;
+    let outcome = stage
+        .ran_with(&request, note, CancellationToken::new())
+        .await;
     assert_said(&outcome, "Done.");
-    assert_eq!(started, 1);
     assert_eq!(outcome.digest.session.as_ref(), sessions.first());
     assert_eq!(sessions.len(), 1);
     assert_eq!(outcome.stream.lines.len(), events);
@@ -66,7 +67,7 @@ async fn what_codex_does_is_seen(release: &str) {
     );
 }
 
-fn files(outcome: &codex_mcp::jobs::exec::Outcome) -> Vec<(&str, ChangeKind, SeenBy)> {
+fn files(outcome: &codex_mcp::jobs::call::Outcome) -> Vec<(&str, ChangeKind, SeenBy)> {
     assert_eq!(outcome.changes.incomplete, None);
     let files = outcome.changes.files.iter();
     files
@@ -136,7 +137,6 @@ async fn a_session_that_is_not_known_is_an_error(release: &str) {
     let stage = Stage::new(release, Script::new().otherwise([Reply::say("never")])).await;
     let mut request = stage.request("go on");
     request.resume = Some(ThreadId::parse(OLD_ID).unwrap());
-    request.env.push(("RUST_BACKTRACE".into(), "1".into()));
     let outcome = stage.ran(&request).await;
     let message = assert_failed(&outcome, FailureClass::UnknownSession);
     assert!(message.contains(OLD_ID), "{message}");

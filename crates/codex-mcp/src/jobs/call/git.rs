@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use codex_mcp_core::exec::{ChangeKind, Changes, Digest, GitState};
+use codex_mcp_core::work::{ChangeKind, Changes, Digest, GitState};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::run::Extent;

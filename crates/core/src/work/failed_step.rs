@@ -1,12 +1,15 @@
 //! Steps of a turn that failed or were refused.
 
 use codex_mcp_protocol::codex::StepStatus;
-use codex_mcp_protocol::codex::exec::ExecItem;
 use serde::{Deserialize, Serialize};
 
 use super::digest::{COMMAND_LIMIT, bounded};
+use super::event::WorkItem;
 use super::refusal::is_by_the_sandbox;
 use crate::describe::line;
+
+/// The tool that changes files.
+pub(super) const PATCH: &str = "apply_patch";
 
 /// A step that failed or was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +55,9 @@ pub enum StepFailure {
 impl FailedStep {
     /// The failure of a step that has ended; `None` if it succeeded or is no step.
     #[must_use]
-    pub fn of(item: &ExecItem) -> Option<Self> {
+    pub fn of(item: &WorkItem) -> Option<Self> {
         match item {
-            ExecItem::CommandExecution {
+            WorkItem::CommandExecution {
                 command,
                 aggregated_output,
                 exit_code,
@@ -76,31 +79,29 @@ impl FailedStep {
                     reason: last_line(aggregated_output),
                 })
             }
-            ExecItem::FileChange {
-                changes, status, ..
+            WorkItem::FileChange {
+                changes,
+                status,
+                reason,
+                ..
             } => {
                 let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
-                Self::by_status(StepKind::FileChange, &paths.join(", "), *status)
+                let what = match paths.as_slice() {
+                    [] => PATCH.to_owned(),
+                    paths => paths.join(", "),
+                };
+                Some(Self {
+                    reason: last_line(reason),
+                    ..Self::by_status(StepKind::FileChange, &what, *status)?
+                })
             }
-            ExecItem::McpToolCall {
+            WorkItem::McpToolCall {
                 server,
                 tool,
                 status,
                 ..
             } => Self::by_status(StepKind::ToolCall, &format!("{server}.{tool}"), *status),
             _ => None,
-        }
-    }
-
-    /// A call of the model's that Codex refused, which never became a step.
-    #[must_use]
-    pub fn refused(kind: StepKind, what: &str, why: &str) -> Self {
-        Self {
-            kind,
-            what: bounded(what, COMMAND_LIMIT),
-            outcome: StepFailure::Refused,
-            exit_code: None,
-            reason: Some(line(why)).filter(|why| !why.is_empty()),
         }
     }
 

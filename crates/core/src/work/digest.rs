@@ -1,14 +1,12 @@
-//! The events of a run, folded into what matters of them.
+//! The events of a turn, folded into what matters of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
-use codex_mcp_protocol::codex::exec::{
-    ExecChangeKind, ExecEvent, ExecItem, ExecUsage, reconnecting,
-};
 use codex_mcp_protocol::codex::{StepStatus, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use super::event::{EditKind, TokensUsed, WorkEvent, WorkItem};
 use super::failed_step::FailedStep;
 use crate::text::BoundedText;
 
@@ -42,21 +40,19 @@ const OPEN_LIMIT: usize = 256;
 /// The longest path that is kept, in bytes (Linux's `PATH_MAX`).
 const PATH_LIMIT: usize = 4096;
 
-/// What has come of a run so far.
+/// What has come of a turn so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest {
     /// Codex's name for the conversation.
     pub session: Option<ThreadId>,
-    /// How far the turn has come.
-    pub turn: Turn,
     /// The last that Codex said; the answer, once the turn is completed.
     pub message: Option<String>,
     /// What the conversation has used up, over all its turns.
-    pub usage: Option<ExecUsage>,
+    pub usage: Option<TokensUsed>,
     /// The first commands that Codex ran, see [`COMMANDS_LIMIT`].
     pub commands: Vec<Command>,
     /// The files that Codex says it changed, by their absolute paths.
-    pub files: BTreeMap<String, ExecChangeKind>,
+    pub files: BTreeMap<String, EditKind>,
     /// What Codex really did.
     pub evidence: Evidence,
     /// The first steps that failed or were refused, see [`FAILED_LIMIT`].
@@ -67,26 +63,10 @@ pub struct Digest {
     pub last_command_failure: Option<FailedStep>,
     /// The first that Codex warned of.
     pub warnings: Vec<String>,
-    /// What went wrong last, whether or not Codex got over it.
-    pub last_error: Option<String>,
     /// Steps that have begun and not ended.
     open: BTreeSet<String>,
     /// Where those commands are in `commands`.
     places: BTreeMap<String, usize>,
-}
-
-/// How far the turn has come.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Turn {
-    /// It has not begun.
-    #[default]
-    Awaited,
-    /// It is under way.
-    Running,
-    /// It did its work.
-    Completed,
-    /// It failed, in Codex's words.
-    Failed(String),
 }
 
 /// A command that Codex ran.
@@ -146,30 +126,21 @@ impl AddAssign for Evidence {
 
 impl Digest {
     /// Takes in the next event.
-    pub fn take(&mut self, event: &ExecEvent) {
+    pub fn take(&mut self, event: &WorkEvent) {
         match event {
-            ExecEvent::ThreadStarted { thread_id } => self.session = Some(thread_id.clone()),
-            ExecEvent::TurnStarted => self.turn = Turn::Running,
-            ExecEvent::ItemStarted { item } => self.begun(item),
-            ExecEvent::ItemCompleted { item } => self.done(item),
-            ExecEvent::TurnCompleted { usage } => {
-                self.turn = Turn::Completed;
-                self.usage = Some(*usage);
-            }
-            ExecEvent::TurnFailed { error } => {
-                let why = bounded(&error.message, ERROR_LIMIT);
-                self.last_error = Some(why.clone());
-                self.turn = Turn::Failed(why);
-            }
-            ExecEvent::Error { message } => {
-                let what = reconnecting(message).unwrap_or(message);
-                self.last_error = Some(bounded(what, ERROR_LIMIT));
-            }
-            ExecEvent::ItemUpdated { .. } | ExecEvent::Other => {}
+            WorkEvent::ThreadStarted { thread_id } => self.session = Some(thread_id.clone()),
+            WorkEvent::ItemStarted { item } => self.begun(item),
+            WorkEvent::ItemCompleted { item } => self.done(item),
+            WorkEvent::TurnCompleted { usage } => self.usage = Some(*usage),
+            WorkEvent::TurnStarted
+            | WorkEvent::ItemUpdated { .. }
+            | WorkEvent::TurnFailed { .. }
+            | WorkEvent::Error { .. }
+            | WorkEvent::Other => {}
         }
     }
 
-    fn begun(&mut self, item: &ExecItem) {
+    fn begun(&mut self, item: &WorkItem) {
         let Some(id) = counted(item) else { return };
         if self.open.len() >= OPEN_LIMIT || !self.open.insert(id.to_owned()) {
             return;
@@ -183,13 +154,13 @@ impl Digest {
         }
     }
 
-    fn done(&mut self, item: &ExecItem) {
+    fn done(&mut self, item: &WorkItem) {
         match item {
-            ExecItem::AgentMessage { text } => self.message = Some(bounded(text, MESSAGE_LIMIT)),
-            ExecItem::Error { message } if self.warnings.len() < WARNINGS_LIMIT => {
+            WorkItem::AgentMessage { text } => self.message = Some(bounded(text, MESSAGE_LIMIT)),
+            WorkItem::Error { message } if self.warnings.len() < WARNINGS_LIMIT => {
                 self.warnings.push(bounded(message, ERROR_LIMIT));
             }
-            ExecItem::FileChange {
+            WorkItem::FileChange {
                 changes,
                 status: StepStatus::Completed,
                 ..
@@ -211,16 +182,16 @@ impl Digest {
         self.keep_failure(item);
         match (status(item), item) {
             (Some(StepStatus::Declined), _) => self.evidence.declined += 1,
-            (Some(StepStatus::Failed), ExecItem::McpToolCall { .. }) => {
+            (Some(StepStatus::Failed), WorkItem::McpToolCall { .. }) => {
                 self.evidence.failed_calls += 1;
             }
             _ => {}
         }
     }
 
-    fn keep_failure(&mut self, item: &ExecItem) {
+    fn keep_failure(&mut self, item: &WorkItem) {
         let failure = FailedStep::of(item);
-        if matches!(item, ExecItem::CommandExecution { .. }) {
+        if matches!(item, WorkItem::CommandExecution { .. }) {
             self.last_command_failure = failure.clone();
         }
         if let Some(failure) = failure {
@@ -236,7 +207,7 @@ impl Digest {
         }
     }
 
-    fn keep_command(&mut self, id: &str, item: &ExecItem) {
+    fn keep_command(&mut self, id: &str, item: &WorkItem) {
         let Some(command) = as_command(item) else {
             return;
         };
@@ -249,12 +220,12 @@ impl Digest {
         }
     }
 
-    fn count(&mut self, item: &ExecItem) {
+    fn count(&mut self, item: &WorkItem) {
         let counter = match item {
-            ExecItem::CommandExecution { .. } => &mut self.evidence.commands,
-            ExecItem::FileChange { .. } => &mut self.evidence.file_changes,
-            ExecItem::McpToolCall { .. } => &mut self.evidence.tool_calls,
-            ExecItem::WebSearch { .. } => &mut self.evidence.searches,
+            WorkItem::CommandExecution { .. } => &mut self.evidence.commands,
+            WorkItem::FileChange { .. } => &mut self.evidence.file_changes,
+            WorkItem::McpToolCall { .. } => &mut self.evidence.tool_calls,
+            WorkItem::WebSearch { .. } => &mut self.evidence.searches,
             _ => return,
         };
         *counter += 1;
@@ -262,27 +233,27 @@ impl Digest {
 }
 
 /// The name of a step that is evidence of work.
-fn counted(item: &ExecItem) -> Option<&str> {
+fn counted(item: &WorkItem) -> Option<&str> {
     match item {
-        ExecItem::CommandExecution { id, .. }
-        | ExecItem::FileChange { id, .. }
-        | ExecItem::McpToolCall { id, .. }
-        | ExecItem::WebSearch { id, .. } => Some(id),
+        WorkItem::CommandExecution { id, .. }
+        | WorkItem::FileChange { id, .. }
+        | WorkItem::McpToolCall { id, .. }
+        | WorkItem::WebSearch { id, .. } => Some(id),
         _ => None,
     }
 }
 
-fn status(item: &ExecItem) -> Option<StepStatus> {
+fn status(item: &WorkItem) -> Option<StepStatus> {
     match item {
-        ExecItem::CommandExecution { status, .. }
-        | ExecItem::FileChange { status, .. }
-        | ExecItem::McpToolCall { status, .. } => Some(*status),
+        WorkItem::CommandExecution { status, .. }
+        | WorkItem::FileChange { status, .. }
+        | WorkItem::McpToolCall { status, .. } => Some(*status),
         _ => None,
     }
 }
 
-fn as_command(item: &ExecItem) -> Option<Command> {
-    let ExecItem::CommandExecution {
+fn as_command(item: &WorkItem) -> Option<Command> {
+    let WorkItem::CommandExecution {
         command,
         aggregated_output,
         exit_code,
@@ -342,7 +313,6 @@ mod tests {
             json!({"type": "turn.completed", "usage": {"input_tokens": 7}}),
         ]);
         assert_eq!(digest.message.as_deref(), Some("Done."));
-        assert_eq!(digest.turn, Turn::Completed);
         assert_eq!(digest.usage.unwrap().input_tokens, 7);
         assert_eq!(digest.session.unwrap().as_str(), "t");
         assert_eq!(digest.evidence, Evidence::default());
@@ -404,14 +374,6 @@ mod tests {
         let done = digest([call("1", "failed"), call("2", "completed")]).evidence;
         assert_eq!((done.tool_calls, done.failed_calls), (2, 1));
         assert_eq!(done.executed(), 1);
-    }
-
-    #[test]
-    fn an_error_that_codex_tries_to_get_over_is_told_without_the_trying() {
-        let error = |message: &str| json!({"type": "error", "message": message});
-        let digest = digest([error("Reconnecting... 1/5 (no network)")]);
-        assert_eq!(digest.last_error.as_deref(), Some("no network"));
-        assert_eq!(digest.turn, Turn::Awaited);
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! Runs that are ended: all that Codex has started ends with it.
+//! Turns that are ended: all that their commands have started ends with them.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-use codex_mcp::jobs::exec::{News, Request};
-use codex_mcp_core::exec::{FailureClass, SeenBy};
+use codex_mcp::jobs::call::{News, Request};
+use codex_mcp_core::work::event::WorkEvent;
+use codex_mcp_core::work::{FailureClass, SeenBy};
 use codex_mcp_protocol::codex::SandboxMode;
-use codex_mcp_protocol::codex::exec::ExecEvent;
 use scripted_model::{Reply, Script, Shell};
 use tokio_util::sync::CancellationToken;
 
 use super::Stage;
 use crate::real::on_each_release;
-use crate::runs::{assert_failed, assert_said, outcome_with};
+use crate::runs::{assert_failed, assert_said};
 
 on_each_release!(
     a_cancelled_run_leaves_nothing,
@@ -41,7 +41,7 @@ async fn a_cancelled_run_leaves_nothing(release: &str) {
     let cancel = CancellationToken::new();
     let told = Cell::new(false);
     let note = |news: News<'_>| {
-        told.set(told.get() || matches!(news, News::Event(ExecEvent::ItemStarted { .. }, _)));
+        told.set(told.get() || matches!(news, News::Event(WorkEvent::ItemStarted { .. }, _)));
     };
     let when_it_runs = async {
         while !told.get() || !stage.file("runs").exists() {
@@ -49,7 +49,7 @@ async fn a_cancelled_run_leaves_nothing(release: &str) {
         }
         cancel.cancel();
     };
-    let running = outcome_with(&stage.home, &request, note, cancel.clone());
+    let running = stage.ran_with(&request, note, cancel.clone());
     let (outcome, ()) = tokio::join!(running, when_it_runs);
     assert_failed(&outcome, FailureClass::Cancelled);
     assert!(outcome.was_cancelled());
@@ -62,7 +62,9 @@ async fn a_cancelled_run_leaves_nothing(release: &str) {
         .find(|file| file.path == "made.txt");
     assert_eq!(made.unwrap().seen_by, SeenBy::Git);
 
-    let cancelled_before = outcome_with(&stage.home, &request, |_| panic!("started"), cancel).await;
+    let cancelled_before = stage
+        .ran_with(&request, |_| panic!("started"), cancel)
+        .await;
     assert_failed(&cancelled_before, FailureClass::Cancelled);
 }
 

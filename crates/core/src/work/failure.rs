@@ -1,39 +1,44 @@
-//! Whether a run failed, what kind of failure it was, and what to do about it.
+//! Whether a turn failed, what kind of failure it was, and what to do about it.
 //!
-//! The kind is read off Codex's own words: first those in its events, then those
-//! on its stderr. Source of the words: what 0.104.0, 0.153.4 and 0.169.0 print.
+//! The kind is read off Codex's own words, and then off its kind of error. Source of the
+//! words: what 0.104.0, 0.153.4 and 0.169.0 say.
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_mcp_protocol::codex::{ErrorKind, ThreadId, TurnError};
 
-use super::digest::{Digest, ERROR_LIMIT, Turn, bounded};
-
-/// How many of the last lines of stderr say why a run failed.
-const LAST_LINES: usize = 5;
+use super::digest::{Digest, ERROR_LIMIT, bounded};
 
 /// The longest account of when a limit is reset, in bytes.
 const RESET_LIMIT: usize = 120;
 
-/// How a run ended, for its shell.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How a turn ended, for its shell.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// Codex could not be started, for this reason.
+    /// Codex could not be started, or the turn not begun, for this reason.
     NotStarted(String),
     /// The conversation that was to be resumed is not known to Codex.
     UnknownSession(ThreadId),
-    /// Codex exited by itself.
-    Exited(i32),
-    /// A signal ended Codex, and it wasn't ours.
-    Signalled(i32),
-    /// Nobody can tell how Codex ended.
-    Unknown,
+    /// Somebody else works on the conversation, in these words.
+    SessionBusy(String),
+    /// Codex has no login, in these words.
+    NoLogin(String),
+    /// Codex refused to begin, in these words.
+    Refused(String),
+    /// The turn ended as it should.
+    Completed,
+    /// The turn failed.
+    Failed(TurnError),
+    /// Codex ended the turn early, and nobody had asked it to.
+    Interrupted,
+    /// Codex exited during the turn; how.
+    Died(String),
+    /// A signal ended Codex during the turn; how.
+    Killed(String),
     /// It took longer than this and was ended.
     TimedOut(Duration),
     /// It was no longer wanted and was ended.
     Cancelled,
-    /// It waited for somebody to log in, in these words, and was ended.
-    AskedToLogIn(String),
 }
 
 /// What kind of failure.
@@ -61,9 +66,9 @@ pub enum FailureClass {
     Timeout,
     /// It was no longer wanted.
     Cancelled,
-    /// Codex exited with code 0 and had not done the turn, or had no answer.
+    /// Codex ended its turn without an answer.
     EmptyOutput,
-    /// Codex exited with another code, for a reason that isn't known.
+    /// The turn failed, or Codex exited, for a reason that isn't known.
     Exit,
     /// A signal ended Codex.
     Signal,
@@ -138,7 +143,7 @@ impl FailureClass {
             Self::Cancelled => ("cancelled", "Resume the session to let Codex go on."),
             Self::EmptyOutput => (
                 "empty_output",
-                "Look at what Codex wrote to stderr; `codex-mcp doctor` tells whether it works.",
+                "Submit it again in other words; `codex-mcp doctor` tells whether this Codex works.",
             ),
             Self::Exit => (
                 "exit",
@@ -165,11 +170,19 @@ impl Failure {
         }
     }
 
-    /// In Codex's words.
-    fn said(class: FailureClass, message: &str) -> Self {
+    /// In Codex's words. They tell more than the kind of error, unless they are about the
+    /// connection: they say how then, and the kind says why.
+    fn said(words: &str, kind: FailureClass) -> Self {
+        let class = match (class_of(words), kind) {
+            (Some(FailureClass::Connection) | None, FailureClass::Exit) => {
+                class_of(words).unwrap_or(kind)
+            }
+            (Some(FailureClass::Connection) | None, kind) => kind,
+            (Some(class), _) => class,
+        };
         Self {
-            reset: reset_in(message).filter(|_| class == FailureClass::RateLimit),
-            ..Self::new(class, message)
+            reset: reset_in(words).filter(|_| class == FailureClass::RateLimit),
+            ..Self::new(class, words)
         }
     }
 
@@ -183,125 +196,68 @@ impl Failure {
     }
 }
 
-/// Why the run failed; `None` if it did what it was to do. `stderr` is what Codex
-/// wrote there, or the end of it.
+impl From<ErrorKind> for FailureClass {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::ContextWindowExceeded => Self::ContextWindow,
+            ErrorKind::UsageLimitExceeded | ErrorKind::RateLimited => Self::RateLimit,
+            ErrorKind::ServerOverloaded => Self::Overloaded,
+            ErrorKind::Unauthorized => Self::Auth,
+            ErrorKind::ModelNotFound => Self::ModelNotFound,
+            ErrorKind::Sandbox => Self::Sandbox,
+            ErrorKind::Connection => Self::Connection,
+            ErrorKind::Other => Self::Exit,
+        }
+    }
+}
+
+/// Why the turn failed; `None` if it did what it was to do.
 #[must_use]
-pub fn judge(ending: &Ending, digest: &Digest, stderr: &str) -> Option<Failure> {
-    let failure = match ending {
-        Ending::NotStarted(why) => Failure::new(FailureClass::NotStarted, why),
-        Ending::UnknownSession(id) => {
-            let message = format!("Codex has no session {id}");
-            Failure::new(FailureClass::UnknownSession, &message)
-        }
-        Ending::TimedOut(after) => {
-            let message = format!("agent timed out after {}ms", after.as_millis());
-            Failure::new(FailureClass::Timeout, &message)
-        }
-        Ending::Cancelled => Failure::new(FailureClass::Cancelled, "cancelled"),
-        Ending::AskedToLogIn(words) => {
-            let message = format!("Codex wants somebody to log in: {words}");
-            Failure::new(FailureClass::Auth, &message)
-        }
-        Ending::Exited(0) if digest.turn == Turn::Completed => match digest.message {
-            Some(ref message) if !message.trim().is_empty() => return None,
-            _ => Failure::new(
+pub fn judge(ending: &Ending, digest: &Digest) -> Option<Failure> {
+    let (class, message) = match ending {
+        Ending::NotStarted(why) => (FailureClass::NotStarted, why.clone()),
+        Ending::UnknownSession(id) => (
+            FailureClass::UnknownSession,
+            format!("Codex has no session {id}"),
+        ),
+        Ending::SessionBusy(why) => (FailureClass::SessionBusy, why.clone()),
+        Ending::NoLogin(why) => (FailureClass::Auth, why.clone()),
+        Ending::TimedOut(after) => (
+            FailureClass::Timeout,
+            format!("agent timed out after {}ms", after.as_millis()),
+        ),
+        Ending::Cancelled => (FailureClass::Cancelled, "cancelled".to_owned()),
+        Ending::Completed => match &digest.message {
+            Some(message) if !message.trim().is_empty() => return None,
+            _ => (
                 FailureClass::EmptyOutput,
-                "Codex ended its turn without an answer",
+                "Codex ended its turn without an answer".to_owned(),
             ),
         },
-        Ending::Exited(code) => exited(*code, digest, stderr),
-        Ending::Signalled(number) => by_words(digest, stderr).unwrap_or_else(|| {
-            let message = format!("Codex was ended by signal {number}");
-            Failure::new(FailureClass::Signal, &message)
-        }),
-        Ending::Unknown => by_words(digest, stderr).unwrap_or_else(|| {
-            Failure::new(FailureClass::Exit, "Codex ended, nobody can tell how")
-        }),
-    };
-    Some(failure)
-}
-
-fn exited(code: i32, digest: &Digest, stderr: &str) -> Failure {
-    if let Some(failure) = by_words(digest, stderr) {
-        return failure;
-    }
-    let words = match &digest.last_error {
-        Some(error) if !error.is_empty() => error.clone(),
-        _ => reasons(stderr).join("; "),
-    };
-    match (code, words.as_str()) {
-        (0, "") => Failure::new(
-            FailureClass::EmptyOutput,
-            "Codex exited without an answer and without a word",
-        ),
-        (0, words) if digest.last_error.is_none() => {
-            let message = format!("Codex exited without an answer; it said: {words}");
-            Failure::new(FailureClass::EmptyOutput, &message)
-        }
-        (0, words) => Failure::new(FailureClass::Exit, words),
-        (code, "") => Failure::new(
+        Ending::Interrupted => (
             FailureClass::Exit,
-            &format!("Codex exited with code {code} and said nothing"),
+            "Codex interrupted the turn, and nobody had asked for that".to_owned(),
         ),
-        (code, words) => Failure::new(
-            FailureClass::Exit,
-            &format!("Codex exited with code {code}; it said: {words}"),
-        ),
+        Ending::Refused(words) => return Some(Failure::said(words, FailureClass::Exit)),
+        Ending::Failed(error) => return Some(of_turn(error)),
+        Ending::Died(how) => (FailureClass::Exit, format!("Codex {how} during the turn")),
+        Ending::Killed(how) => (FailureClass::Signal, format!("Codex {how} during the turn")),
+    };
+    Some(Failure::new(class, &message))
+}
+
+fn of_turn(error: &TurnError) -> Failure {
+    let words = in_words(error);
+    Failure::said(&words, error.kind().into())
+}
+
+/// An error in Codex's words, with its details.
+#[must_use]
+pub fn in_words(error: &TurnError) -> String {
+    match error.additional_details.as_deref() {
+        Some(details) if !details.is_empty() => format!("{} ({details})", error.message),
+        _ => error.message.clone(),
     }
-}
-
-/// The failure that Codex itself names.
-fn by_words(digest: &Digest, stderr: &str) -> Option<Failure> {
-    let said = digest.last_error.as_deref().unwrap_or_default();
-    if let Some(class) = class_of(said) {
-        return Some(Failure::said(class, said));
-    }
-    let complaint = reasons(stderr).join("; ");
-    let class = class_of(&complaint)?;
-    // The event says what happened, though not of what kind it is.
-    let words = if said.is_empty() { &complaint } else { said };
-    Some(Failure::said(class, words))
-}
-
-/// The last lines of stderr that give a reason. With `RUST_BACKTRACE` set, Codex
-/// tells after its reason where it stood.
-fn reasons(stderr: &str) -> Vec<&str> {
-    let mut in_backtrace = false;
-    let mut lines: Vec<&str> = stderr
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !is_noise(line))
-        .filter(|line| {
-            in_backtrace = line.eq_ignore_ascii_case("stack backtrace:")
-                || in_backtrace && is_of_a_backtrace(line);
-            !in_backtrace
-        })
-        .collect();
-    let surplus = lines.len().saturating_sub(LAST_LINES);
-    lines.drain(..surplus);
-    lines
-}
-
-/// Codex says these when nothing is wrong.
-fn is_noise(line: &str) -> bool {
-    line.starts_with("Reading prompt from stdin")
-        || line.starts_with("Reading additional input from stdin")
-        || starts_with_ignoring_case(line, "warning:")
-}
-
-/// What follows the headline of a backtrace: `7: function`, perhaps `at file:line`,
-/// and at last that details were left out.
-fn is_of_a_backtrace(line: &str) -> bool {
-    let is_number = |text: &str| text.parse::<u32>().is_ok();
-    line.split_once(": ")
-        .is_some_and(|(start, _)| is_number(start))
-        || line.starts_with("at ")
-        || line.starts_with("note: Some details are omitted")
-}
-
-fn starts_with_ignoring_case(line: &str, prefix: &str) -> bool {
-    line.get(..prefix.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 /// Words that tell a kind of failure, in lower case. The first row that fits counts.
@@ -424,33 +380,6 @@ fn reset_in(words: &str) -> Option<String> {
     let tells = when.starts_with("in ") || when.starts_with("at ");
     let brief = when.len() <= RESET_LIMIT;
     (tells && brief).then(|| when.to_owned())
-}
-
-/// Whether a line that Codex wrote, and that is no event, tells somebody to log in.
-/// Codex waits then, and nobody is there. Source: `codex login --device-auth` of
-/// 0.169.0, and its sign-in in the browser.
-#[must_use]
-pub fn asks_to_log_in(line: &str) -> bool {
-    let line = line.to_lowercase();
-    let prompts = [
-        "device code authorization",
-        "enter this one-time code",
-        "/codex/device",
-        "enter the code",
-        "device code:",
-        "open this link in your browser",
-        "open the following url in your browser",
-        "navigate to this url to authenticate",
-    ];
-    prompts.iter().any(|prompt| line.contains(prompt)) && !is_log_line(&line)
-}
-
-/// `2026-11-22T00:25:24.911034Z ERROR …`: what Codex notes isn't what it asks.
-fn is_log_line(line: &str) -> bool {
-    let stamp = line.split(' ').next().unwrap_or_default();
-    let date = stamp.get(..5).unwrap_or_default();
-    let year = date.strip_suffix('-').unwrap_or_default();
-    year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()) && stamp.ends_with('z')
 }
 
 #[cfg(test)]

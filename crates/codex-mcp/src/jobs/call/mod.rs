@@ -1,0 +1,374 @@
+//! A turn of Codex's for a job of `call_codex`.
+//!
+//! ```text
+//!  Request ──► prepare ──► thread/start, thread/resume ──► prompt ──► hearing ──► News, Digest
+//!                          git, before ────────────────────┘ │
+//!  Outcome ◄── judge ◄── git, after ◄── nothing is left ◄── end, time-out, cancel, death
+//! ```
+//!
+//! The app-server is shared with other jobs. Codex gets the prompt when the state of the
+//! repository is known: until then it does nothing. However the turn ends, its session ends
+//! with it, and so does all that its commands have started, also in sessions of their own.
+
+mod events;
+mod git;
+mod hearing;
+mod refused;
+mod thread;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use codex_mcp_core::session::Ending as TurnEnding;
+use codex_mcp_core::work::event::WorkEvent;
+use codex_mcp_core::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
+use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use serde_json::{Map, Value};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::events::Events;
+use self::hearing::Hearing;
+pub use self::hearing::{STREAM_LIMIT, Stream};
+use self::thread::Prepared;
+use crate::engine::command::{Opened, Prompt, TurnRef};
+use crate::engine::profile::ProfileName;
+use crate::engine::{CommandMark, Engine, EngineError, Exit};
+use crate::jobs::settings::{CallSettings, ToolLimit};
+use crate::off_runtime;
+use crate::picture::Picture;
+
+/// How long each question to git may take, and once the job was cancelled.
+const GIT_PATIENCE: Duration = Duration::from_secs(10);
+const GIT_PATIENCE_WHEN_CANCELLED: Duration = Duration::from_secs(1);
+
+/// How long Codex has to end a turn that was interrupted: less than a worker has whose
+/// lease ends. It takes some 20 ms.
+const END_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// The turn of a session that has no other.
+const ONLY_TURN: u64 = 1;
+
+/// How far the commands of a job may reach where neither the job nor any configuration
+/// says so: as `codex exec --full-auto` had it.
+pub const DEFAULT_SANDBOX: SandboxMode = SandboxMode::WorkspaceWrite;
+
+/// What Codex is to do, and how. What is `None` is left to Codex's configuration.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The home of the engine's Codex, CODEX_HOME.
+    pub codex_home: PathBuf,
+    /// Variables for git on top of our own environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// The prompt.
+    pub prompt: String,
+    /// The working directory, absolute.
+    pub cwd: PathBuf,
+    /// The conversation to go on with; a new one otherwise.
+    pub resume: Option<ThreadId>,
+    /// The model.
+    pub model: Option<String>,
+    /// How far commands may reach; [`DEFAULT_SANDBOX`] if Codex's configuration does not
+    /// say so either.
+    pub sandbox: Option<SandboxMode>,
+    /// How hard the model thinks.
+    pub effort: Option<Effort>,
+    /// The profile.
+    pub profile: Option<ProfileName>,
+    /// Overrides of Codex's configuration. Null leaves a key alone.
+    pub settings: CallSettings,
+    /// Pictures to look at.
+    pub images: Vec<Picture>,
+    /// The form of the final message, as a JSON Schema.
+    pub output_schema: Option<Map<String, Value>>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How long a call of an MCP server's tool may take; as configured if unset.
+    pub tool_limit: Option<ToolLimit>,
+    /// Whether the events are kept for the outcome.
+    pub stream: KeepStream,
+}
+
+/// Whether the events of a job are kept for its outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeepStream {
+    /// Only what matters of them.
+    #[default]
+    No,
+    /// As they are, up to [`STREAM_LIMIT`].
+    Yes,
+}
+
+/// What happens while Codex is at work.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// Codex's name for the conversation. Told once, before the event that has it.
+    Session(&'a ThreadId),
+    /// An event, and the same as JSON.
+    Event(&'a WorkEvent, &'a str),
+    /// So many events were lost, as they came too fast.
+    Lost(u64),
+}
+
+/// What came of a request. Nothing of it runs any more.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Why it failed; `None` if Codex did what it was to do.
+    pub failure: Option<Failure>,
+    /// What matters of what Codex did, also when it failed.
+    pub digest: Digest,
+    /// The sandbox that was in force: a mode, or the name of permissions. `None` if there
+    /// was no thread.
+    pub sandbox: Option<String>,
+    /// How Codex ended, if it did during the turn.
+    pub exit: Option<Exit>,
+    /// Whether Codex went away during the turn.
+    pub lost_codex: bool,
+    /// The files that were changed meanwhile.
+    pub changes: Changes,
+    /// The events, if they were to be kept.
+    pub stream: Stream,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Has Codex do what is wanted. When `cancel` is cancelled, or time is up, the turn is
+/// interrupted, and all that it has started is ended: in the time that this takes, up to
+/// a second and a bit.
+///
+/// There are no errors beside [`Outcome::failure`].
+pub async fn run(
+    engine: &Engine,
+    request: &Request,
+    mut on_news: impl FnMut(News<'_>),
+    cancel: CancellationToken,
+) -> Outcome {
+    let (begun, since) = (Instant::now(), SystemTime::now());
+    let mut call = Call {
+        engine,
+        request,
+        mark: CommandMark::new(),
+        limit: begun.checked_add(request.timeout),
+        cancel: &cancel,
+        hearing: Hearing::new(request.stream, &mut on_news),
+        sandbox: None,
+    };
+    let (before, ending) = call.attempted(since).await;
+    let exit = match &ending {
+        Ending::Died(how) | Ending::Killed(how) => exit_of(engine, how),
+        _ => None,
+    };
+    let lost_codex = matches!(ending, Ending::Died(_) | Ending::Killed(_));
+    let Call {
+        hearing, sandbox, ..
+    } = call;
+    let (digest, stream) = hearing.heard();
+    let patience = match ending {
+        Ending::Cancelled => GIT_PATIENCE_WHEN_CANCELLED,
+        _ => GIT_PATIENCE,
+    };
+    let changes = git::changes(&request.cwd, &request.env, &before, &digest, patience).await;
+    Outcome {
+        failure: judge(&ending, &digest),
+        digest,
+        sandbox,
+        exit,
+        lost_codex,
+        changes,
+        stream,
+        took: begun.elapsed(),
+    }
+}
+
+/// How Codex ended that went away in this way, unless it was we who ended it.
+fn exit_of(engine: &Engine, how: &str) -> Option<Exit> {
+    let exit = engine.last_death()?.exit;
+    (exit.to_string() == how).then_some(exit)
+}
+
+/// A request that is at work.
+struct Call<'a> {
+    engine: &'a Engine,
+    request: &'a Request,
+    mark: CommandMark,
+    /// When time is up.
+    limit: Option<Instant>,
+    cancel: &'a CancellationToken,
+    hearing: Hearing<'a>,
+    sandbox: Option<String>,
+}
+
+impl Call<'_> {
+    /// What git saw before, and how it ended.
+    async fn attempted(&mut self, since: SystemTime) -> (git::Seen, Ending) {
+        let nothing = git::Seen::Nothing;
+        // Its release decides what Codex is given.
+        let release = match self.before_the_end(self.engine.introduce()).await {
+            Ok(Ok(_)) => self.engine.release(),
+            Ok(Err(error)) => return (nothing, Ending::NotStarted(error.to_string())),
+            Err(ending) => return (nothing, ending),
+        };
+        let (own, mark) = (self.request.clone(), self.mark.clone());
+        let prepared = off_runtime::run(move || thread::prepare(&own, release, &mark)).await;
+        let prepared = prepared.unwrap_or_else(|error| Err(error.to_string()));
+        let Prepared {
+            start,
+            sandbox,
+            left_out,
+        } = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => return (nothing, Ending::NotStarted(why)),
+        };
+        self.hearing.warn(left_out);
+        let halt = CancellationToken::new();
+        let looking = git::look(&self.request.cwd, &self.request.env, GIT_PATIENCE, &halt);
+        let opening = thread::open(self.engine, self.request.resume.as_ref(), start);
+        let both = async {
+            tokio::join!(looking, async {
+                let opened = opening.await;
+                if opened.is_err() {
+                    halt.cancel();
+                }
+                opened
+            })
+        };
+        let (before, opened) = match self.before_the_end(both).await {
+            Ok((before, Ok(opened))) => (before, opened),
+            Ok((_, Err(error))) => return (nothing, thread::ending(error)),
+            Err(ending) => return (nothing, ending),
+        };
+        let mut events = match Events::of(self.engine, &opened) {
+            Ok(events) => events,
+            // The session is another job's.
+            Err(error) => return (nothing, thread::ending(error)),
+        };
+        self.sandbox = Some(sandbox);
+        self.hearing.session(&opened.thread);
+        let ending = self.prompted(&opened, &mut events).await;
+        self.closed(&opened).await;
+        if self.request.resume.is_some() {
+            let codex_home = self.request.codex_home.clone();
+            for event in refused::calls(codex_home, opened.thread.clone(), since).await {
+                self.hearing.hear(&event);
+            }
+        }
+        (before, ending)
+    }
+
+    /// Waits for something until it is cancelled, or time is up.
+    async fn before_the_end<T>(&self, doing: impl Future<Output = T>) -> Result<T, Ending> {
+        let timed_out = Ending::TimedOut(self.request.timeout);
+        let left = self
+            .limit
+            .map(|limit| limit.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(Ending::Cancelled),
+            done = doing => Ok(done),
+            () = sleep(left.unwrap_or(Duration::MAX)) => Err(timed_out),
+        }
+    }
+
+    /// Prompts Codex and hears it out.
+    async fn prompted(&mut self, opened: &Opened, events: &mut Events) -> Ending {
+        let prompt = Prompt {
+            text: self.request.prompt.clone(),
+            pictures: self.request.images.clone(),
+            output_schema: self.request.output_schema.clone(),
+            ..Prompt::default()
+        };
+        let prompting = self.engine.prompt(&opened.session, prompt);
+        let turn = match self.before_the_end(prompting).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(error)) => return thread::ending(error),
+            Err(ending) => {
+                self.interrupted(opened, events).await;
+                return ending;
+            }
+        };
+        loop {
+            let ended = tokio::select! {
+                ended = self.before_the_end(thread::ended(self.engine, &turn)) => Some(ended),
+                () = events.come() => None,
+            };
+            events.tell(&mut self.hearing);
+            match ended {
+                None => {}
+                Some(Ok(ended)) => return self.ending(ended),
+                Some(Err(ending)) => {
+                    return match self.interrupted(opened, events).await {
+                        // It had ended just before.
+                        Some(TurnEnding::Completed) => Ending::Completed,
+                        _ => ending,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Interrupts the turn, and waits until it has ended. A Codex that does not end it is
+    /// ended itself.
+    async fn interrupted(&mut self, opened: &Opened, events: &mut Events) -> Option<TurnEnding> {
+        let turn = TurnRef {
+            session: opened.session.clone(),
+            number: ONLY_TURN,
+        };
+        if self.engine.inspect(&turn.session).ok()?.turn < ONLY_TURN {
+            return None;
+        }
+        // One that is not there needs no interrupting.
+        let _ = self.engine.interrupt(&turn);
+        let ended = timeout(END_PATIENCE, thread::ended(self.engine, &turn)).await;
+        events.tell(&mut self.hearing);
+        match ended {
+            Ok(Ok(ended)) => Some(ended),
+            Ok(Err(_)) => None,
+            Err(_) => {
+                tracing::warn!("Codex does not end the turn that was interrupted: it is ended");
+                self.engine.give_up_codex();
+                None
+            }
+        }
+    }
+
+    fn ending(&self, ended: Result<TurnEnding, EngineError>) -> Ending {
+        match ended {
+            Ok(TurnEnding::Completed) => Ending::Completed,
+            Ok(TurnEnding::Failed(error)) => Ending::Failed(error),
+            Ok(TurnEnding::Interrupted) => Ending::Interrupted,
+            Ok(TurnEnding::Lost(how)) => {
+                let how = how.strip_prefix("Codex ").unwrap_or(&how).to_owned();
+                match exit_of(self.engine, &how) {
+                    Some(Exit::Signal(_)) => Ending::Killed(how),
+                    _ => Ending::Died(how),
+                }
+            }
+            Err(error) => thread::ending(error),
+        }
+    }
+
+    /// Ends the session and what its commands have left.
+    async fn closed(&self, opened: &Opened) {
+        if let Err(error) = self.engine.close(&opened.session, "its job has ended") {
+            tracing::debug!("the session is not there: {error}");
+        }
+        if let Err(error) = self.engine.kill_marked(&self.mark).await {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl Outcome {
+    /// Whether it was ended because it was no longer wanted.
+    #[must_use]
+    pub fn was_cancelled(&self) -> bool {
+        self.class() == Some(FailureClass::Cancelled)
+    }
+
+    /// What kind of failure it was, if it was one.
+    #[must_use]
+    pub fn class(&self) -> Option<FailureClass> {
+        self.failure.as_ref().map(|failure| failure.class)
+    }
+}

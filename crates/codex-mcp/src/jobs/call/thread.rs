@@ -1,0 +1,177 @@
+//! The thread of a job: what it is given, and how its turn ends.
+
+use std::path::{Path, PathBuf};
+
+use codex_mcp_core::action::Decision;
+use codex_mcp_core::session::Ending as TurnEnding;
+use codex_mcp_core::work::Ending;
+use codex_mcp_protocol::codex::{ApprovalPolicy, Release, ThreadId, ThreadSettings, TurnManner};
+use serde_json::{Map, Value};
+
+use super::{DEFAULT_SANDBOX, Request};
+use crate::codex_config::{UserConfig, get};
+use crate::directory;
+use crate::engine::command::{Opened, Refusals, Resume, Settings, Start, TurnRef};
+use crate::engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
+use crate::engine::profile::check_exists;
+use crate::engine::{CommandMark, Engine, EngineError};
+use crate::trust::directory_trust;
+
+/// What a thread is begun or taken up with.
+pub(super) struct Prepared {
+    pub(super) start: Start,
+    /// The sandbox that it puts into force: a mode, or the name of permissions.
+    pub(super) sandbox: String,
+    /// A warning of what the repository brings and is not used.
+    pub(super) left_out: Option<String>,
+}
+
+/// Reads what decides how a thread is begun. An error is told to whoever has submitted the
+/// job.
+pub(super) fn prepare(
+    request: &Request,
+    release: Option<Release>,
+    mark: &CommandMark,
+) -> Result<Prepared, String> {
+    if !request.cwd.is_dir() {
+        let directory = request.cwd.display();
+        return Err(format!(
+            "the working directory {directory} is not there, or not a directory"
+        ));
+    }
+    let noted = directory::check(&request.cwd);
+    let noted = noted.and_then(|()| request.settings.check_directories());
+    noted.map_err(|replaced| replaced.to_string())?;
+    if let Some(name) = &request.profile {
+        check_exists(&request.codex_home, name).map_err(|error| error.to_string())?;
+    }
+    let user = UserConfig::read(&request.codex_home);
+    let trust = directory_trust(&request.cwd, &user).map_err(|error| error.to_string())?;
+    let config = user.layers(request.profile.as_ref(), Some(&trust));
+    let mut overrides = request.settings.overrides(|key| config.get(key).cloned());
+    strip_nulls(&mut overrides);
+    let configured = ConfiguredSandbox::of(&overrides, &config);
+    let (sandbox, in_force) = match (request.sandbox, configured) {
+        (None, Some(configured)) => (None, configured.to_string()),
+        (asked, _) => {
+            let mode = asked.unwrap_or(DEFAULT_SANDBOX);
+            (Some(mode), word(mode))
+        }
+    };
+    let workplace = Workplace {
+        conversation: match request.resume {
+            None => Conversation::New,
+            Some(_) => Conversation::Resumed,
+        },
+        config: &config,
+        release,
+        trust: Some(&trust),
+    };
+    if let Some(limit) = request.tool_limit {
+        workplace.limit_tools(&mut overrides, limit);
+    }
+    mark.set_in(&mut overrides);
+    let folders = folders(&request.cwd, |key| {
+        get(&overrides, key).or_else(|| config.get(key))
+    });
+    let settings = Settings {
+        thread: ThreadSettings {
+            cwd: Some(request.cwd.clone()),
+            model: request.model.clone(),
+            sandbox,
+            // Nobody is there to be asked.
+            approval_policy: Some(ApprovalPolicy::Never),
+            config: overrides,
+            ..ThreadSettings::default()
+        },
+        profile: request.profile.clone(),
+        manner: TurnManner {
+            effort: request.effort,
+            ..TurnManner::default()
+        },
+        ..Settings::default()
+    };
+    Ok(Prepared {
+        start: Start {
+            settings,
+            refusals: Refusals::Told,
+            // Newer releases remember what a thread could write to before.
+            folders: Some(folders),
+            ..Start::default()
+        },
+        sandbox: in_force,
+        left_out: left_out(&trust),
+    })
+}
+
+/// The directories that the thread may write to in `workspace-write`.
+fn folders<'a>(cwd: &Path, configured: impl Fn(&str) -> Option<&'a Value>) -> Vec<PathBuf> {
+    let roots = configured("sandbox_workspace_write.writable_roots");
+    let roots = roots.and_then(Value::as_array).into_iter().flatten();
+    let roots = roots.filter_map(Value::as_str).map(PathBuf::from);
+    std::iter::once(cwd.to_owned()).chain(roots).collect()
+}
+
+/// TOML has no null: a key that is null is left alone.
+fn strip_nulls(overrides: &mut Map<String, Value>) {
+    overrides.retain(|_, value| !value.is_null());
+    for value in overrides.values_mut() {
+        if let Value::Object(inner) = value {
+            strip_nulls(inner);
+        }
+    }
+}
+
+/// The word that Codex has for a setting.
+fn word(setting: impl serde::Serialize) -> String {
+    match serde_json::to_value(setting) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// Begins a thread, or takes one up.
+pub(super) async fn open(
+    engine: &Engine,
+    resume: Option<&ThreadId>,
+    start: Start,
+) -> Result<Opened, EngineError> {
+    match resume.cloned() {
+        None => engine.start(start).await,
+        Some(thread) => engine.resume(Resume { thread, start }).await,
+    }
+}
+
+/// Waits until a turn has ended. Codex's questions are declined meanwhile: nobody is
+/// there to be asked.
+pub(super) async fn ended(engine: &Engine, turn: &TurnRef) -> Result<TurnEnding, EngineError> {
+    loop {
+        let view = engine.inspect(&turn.session)?;
+        if let Some((number, outcome)) = &view.outcome
+            && *number >= turn.number
+        {
+            return Ok(outcome.ending.clone());
+        }
+        for open in &view.actions {
+            // It may be answered already.
+            let _ = engine.respond(&turn.session, &open.id, &Decision::Decline, None);
+        }
+        engine.changed(&turn.session, view.revision).await?;
+    }
+}
+
+/// How an attempt ends that could not be begun.
+pub(super) fn ending(error: EngineError) -> Ending {
+    let words = error.to_string();
+    match error {
+        EngineError::NoThread(thread) => Ending::UnknownSession(thread),
+        EngineError::NoLogin => Ending::NoLogin(words),
+        EngineError::Gone(_) => Ending::Died(words),
+        EngineError::ThreadInUse(_)
+        | EngineError::Busy(_)
+        | EngineError::StillEnding(_)
+        | EngineError::Live { .. } => Ending::SessionBusy(words),
+        EngineError::Refused { refusal, .. } => Ending::Refused(refusal.message),
+        _ => Ending::NotStarted(words),
+    }
+}

@@ -1,0 +1,333 @@
+//! The engines of a worker: jobs with the same Codex, CODEX_HOME and login share an
+//! app-server.
+//!
+//! An app-server that nobody uses is ended after a while. One that has had many threads is
+//! used no more: Codex keeps a thread, with its MCP servers, for some time after nobody
+//! wants it any more.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use codex_mcp_core::session::Patience;
+use codex_mcp_protocol::codex::{Release, ThreadId};
+use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::engine::binary::{self, NoCodex, Source};
+use crate::engine::{Engine, Launch, LaunchError, Options, StartError, ThreadTools};
+
+/// How often Codex is started that ends at once, and how long after.
+const STARTS: u32 = 3;
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// How many jobs an app-server gets.
+const MOST_JOBS: u32 = 32;
+
+/// How long an app-server is kept that no job uses.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// What is known to unload a thread when it is told to. 0.104.0 keeps it, and lets the settings
+/// of a thread that it has loaded be as they are when it is taken up again.
+const FIRST_TO_UNLOAD: Release = Release::new(0, 153, 4);
+
+/// Where Codex keeps its login, in its home. An app-server never sees a later one.
+const LOGIN: &str = "auth.json";
+
+/// What decides which app-server a job runs in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    codex: Stamp,
+    codex_home: PathBuf,
+    login: Stamp,
+}
+
+/// A file as it is now: one that is replaced is another one.
+type Stamp = (PathBuf, u64, Option<SystemTime>);
+
+/// All engines of a worker.
+#[derive(Default)]
+pub(super) struct Engines {
+    /// Those that get jobs.
+    current: RefCell<HashMap<Key, Rc<Shared>>>,
+    /// Those that get no more.
+    retired: RefCell<Vec<Rc<Shared>>>,
+    /// Woken when something changes.
+    changed: Notify,
+}
+
+struct Shared {
+    engine: Engine,
+    at_work: Cell<usize>,
+    begun: Cell<u32>,
+    idle_since: Cell<Instant>,
+    /// The threads that it has had.
+    threads: RefCell<HashSet<ThreadId>>,
+}
+
+/// The use of an engine by a job.
+pub(super) struct InUse<'a> {
+    engines: &'a Engines,
+    shared: Rc<Shared>,
+}
+
+impl Engines {
+    /// The engine for a job with this Codex and home, which takes up this thread.
+    ///
+    /// # Errors
+    ///
+    /// [`NoCodex`].
+    pub(super) fn of(
+        &self,
+        codex: Option<(PathBuf, Source)>,
+        codex_home: &Path,
+        tools: &Arc<dyn ThreadTools>,
+        resume: Option<&ThreadId>,
+    ) -> Result<InUse<'_>, NoCodex> {
+        let key = Key {
+            codex: stamp(&binary::find(codex.clone())?.native),
+            codex_home: codex_home.to_owned(),
+            login: stamp(&codex_home.join(LOGIN)),
+        };
+        let mut current = self.current.borrow_mut();
+        // One with the same home has another Codex, or another login.
+        let is_old = |one: &Key, shared: &mut Rc<Shared>| {
+            let is_same = *one == key;
+            shared.begun.get() >= MOST_JOBS
+                || (one.codex_home == key.codex_home && !is_same)
+                || (is_same && resume.is_some_and(|thread| shared.keeps(thread)))
+        };
+        let old = current.extract_if(is_old).map(|(_, shared)| shared);
+        self.retired.borrow_mut().extend(old);
+        let shared = current.entry(key).or_insert_with(|| {
+            let engine = engine(codex, codex_home);
+            Rc::new(Shared {
+                engine: engine.with_tools(Arc::clone(tools)),
+                at_work: Cell::new(0),
+                begun: Cell::new(0),
+                idle_since: Cell::new(Instant::now()),
+                threads: RefCell::default(),
+            })
+        });
+        shared.at_work.set(shared.at_work.get() + 1);
+        shared.begun.set(shared.begun.get() + 1);
+        Ok(InUse {
+            engines: self,
+            shared: Rc::clone(shared),
+        })
+    }
+
+    /// Ends those that nobody needs any more, for as long as it is polled.
+    pub(super) async fn tend(&self) -> Infallible {
+        loop {
+            for shared in self.unneeded() {
+                shared.engine.shut_down().await;
+            }
+            let next = self.next_end();
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = async { sleep_until(next.unwrap_or_else(Instant::now)).await }, if next.is_some() => {}
+            }
+        }
+    }
+
+    /// Takes out those that nobody needs any more.
+    fn unneeded(&self) -> Vec<Rc<Shared>> {
+        let is_idle = |shared: &Rc<Shared>| shared.at_work.get() == 0;
+        let mut retired = self.retired.borrow_mut();
+        let mut unneeded: Vec<_> = retired.extract_if(.., |shared| is_idle(shared)).collect();
+        let is_cold =
+            |shared: &Rc<Shared>| is_idle(shared) && shared.idle_since.get().elapsed() >= KEPT;
+        let mut current = self.current.borrow_mut();
+        let cold = current.extract_if(|_, shared| is_cold(shared));
+        unneeded.extend(cold.map(|(_, shared)| shared));
+        unneeded
+    }
+
+    /// When the next one is not needed any more.
+    fn next_end(&self) -> Option<Instant> {
+        let current = self.current.borrow();
+        let idle = current.values().filter(|shared| shared.at_work.get() == 0);
+        idle.map(|shared| shared.idle_since.get() + KEPT).min()
+    }
+
+    /// Ends all of them.
+    pub(super) async fn shut_down(&self) {
+        let current = self.current.take().into_values();
+        let all: Vec<Rc<Shared>> = current.chain(self.retired.take()).collect();
+        futures::future::join_all(all.iter().map(|shared| shared.engine.shut_down())).await;
+    }
+}
+
+impl Shared {
+    /// Whether it still has a thread loaded that no job is at any more.
+    fn keeps(&self, thread: &ThreadId) -> bool {
+        let keeps_all = || {
+            let release = self.engine.release();
+            release.is_some_and(|release| release < FIRST_TO_UNLOAD)
+        };
+        self.threads.borrow().contains(thread) && keeps_all()
+    }
+}
+
+impl InUse<'_> {
+    pub(super) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// Notes that it has this thread.
+    pub(super) fn note(&self, thread: &ThreadId) {
+        self.shared.threads.borrow_mut().insert(thread.clone());
+    }
+
+    /// Sees to it that Codex runs.
+    pub(super) async fn start(&self) {
+        start(&self.shared.engine).await;
+    }
+
+    /// Gives it to no further job: its login does not hold.
+    pub(super) fn retire(&self) {
+        let mut current = self.engines.current.borrow_mut();
+        let is_it = |shared: &mut Rc<Shared>| Rc::ptr_eq(shared, &self.shared);
+        let retired = current.extract_if(|_, shared| is_it(shared));
+        let retired = retired.map(|(_, shared)| shared);
+        self.engines.retired.borrow_mut().extend(retired);
+    }
+
+    /// Kills what hides from the job that has started it, unless others are at work.
+    pub(super) async fn tidy(&self) {
+        if self.shared.at_work.get() == 1
+            && let Err(error) = self.shared.engine.kill_all_commands().await
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        let at_work = self.shared.at_work.get();
+        self.shared.at_work.set(at_work.saturating_sub(1));
+        self.shared.idle_since.set(Instant::now());
+        self.engines.changed.notify_one();
+    }
+}
+
+fn engine(codex: Option<(PathBuf, Source)>, codex_home: &Path) -> Engine {
+    let options = Options {
+        launch: Launch {
+            codex,
+            line_limit: DEFAULT_LINE_LIMIT,
+        },
+        codex_home: codex_home.to_owned(),
+        // Jobs answer questions at once, and notice themselves when their turns stall.
+        patience: Patience {
+            approval: KEPT,
+            stall: Duration::from_secs(24 * 60 * 60),
+        },
+    };
+    let env = vec![("CODEX_HOME".into(), codex_home.into())];
+    // Jobs tell what was left out.
+    Engine::new(options).with_env(env).with_warnings(drop)
+}
+
+/// Starts Codex, also where it ends at once: two that make the files of a new CODEX_HOME
+/// at the same time are in each other's way (seen with 0.153.4). Why it can't be started
+/// at all is told by the turn.
+pub(super) async fn start(engine: &Engine) {
+    for _ in 0..STARTS {
+        match engine.introduce().await.err().as_deref() {
+            Some(LaunchError::Start(StartError::Ended { .. })) => sleep(AGAIN_AFTER).await,
+            _ => return,
+        }
+    }
+}
+
+fn stamp(file: &Path) -> Stamp {
+    let metadata = fs::metadata(file).ok();
+    let length = metadata.as_ref().map_or(0, fs::Metadata::len);
+    let written = metadata.and_then(|metadata| metadata.modified().ok());
+    (file.to_owned(), length, written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::OurTools;
+
+    /// A place with programs, and no login.
+    fn place() -> tempfile::TempDir {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["one", "other"] {
+            let path = place.path().join(name);
+            fs::write(&path, "#!/bin/sh\n").unwrap();
+            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&path, executable).unwrap();
+        }
+        place
+    }
+
+    fn used<'a>(engines: &'a Engines, place: &Path, codex: &str, home: &str) -> InUse<'a> {
+        let codex = Some((place.join(codex), Source::FlagOrVariable));
+        let tools: Arc<dyn ThreadTools> = Arc::new(OurTools::default());
+        engines.of(codex, &place.join(home), &tools, None).unwrap()
+    }
+
+    fn is_same(one: &InUse<'_>, other: &InUse<'_>) -> bool {
+        Rc::ptr_eq(&one.shared, &other.shared)
+    }
+
+    #[tokio::test]
+    async fn jobs_with_the_same_codex_home_and_login_share_an_engine() {
+        let (place, engines) = (place(), Engines::default());
+        let place = place.path();
+        let first = used(&engines, place, "one", "a");
+        assert!(is_same(&first, &used(&engines, place, "one", "a")));
+        assert!(!is_same(&first, &used(&engines, place, "one", "b")));
+        assert!(!is_same(&first, &used(&engines, place, "other", "a")));
+        let before = used(&engines, place, "one", "b");
+        fs::create_dir(place.join("b")).unwrap();
+        fs::write(place.join("b").join(LOGIN), "{}").unwrap();
+        assert!(!is_same(&before, &used(&engines, place, "one", "b")));
+        fs::write(place.join("one"), "#!/bin/sh\necho newer\n").unwrap();
+        let newer = used(&engines, place, "one", "a");
+        assert!(!is_same(&first, &newer));
+        newer.retire();
+        assert!(!is_same(&newer, &used(&engines, place, "one", "a")));
+        assert!(used_by_nobody(&engines, newer));
+    }
+
+    fn used_by_nobody(engines: &Engines, last: InUse<'_>) -> bool {
+        let before = engines.unneeded().len();
+        drop(last);
+        engines.unneeded().len() == 1 && before > 0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn engine_is_kept_for_a_while_and_for_so_many_jobs() {
+        let (place, engines) = (place(), Engines::default());
+        let place = place.path();
+        let first = used(&engines, place, "one", "a");
+        for _ in 1..MOST_JOBS {
+            assert!(is_same(&first, &used(&engines, place, "one", "a")));
+        }
+        let next = used(&engines, place, "one", "a");
+        assert!(!is_same(&first, &next));
+        assert!(engines.unneeded().is_empty());
+        drop(first);
+        assert_eq!(engines.unneeded().len(), 1);
+        assert_eq!(engines.next_end(), None);
+        drop(next);
+        assert_eq!(engines.next_end(), Some(Instant::now() + KEPT));
+        assert!(engines.unneeded().is_empty());
+        tokio::time::advance(KEPT).await;
+        assert_eq!(engines.unneeded().len(), 1);
+        assert_eq!(engines.next_end(), None);
+    }
+}

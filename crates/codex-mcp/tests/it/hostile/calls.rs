@@ -1,0 +1,240 @@
+//! The turns of jobs, with a Codex that misbehaves.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_mcp::engine::Engine;
+use codex_mcp::jobs::call::News;
+use codex_mcp_core::work::{Evidence, FailureClass};
+use testkit::Home;
+use testkit::fake::{Action, FakeCodex, Plan, Question, TurnEnd, fake_codex_path};
+use tokio_util::sync::CancellationToken;
+
+use crate::jobs::play_codex;
+use crate::runs::{assert_failed, assert_said, engine_of, outcome_of, outcome_with, request};
+
+/// A home, and an engine whose Codex runs this script in each turn.
+fn played_by(script: &str) -> (Home, Engine) {
+    let home = Home::new("");
+    let codex = home.root().join("codex.sh");
+    play_codex(&home, &codex, script);
+    let engine = engine_of(&home, codex);
+    (home, engine)
+}
+
+/// The same with a Codex that does this.
+fn planned(plan: &Plan) -> (Home, Engine, FakeCodex) {
+    let home = Home::new("");
+    let fake = FakeCodex::new(&home, plan);
+    let [plan, log] = fake.env();
+    let variables = [plan, log].map(|(name, path): (&str, PathBuf)| (name.into(), path.into()));
+    let mut env = home.env();
+    env.extend(variables);
+    let engine = engine_of(&home, fake_codex_path()).with_env(env);
+    (home, engine, fake)
+}
+
+/// On a prompt, in place of a turn.
+fn on_prompt(actions: impl Into<Vec<Action>>) -> Plan {
+    Plan::new().on("turn/start", actions)
+}
+
+#[tokio::test]
+async fn end_of_codex_during_the_turn_is_a_failure_of_its_own() {
+    for (action, class, words) in [
+        (Action::Exit { code: 0 }, FailureClass::Exit, "code 0"),
+        (Action::Exit { code: 7 }, FailureClass::Exit, "code 7"),
+        (Action::Kill { signal: 9 }, FailureClass::Signal, "signal 9"),
+    ] {
+        let plan = on_prompt([Action::Answer, Action::StartTurn, action]);
+        let (home, engine, _fake) = planned(&plan);
+        let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+        let message = assert_failed(&outcome, class);
+        assert!(message.contains(words), "{message}");
+        assert!(outcome.lost_codex);
+        assert!(outcome.digest.session.is_some());
+        engine.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn turn_without_an_answer_is_a_failure() {
+    let plan = on_prompt([
+        Action::Answer,
+        Action::StartTurn,
+        Action::EndTurn(TurnEnd::Completed),
+    ]);
+    let (home, engine, _fake) = planned(&plan);
+    let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+    assert_failed(&outcome, FailureClass::EmptyOutput);
+    assert!(!outcome.lost_codex);
+    engine.shut_down().await;
+}
+
+#[tokio::test]
+async fn program_that_can_not_be_run_is_told() {
+    let (home, engine) = played_by(":");
+    fs::remove_file(home.root().join("codex.sh")).unwrap();
+    let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+    let message = assert_failed(&outcome, FailureClass::NotStarted);
+    assert!(message.contains("codex.sh"), "{message}");
+}
+
+/// It takes no notice of the interrupt, so it is ended itself.
+#[tokio::test]
+async fn codex_that_does_not_end_a_turn_is_ended() {
+    let plan =
+        on_prompt([Action::Answer, Action::StartTurn]).on("turn/interrupt", [Action::Answer]);
+    let (home, engine, fake) = planned(&plan);
+    let mut request = request(&home, "hi");
+    request.timeout = Duration::from_millis(300);
+    let outcome = outcome_of(&home, &engine, &request).await;
+    let message = assert_failed(&outcome, FailureClass::Timeout);
+    assert_eq!(message, "agent timed out after 300ms");
+    assert_eq!(fake.started().len(), 1);
+    fake.set_plan(&Plan::new());
+    let outcome = outcome_of(&home, &engine, &self::request(&home, "hi")).await;
+    assert_said(&outcome, testkit::fake::HELLO);
+    assert_eq!(fake.started().len(), 2);
+    engine.shut_down().await;
+    assert_eq!(home.processes(), []);
+}
+
+#[tokio::test]
+async fn silence_at_the_start_ends_with_the_time() {
+    for method in ["initialize", "thread/start", "turn/start"] {
+        let (home, engine, _fake) = planned(&Plan::new().on(method, [Action::Hang]));
+        let mut request = request(&home, "hi");
+        request.timeout = Duration::from_millis(300);
+        let outcome = outcome_of(&home, &engine, &request).await;
+        assert_failed(&outcome, FailureClass::Timeout);
+        engine.shut_down().await;
+        assert_eq!(home.processes(), []);
+    }
+}
+
+/// Nobody is there to be asked.
+#[tokio::test]
+async fn questions_are_declined() {
+    let question = Question::approval("rm -rf /");
+    let asking = Action::Ask {
+        method: question.method,
+        params: question.params,
+    };
+    let plan = on_prompt([
+        Action::Answer,
+        Action::StartTurn,
+        asking,
+        Action::say("ok"),
+        Action::EndTurn(TurnEnd::Completed),
+    ]);
+    let (home, engine, fake) = planned(&plan);
+    let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+    assert_said(&outcome, "ok");
+    let received = fake.received();
+    let answered = |message: &&serde_json::Value| message["result"]["decision"] == "decline";
+    assert_eq!(received.iter().filter(answered).count(), 1, "{received:#?}");
+    let begun = received
+        .iter()
+        .find(|message| message["method"] == "thread/start");
+    assert_eq!(begun.unwrap()["params"]["approvalPolicy"], "never");
+    engine.shut_down().await;
+}
+
+#[tokio::test]
+async fn events_are_told_as_they_come() {
+    let (home, engine) = played_by("sleep 1000");
+    let cancel = CancellationToken::new();
+    let mut told = Vec::new();
+    let note = |news: News<'_>| match news {
+        News::Event(_, line) => {
+            told.push(line.to_owned());
+            if line.contains("turn.started") {
+                cancel.cancel();
+            }
+        }
+        News::Session(_) => {}
+        News::Lost(number) => panic!("{number} events are lost"),
+    };
+    let outcome = outcome_with(&home, &engine, &request(&home, "hi"), note, cancel.clone()).await;
+    assert_failed(&outcome, FailureClass::Cancelled);
+    assert_eq!(told.len(), 2, "{told:?}");
+    engine.shut_down().await;
+}
+
+/// The prompt comes when git has looked, so that nothing is done unseen.
+#[tokio::test]
+async fn what_codex_does_with_its_prompt_is_seen() {
+    let (home, engine) = played_by(r#"printf %s "$1" > prompt.txt"#);
+    let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+    assert_said(&outcome, "ok");
+    let files = outcome.changes.files.iter();
+    let paths: Vec<&str> = files.map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["prompt.txt"]);
+    let written = fs::read_to_string(home.work().join("prompt.txt")).unwrap();
+    assert_eq!(written, "hi");
+    assert_eq!(outcome.digest.evidence, Evidence::default());
+    engine.shut_down().await;
+}
+
+/// It ignores signals, and has a session of its own.
+#[tokio::test]
+async fn what_a_script_has_left_is_ended() {
+    let (home, engine) = played_by("(trap '' TERM HUP; setsid sleep 1000) & setsid sleep 1000 &");
+    let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+    assert_said(&outcome, "ok");
+    engine.shut_down().await;
+}
+
+#[tokio::test]
+async fn programs_that_a_repository_names_are_not_run() {
+    let (home, engine) = played_by("echo more >> README.md; echo x > a");
+    let request = request(&home, "work");
+    let trap = format!("touch {}; cat", home.root().join("trapped").display());
+    let git = |key: &str| home.git(&["config", key, &trap]);
+    for key in [
+        "core.fsmonitor",
+        "core.sshCommand",
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "diff.external",
+    ] {
+        git(key);
+    }
+    home.git(&["config", "core.hooksPath", "hooks"]);
+    let hooks = home.work().join("hooks");
+    fs::create_dir(&hooks).unwrap();
+    fs::write(
+        hooks.join("post-index-change"),
+        format!("#!/bin/sh\n{trap}"),
+    )
+    .unwrap();
+    for name in ["evil", "e=v.i l"] {
+        for kind in ["clean", "smudge", "process"] {
+            git(&format!("filter.{name}.{kind}"));
+        }
+        home.git(&["config", &format!("filter.{name}.required"), "true"]);
+    }
+    let attributes = home.work().join(".gitattributes");
+    fs::write(attributes, "* filter=evil diff=evil\n").unwrap();
+    // Another length than in the index: git has to look into the file.
+    fs::write(home.work().join("README.md"), "dirty\n").unwrap();
+    let outcome = outcome_of(&home, &engine, &request).await;
+    assert_said(&outcome, "ok");
+    assert_eq!(outcome.changes.incomplete, None);
+    let files = outcome.changes.files.iter();
+    let paths: Vec<&str> = files.map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["README.md", "a"]);
+    assert!(!home.root().join("trapped").exists());
+}
+
+#[tokio::test]
+async fn a_broken_repository_is_told_and_no_obstacle() {
+    let (home, engine) = played_by(":");
+    let request = request(&home, "work");
+    fs::write(home.work().join(".git/config"), "[broken").unwrap();
+    let outcome = outcome_of(&home, &engine, &request).await;
+    assert_said(&outcome, "ok");
+    assert!(outcome.changes.incomplete.unwrap().contains("config"));
+}

@@ -1,0 +1,137 @@
+//! Jobs that share an app-server: what ends one leaves the others alone.
+
+use std::time::Duration;
+
+use codex_mcp::jobs::call::run;
+use codex_mcp_core::work::FailureClass;
+use codex_mcp_protocol::codex::SandboxMode;
+use scripted_model::{Reply, Script, Shell};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Stage;
+use crate::jobs::{kill_codex, wait_for, wait_for_file};
+use crate::real::on_each_release;
+use crate::runs::{assert_failed, assert_said};
+
+on_each_release!(
+    cancelled_job_leaves_the_commands_of_others_alone,
+    job_of_a_codex_that_is_killed_is_lost,
+    prompt_that_is_too_long_is_refused_before_the_turn,
+    server_of_the_user_runs_in_the_directory_of_the_job,
+);
+
+/// Waits for a file, and leaves a process in a session of its own meanwhile.
+fn waiting(name: &str) -> Shell {
+    let command = format!(
+        "setsid sleep 1000 & touch {name}-runs; while [ ! -e {name}-goes ]; do sleep 0.05; done; \
+         echo done > {name}-done"
+    );
+    Shell::new(&command).waiting(Duration::from_secs(30))
+}
+
+fn two_at_once() -> Script {
+    Script::new()
+        .on("one", [Reply::shell(waiting("one")), Reply::say("One.")])
+        .on("two", [Reply::shell(waiting("two")), Reply::say("Two.")])
+}
+
+async fn cancelled_job_leaves_the_commands_of_others_alone(release: &str) {
+    let stage = Stage::new(release, two_at_once()).await;
+    let engine = stage.engine();
+    let (mut one, mut two) = (stage.request("one"), stage.request("two"));
+    one.sandbox = Some(SandboxMode::DangerFullAccess);
+    two.sandbox = Some(SandboxMode::DangerFullAccess);
+    let (cancel, never) = (CancellationToken::new(), CancellationToken::new());
+    let first = async {
+        let outcome = run(&engine, &one, |_| (), cancel.clone()).await;
+        assert_failed(&outcome, FailureClass::Cancelled);
+        // Only the process of the other one is left.
+        assert_eq!(sleeping(&stage), 1);
+        std::fs::write(stage.file("two-goes"), "").unwrap();
+    };
+    let ending = async {
+        wait_for_file(&stage.file("one-runs")).await;
+        wait_for_file(&stage.file("two-runs")).await;
+        wait_for("both processes", async || {
+            (sleeping(&stage) == 2).then_some(())
+        })
+        .await;
+        cancel.cancel();
+    };
+    let second = run(&engine, &two, |_| (), never);
+    let ((), (), second) = tokio::join!(first, ending, second);
+    assert_said(&second, "Two.");
+    assert!(stage.file("two-done").exists());
+    assert_eq!(sleeping(&stage), 0);
+    engine.shut_down().await;
+    assert_eq!(stage.home.processes(), []);
+}
+
+/// How many processes of the commands sleep for long.
+fn sleeping(stage: &Stage) -> usize {
+    let processes = stage.home.processes();
+    let long = processes
+        .iter()
+        .filter(|one| one.command.trim() == "sleep 1000");
+    long.count()
+}
+
+async fn job_of_a_codex_that_is_killed_is_lost(release: &str) {
+    let stage = Stage::new(release, two_at_once()).await;
+    let engine = stage.engine();
+    let request = stage.request("one");
+    let killing = async {
+        wait_for_file(&stage.file("one-runs")).await;
+        kill_codex(&stage.home);
+    };
+    let never = CancellationToken::new();
+    let (outcome, ()) = tokio::join!(run(&engine, &request, |_| (), never.clone()), killing);
+    let message = assert_failed(&outcome, FailureClass::Signal);
+    assert!(message.contains("signal 9"), "{message}");
+    assert!(outcome.lost_codex);
+    assert_eq!(sleeping(&stage), 0);
+
+    // Another Codex goes on in the thread.
+    std::fs::write(stage.file("two-goes"), "").unwrap();
+    let mut next = stage.request("two");
+    next.resume = outcome.digest.session.clone();
+    let next = run(&engine, &next, |_| (), never).await;
+    assert_said(&next, "Two.");
+    assert_eq!(next.digest.session, outcome.digest.session);
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.user_messages().contains(&"one"));
+    engine.shut_down().await;
+}
+
+async fn prompt_that_is_too_long_is_refused_before_the_turn(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let outcome = stage.ran(&stage.request(&"ß".repeat(1_048_577))).await;
+    match release {
+        "0.104.0" => assert_said(&outcome, "ok"),
+        _ => {
+            let message = assert_failed(&outcome, FailureClass::NotStarted);
+            assert!(message.contains("1048577 characters"), "{message}");
+            assert!(stage.model.requests().is_empty());
+        }
+    }
+    let outcome = stage.ran(&stage.request(&"ß".repeat(1_048_576))).await;
+    assert_said(&outcome, "ok");
+}
+
+/// Up to 0.117.0 Codex starts it in the directory of the app-server.
+async fn server_of_the_user_runs_in_the_directory_of_the_job(release: &str) {
+    let config = "[mcp_servers.user]\ncommand = \"sh\"\n\
+        args = [\"-c\", \"pwd > \\\"$HOME/directory\\\"; exec cat > /dev/null\"]\n";
+    let script = Script::new().otherwise([Reply::say("ok")]);
+    let stage = Stage::with_config(release, script, config).await;
+    let directory = stage.file("below");
+    std::fs::create_dir(&directory).unwrap();
+    let mut request = stage.request("hi");
+    request.cwd = directory.canonicalize().unwrap();
+    let settings = json!({ "mcp_servers.user.startup_timeout_sec": 1 });
+    request.settings.config = settings.as_object().unwrap().clone();
+    assert_said(&stage.ran(&request).await, "ok");
+    let noted = std::fs::read_to_string(stage.home.home().join("directory")).unwrap();
+    assert_eq!(noted.trim(), request.cwd.to_str().unwrap());
+}

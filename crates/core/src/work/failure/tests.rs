@@ -1,0 +1,190 @@
+//! What Codex's words and ends become.
+
+use serde_json::json;
+
+use super::*;
+
+fn failed(message: &str) -> Ending {
+    Ending::Failed(TurnError {
+        message: message.to_owned(),
+        codex_error_info: None,
+        additional_details: None,
+    })
+}
+
+fn judged(ending: &Ending) -> Failure {
+    judge(ending, &Digest::default()).unwrap()
+}
+
+/// As 0.104.0, 0.153.4 and 0.169.0 have them.
+#[test]
+fn words_tell_the_class() {
+    use FailureClass::*;
+    for (words, class) in [
+        (
+            "unexpected status 401 Unauthorized: Incorrect API key, url: http://h/v1/responses",
+            Auth,
+        ),
+        (
+            "Your access token could not be refreshed because you have since logged out. Please sign in again.",
+            Auth,
+        ),
+        ("exceeded retry limit, last status: 401 Unauthorized", Auth),
+        (
+            "exceeded retry limit, last status: 429 Too Many Requests",
+            RateLimit,
+        ),
+        (
+            "You've hit your usage limit. Upgrade to Pro or try again at May 18th, 2033 3:33 AM.",
+            RateLimit,
+        ),
+        (
+            "stream disconnected before completion: Rate limit reached for x. Please try again in 1.5s.",
+            RateLimit,
+        ),
+        (
+            "Quota exceeded. Check your plan and billing details.",
+            RateLimit,
+        ),
+        (
+            "Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying.",
+            ContextWindow,
+        ),
+        (
+            "The model `nope` does not exist or you do not have access to it.",
+            ModelNotFound,
+        ),
+        (
+            r#"{"error": {"message": "x", "code": "model_not_found"}}"#,
+            ModelNotFound,
+        ),
+        (
+            "unexpected status 404 Not Found: The model `nope` does not exist, url: http://h/",
+            ModelNotFound,
+        ),
+        (
+            "The 'x' model is not supported when using Codex with a ChatGPT account.",
+            ModelNotFound,
+        ),
+        ("sandbox error: landlock is not available", Sandbox),
+        (
+            "We\u{2019}re currently experiencing high demand, which may cause temporary errors.",
+            Overloaded,
+        ),
+        ("unexpected status 503 Service Unavailable: x", Overloaded),
+        (
+            "stream disconnected before completion: error sending request",
+            Connection,
+        ),
+        ("something else, url: http://127.0.0.1:4290/401/x", Exit),
+    ] {
+        let failure = judged(&failed(words));
+        assert_eq!(failure.class, class, "{words}");
+        assert!(failure.message.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn kind_of_error_tells_the_class_where_words_do_not() {
+    use FailureClass::*;
+    for (words, info, class) in [
+        ("it broke", json!("usageLimitExceeded"), RateLimit),
+        (
+            "it broke",
+            json!({ "httpConnectionFailed": { "httpStatusCode": 401 } }),
+            Auth,
+        ),
+        ("stream disconnected", json!("serverOverloaded"), Overloaded),
+        ("stream disconnected", json!("other"), Connection),
+        ("exceeded the quota", json!("other"), RateLimit),
+        ("it broke", json!("new"), Exit),
+    ] {
+        let error = json!({ "message": words, "codexErrorInfo": info });
+        let error: TurnError = serde_json::from_value(error).unwrap();
+        assert_eq!(
+            judged(&Ending::Failed(error)).class,
+            class,
+            "{words}, {info}"
+        );
+    }
+}
+
+#[test]
+fn an_end_has_a_class_and_words() {
+    use FailureClass::*;
+    let id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
+    let after = Duration::from_millis(1500);
+    for (ending, class, words) in [
+        (
+            Ending::NotStarted("no such file".into()),
+            NotStarted,
+            "no such file",
+        ),
+        (Ending::UnknownSession(id), UnknownSession, "01a200a4"),
+        (Ending::SessionBusy("in use".into()), SessionBusy, "in use"),
+        (Ending::NoLogin("log in".into()), Auth, "log in"),
+        (
+            Ending::Refused("config profile `x` not found".into()),
+            Exit,
+            "config profile",
+        ),
+        (
+            Ending::Killed("was ended by signal 9".into()),
+            Signal,
+            "signal 9",
+        ),
+        (Ending::Died("exited with code 3".into()), Exit, "code 3"),
+        (Ending::Interrupted, Exit, "interrupted"),
+        (Ending::Completed, EmptyOutput, "without an answer"),
+        (
+            Ending::TimedOut(after),
+            Timeout,
+            "agent timed out after 1500ms",
+        ),
+        (Ending::Cancelled, Cancelled, "cancelled"),
+    ] {
+        let failure = judged(&ending);
+        assert_eq!(failure.class, class, "{ending:?}");
+        assert!(failure.message.contains(words), "{failure:?}");
+        assert!(!failure.hint().is_empty());
+    }
+    let mut digest = Digest::default();
+    digest.message = Some("Done.".to_owned());
+    assert_eq!(judge(&Ending::Completed, &digest), None);
+    let failure = judge(&failed("it broke"), &digest).unwrap();
+    assert_eq!(failure.class, Exit);
+    digest.message = Some(" \n".to_owned());
+    assert!(judge(&Ending::Completed, &digest).is_some());
+}
+
+#[test]
+fn the_reset_is_told_where_codex_knows_it() {
+    for (words, reset) in [
+        (
+            "You've hit your usage limit. Visit x or try again at May 18th, 2033 3:33 AM.",
+            Some("at May 18th, 2033 3:33 AM"),
+        ),
+        (
+            "Rate limit reached for x. Please try again in 1.5s.",
+            Some("in 1.5s"),
+        ),
+        (
+            "rate limit; try again in 2 days 3 hours. Or upgrade.",
+            Some("in 2 days 3 hours"),
+        ),
+        ("rate limit: try again later", None),
+        ("rate limit", None),
+    ] {
+        let failure = judged(&failed(words));
+        assert_eq!(failure.reset.as_deref(), reset, "{words}");
+        assert!(failure.hint().contains(reset.unwrap_or("limit")));
+    }
+}
+
+#[test]
+fn words_without_end_are_cut() {
+    let long = "é".repeat(100_000);
+    let failure = judged(&failed(&long));
+    assert!(failure.message.len() < ERROR_LIMIT + 100);
+    assert!(failure.message.ends_with("cut here]"));
+}
