@@ -71,10 +71,13 @@ use std::time::Duration;
 use codex_mcp_core::action::{self, ActionId, Decision};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{Heard, InitializeResponse, Method, RateLimits, Release, ThreadId};
+use codex_mcp_protocol::codex::{
+    Heard, InitializeResponse, Method, RateLimits, Release, ThreadId, ThreadParams,
+};
 use codex_mcp_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tracing::Span;
 
 use app_server::AppServer;
@@ -92,6 +95,9 @@ const THREAD_PATIENCE: Duration = Duration::from_secs(90);
 
 /// How long Codex may take for anything else.
 const RPC_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long each half of unloading a thread may take: some 5 ms, and 60 with 0.104.0.
+const UNLOAD_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How often something is asked of a Codex that says that it has too much to do.
 const ATTEMPTS: u32 = 6;
@@ -401,15 +407,30 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a session like [`cancel`](Self::cancel) and forgets it, and how its thread was
-    /// set: whoever takes up the thread later sets it anew.
+    /// Ends a session like [`cancel`](Self::cancel), has Codex unload its thread, and
+    /// forgets how the thread was set: whoever takes it up later, in whatever Codex, sets it
+    /// anew.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub fn close(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
+    pub async fn close(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
         self.cancel(session, why)?;
-        self.hub.sessions.erase(&self.entry(session)?);
+        let entry = self.entry(session)?;
+        unload(&entry).await;
+        self.hub.sessions.erase(&entry);
+        Ok(())
+    }
+
+    /// Brings back a thread that was archived, as one is whose unloading was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`].
+    pub(crate) async fn unarchive(&self, thread: &ThreadId) -> Result<(), EngineError> {
+        let (server, _) = self.backend.ready(&self.hub).await?;
+        let params = ThreadParams { thread_id: thread };
+        let _: Value = call(&server, Method::ThreadUnarchive, &params).await?;
         Ok(())
     }
 
@@ -579,6 +600,30 @@ fn session_named<'a>(
                 known: known.collect::<Vec<_>>().join(", "),
             })
         }
+    }
+}
+
+/// Has Codex unload a thread at once. One that nobody is subscribed to stays loaded, and is
+/// closed to other processes, for 30 minutes (0.153.4 and 0.169.0), or for good (0.104.0);
+/// one that is archived does not, and can be brought back at once.
+async fn unload(entry: &Entry) {
+    let (server, _) = entry.server();
+    let params = ThreadParams {
+        thread_id: &entry.thread,
+    };
+    let unloading = async {
+        let _: Value = server
+            .call(Method::ThreadArchive, &params, UNLOAD_PATIENCE)
+            .await?;
+        let _: Value = server
+            .call(Method::ThreadUnarchive, &params, UNLOAD_PATIENCE)
+            .await?;
+        Ok::<(), CallError>(())
+    };
+    if let Err(error) = unloading.await {
+        // Nothing was said in it, or Codex is gone.
+        tracing::debug!("the thread is not unloaded: {error}");
+        server.connection().cast(Method::ThreadUnarchive, &params);
     }
 }
 

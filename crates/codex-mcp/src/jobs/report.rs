@@ -188,6 +188,7 @@ impl Report {
             sandbox,
             exit,
             lost_codex: _,
+            has_subagents: _,
             changes,
             stream: lines,
             took: _,

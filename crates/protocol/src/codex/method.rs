@@ -15,6 +15,10 @@ pub enum Method {
     ThreadFork,
     /// Lets go of a thread, which Codex may unload then; 0.104.0 does not know it.
     ThreadUnsubscribe,
+    /// Put a thread away, and unload it.
+    ThreadArchive,
+    /// Bring one back that was put away.
+    ThreadUnarchive,
     /// Gives a thread its next prompt.
     TurnStart,
     /// Has a thread review code, as a turn of its own.
@@ -44,6 +48,8 @@ impl Method {
             Self::ThreadResume => "thread/resume",
             Self::ThreadFork => "thread/fork",
             Self::ThreadUnsubscribe => "thread/unsubscribe",
+            Self::ThreadArchive => "thread/archive",
+            Self::ThreadUnarchive => "thread/unarchive",
             Self::TurnStart => "turn/start",
             Self::ReviewStart => "review/start",
             Self::TurnSteer => "turn/steer",

@@ -1,9 +1,10 @@
 //! The events of a thread, on their way from Codex's reader to the job.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codex_mcp_core::work::Recorder;
+use codex_mcp_protocol::codex::{Item, Notification};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -19,6 +20,7 @@ pub(super) struct Events {
     coming: mpsc::Receiver<Value>,
     next: Option<Value>,
     lost: Arc<AtomicU64>,
+    has_subagents: Arc<AtomicBool>,
 }
 
 impl Events {
@@ -26,8 +28,15 @@ impl Events {
     pub(super) fn of(engine: &Engine, opened: &Opened) -> Result<Self, EngineError> {
         let (sender, coming) = mpsc::channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
+        let has_subagents = Arc::new(AtomicBool::new(false));
         let (recorder, uncounted) = (Mutex::new(Recorder::default()), Arc::clone(&lost));
+        let begun = Arc::clone(&has_subagents);
         engine.hear(&opened.session, move |heard| {
+            if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
+                && !children.is_empty()
+            {
+                begun.store(true, Ordering::Relaxed);
+            }
             let event = recorder
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -42,7 +51,13 @@ impl Events {
             coming,
             next: None,
             lost,
+            has_subagents,
         })
+    }
+
+    /// Whether Codex has begun threads of sub-agents.
+    pub(super) fn has_subagents(&self) -> bool {
+        self.has_subagents.load(Ordering::Relaxed)
     }
 
     /// Waits for the next one.

@@ -18,6 +18,7 @@ mod thread;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
 use codex_mcp_core::session::Ending as TurnEnding;
@@ -125,6 +126,8 @@ pub struct Outcome {
     pub exit: Option<Exit>,
     /// Whether Codex went away during the turn.
     pub lost_codex: bool,
+    /// Whether Codex has begun other threads for it, which may go on until Codex ends.
+    pub has_subagents: bool,
     /// The files that were changed meanwhile.
     pub changes: Changes,
     /// The events, if they were to be kept.
@@ -153,6 +156,7 @@ pub async fn run(
         cancel: &cancel,
         hearing: Hearing::new(request.stream, &mut on_news),
         sandbox: None,
+        has_subagents: false,
     };
     let (before, ending) = call.attempted(since).await;
     let exit = match &ending {
@@ -161,7 +165,10 @@ pub async fn run(
     };
     let lost_codex = matches!(ending, Ending::Died(_) | Ending::Killed(_));
     let Call {
-        hearing, sandbox, ..
+        hearing,
+        sandbox,
+        has_subagents,
+        ..
     } = call;
     let (digest, stream) = hearing.heard();
     let patience = match ending {
@@ -175,6 +182,7 @@ pub async fn run(
         sandbox,
         exit,
         lost_codex,
+        has_subagents,
         changes,
         stream,
         took: begun.elapsed(),
@@ -197,6 +205,7 @@ struct Call<'a> {
     cancel: &'a CancellationToken,
     hearing: Hearing<'a>,
     sandbox: Option<String>,
+    has_subagents: bool,
 }
 
 impl Call<'_> {
@@ -223,20 +232,27 @@ impl Call<'_> {
         self.hearing.warn(left_out);
         let halt = CancellationToken::new();
         let looking = git::look(&self.request.cwd, &self.request.env, GIT_PATIENCE, &halt);
-        let opening = thread::open(self.engine, self.request.resume.as_ref(), start);
-        let both = async {
-            tokio::join!(looking, async {
-                let opened = opening.await;
-                if opened.is_err() {
-                    halt.cancel();
-                }
-                opened
-            })
+        let opening = async {
+            let opened = thread::open(self.engine, self.request.resume.as_ref(), start).await;
+            if opened.is_err() {
+                halt.cancel();
+            }
+            opened
         };
-        let (before, opened) = match self.before_the_end(both).await {
+        let mut both = pin!(async { tokio::join!(looking, opening) });
+        let (before, opened) = match self.before_the_end(&mut both).await {
             Ok((before, Ok(opened))) => (before, opened),
             Ok((_, Err(error))) => return (nothing, thread::ending(error)),
-            Err(ending) => return (nothing, ending),
+            Err(ending) => {
+                halt.cancel();
+                // What Codex has begun is not to stay behind.
+                if let Ok((_, Ok(opened))) = timeout(END_PATIENCE, both).await
+                    && Events::of(self.engine, &opened).is_ok()
+                {
+                    self.closed(&opened).await;
+                }
+                return (nothing, ending);
+            }
         };
         let mut events = match Events::of(self.engine, &opened) {
             Ok(events) => events,
@@ -247,6 +263,7 @@ impl Call<'_> {
         self.hearing.session(&opened.thread);
         let ending = self.prompted(&opened, &mut events).await;
         self.closed(&opened).await;
+        self.has_subagents = events.has_subagents();
         if self.request.resume.is_some() {
             let codex_home = self.request.codex_home.clone();
             for event in refused::calls(codex_home, opened.thread.clone(), since).await {
@@ -350,7 +367,8 @@ impl Call<'_> {
 
     /// Ends the session and what its commands have left.
     async fn closed(&self, opened: &Opened) {
-        if let Err(error) = self.engine.close(&opened.session, "its job has ended") {
+        let closing = self.engine.close(&opened.session, "its job has ended");
+        if let Err(error) = closing.await {
             tracing::debug!("the session is not there: {error}");
         }
         if let Err(error) = self.engine.kill_marked(&self.mark).await {

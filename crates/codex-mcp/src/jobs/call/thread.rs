@@ -136,9 +136,19 @@ pub(super) async fn open(
     resume: Option<&ThreadId>,
     start: Start,
 ) -> Result<Opened, EngineError> {
-    match resume.cloned() {
-        None => engine.start(start).await,
-        Some(thread) => engine.resume(Resume { thread, start }).await,
+    let Some(thread) = resume.cloned() else {
+        return engine.start(start).await;
+    };
+    let resume = Resume { thread, start };
+    match engine.resume(resume.clone()).await {
+        Err(EngineError::NoThread(thread)) => {
+            engine
+                .unarchive(&thread)
+                .await
+                .map_err(|_| EngineError::NoThread(thread))?;
+            engine.resume(resume).await
+        }
+        opened => opened,
     }
 }
 

@@ -237,8 +237,7 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
     let ordered = match order::order(job, options).await {
         Ok(ordered) => {
             let chosen = order::chosen(job, options);
-            let (tools, resume) = (&options.tools, ordered.request.resume.as_ref());
-            let engine = worker.engines.of(chosen, &codex_home, tools, resume);
+            let engine = worker.engines.of(chosen, &codex_home, &options.tools);
             engine
                 .map(|engine| (ordered, engine))
                 .map_err(BadOrder::from)
@@ -263,9 +262,6 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
     };
     let stalls = StallWatch::new(options.stall, &alert);
     let hear = |news: News<'_>| {
-        if let News::Session(thread) = &news {
-            codex.note(thread);
-        }
         stalls.hear(&news);
         journal.hear(&news);
     };
@@ -279,7 +275,7 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
             request.resume = resume;
             outcome = call::run(engine, &request, hear, leash.pulled.clone()).await;
         }
-        if outcome.class() == Some(FailureClass::Auth) {
+        if outcome.class() == Some(FailureClass::Auth) || outcome.has_subagents {
             codex.retire();
         }
         codex.tidy().await;

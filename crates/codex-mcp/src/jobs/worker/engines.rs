@@ -1,12 +1,11 @@
 //! The engines of a worker: jobs with the same Codex, CODEX_HOME and login share an
 //! app-server.
 //!
-//! An app-server that nobody uses is ended after a while. One that has had many threads is
-//! used no more: Codex keeps a thread, with its MCP servers, for some time after nobody
-//! wants it any more.
+//! An app-server that nobody uses is ended after a while. One whose Codex or login was
+//! replaced gets no more jobs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::codex::{Release, ThreadId};
 use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -27,15 +25,8 @@ use crate::engine::{Engine, Launch, LaunchError, Options, StartError, ThreadTool
 const STARTS: u32 = 3;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// How many jobs an app-server gets.
-const MOST_JOBS: u32 = 32;
-
 /// How long an app-server is kept that no job uses.
 const KEPT: Duration = Duration::from_secs(60);
-
-/// What is known to unload a thread when it is told to. 0.104.0 keeps it, and lets the settings
-/// of a thread that it has loaded be as they are when it is taken up again.
-const FIRST_TO_UNLOAD: Release = Release::new(0, 153, 4);
 
 /// Where Codex keeps its login, in its home. An app-server never sees a later one.
 const LOGIN: &str = "auth.json";
@@ -65,10 +56,7 @@ pub(super) struct Engines {
 struct Shared {
     engine: Engine,
     at_work: Cell<usize>,
-    begun: Cell<u32>,
     idle_since: Cell<Instant>,
-    /// The threads that it has had.
-    threads: RefCell<HashSet<ThreadId>>,
 }
 
 /// The use of an engine by a job.
@@ -78,7 +66,7 @@ pub(super) struct InUse<'a> {
 }
 
 impl Engines {
-    /// The engine for a job with this Codex and home, which takes up this thread.
+    /// The engine for a job with this Codex and home.
     ///
     /// # Errors
     ///
@@ -88,7 +76,6 @@ impl Engines {
         codex: Option<(PathBuf, Source)>,
         codex_home: &Path,
         tools: &Arc<dyn ThreadTools>,
-        resume: Option<&ThreadId>,
     ) -> Result<InUse<'_>, NoCodex> {
         let key = Key {
             codex: stamp(&binary::find(codex.clone())?.native),
@@ -97,12 +84,8 @@ impl Engines {
         };
         let mut current = self.current.borrow_mut();
         // One with the same home has another Codex, or another login.
-        let is_old = |one: &Key, shared: &mut Rc<Shared>| {
-            let is_same = *one == key;
-            shared.begun.get() >= MOST_JOBS
-                || (one.codex_home == key.codex_home && !is_same)
-                || (is_same && resume.is_some_and(|thread| shared.keeps(thread)))
-        };
+        let is_old =
+            |one: &Key, _: &mut Rc<Shared>| one.codex_home == key.codex_home && *one != key;
         let old = current.extract_if(is_old).map(|(_, shared)| shared);
         self.retired.borrow_mut().extend(old);
         let shared = current.entry(key).or_insert_with(|| {
@@ -110,13 +93,10 @@ impl Engines {
             Rc::new(Shared {
                 engine: engine.with_tools(Arc::clone(tools)),
                 at_work: Cell::new(0),
-                begun: Cell::new(0),
                 idle_since: Cell::new(Instant::now()),
-                threads: RefCell::default(),
             })
         });
         shared.at_work.set(shared.at_work.get() + 1);
-        shared.begun.set(shared.begun.get() + 1);
         Ok(InUse {
             engines: self,
             shared: Rc::clone(shared),
@@ -165,25 +145,9 @@ impl Engines {
     }
 }
 
-impl Shared {
-    /// Whether it still has a thread loaded that no job is at any more.
-    fn keeps(&self, thread: &ThreadId) -> bool {
-        let keeps_all = || {
-            let release = self.engine.release();
-            release.is_some_and(|release| release < FIRST_TO_UNLOAD)
-        };
-        self.threads.borrow().contains(thread) && keeps_all()
-    }
-}
-
 impl InUse<'_> {
     pub(super) fn engine(&self) -> &Engine {
         &self.shared.engine
-    }
-
-    /// Notes that it has this thread.
-    pub(super) fn note(&self, thread: &ThreadId) {
-        self.shared.threads.borrow_mut().insert(thread.clone());
     }
 
     /// Sees to it that Codex runs.
@@ -191,7 +155,7 @@ impl InUse<'_> {
         start(&self.shared.engine).await;
     }
 
-    /// Gives it to no further job: its login does not hold.
+    /// Gives it to no further job, and has it ended as soon as none uses it.
     pub(super) fn retire(&self) {
         let mut current = self.engines.current.borrow_mut();
         let is_it = |shared: &mut Rc<Shared>| Rc::ptr_eq(shared, &self.shared);
@@ -276,7 +240,7 @@ mod tests {
     fn used<'a>(engines: &'a Engines, place: &Path, codex: &str, home: &str) -> InUse<'a> {
         let codex = Some((place.join(codex), Source::FlagOrVariable));
         let tools: Arc<dyn ThreadTools> = Arc::new(OurTools::default());
-        engines.of(codex, &place.join(home), &tools, None).unwrap()
+        engines.of(codex, &place.join(home), &tools).unwrap()
     }
 
     fn is_same(one: &InUse<'_>, other: &InUse<'_>) -> bool {
@@ -310,18 +274,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn engine_is_kept_for_a_while_and_for_so_many_jobs() {
+    async fn engine_is_kept_for_a_while() {
         let (place, engines) = (place(), Engines::default());
-        let place = place.path();
-        let first = used(&engines, place, "one", "a");
-        for _ in 1..MOST_JOBS {
-            assert!(is_same(&first, &used(&engines, place, "one", "a")));
-        }
-        let next = used(&engines, place, "one", "a");
-        assert!(!is_same(&first, &next));
+        let next = used(&engines, place.path(), "one", "a");
         assert!(engines.unneeded().is_empty());
-        drop(first);
-        assert_eq!(engines.unneeded().len(), 1);
         assert_eq!(engines.next_end(), None);
         drop(next);
         assert_eq!(engines.next_end(), Some(Instant::now() + KEPT));

@@ -87,14 +87,18 @@ async fn codex_that_does_not_end_a_turn_is_ended() {
     let plan =
         on_prompt([Action::Answer, Action::StartTurn]).on("turn/interrupt", [Action::Answer]);
     let (home, engine, fake) = planned(&plan);
-    let mut request = request(&home, "hi");
-    request.timeout = Duration::from_millis(300);
-    let outcome = outcome_of(&home, &engine, &request).await;
-    let message = assert_failed(&outcome, FailureClass::Timeout);
-    assert_eq!(message, "agent timed out after 300ms");
+    let request = request(&home, "hi");
+    let cancel = CancellationToken::new();
+    let running = outcome_with(&home, &engine, &request, |_| (), cancel.clone());
+    let cancelling = async {
+        fake.wait_for_method("turn/start").await;
+        cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(running, cancelling);
+    assert_failed(&outcome, FailureClass::Cancelled);
     assert_eq!(fake.started().len(), 1);
     fake.set_plan(&Plan::new());
-    let outcome = outcome_of(&home, &engine, &self::request(&home, "hi")).await;
+    let outcome = outcome_of(&home, &engine, &request).await;
     assert_said(&outcome, testkit::fake::HELLO);
     assert_eq!(fake.started().len(), 2);
     engine.shut_down().await;

@@ -94,7 +94,7 @@ async fn a_job_that_makes_no_sense_is_told_and_the_next_one_done() {
         .submit(&store, "echo '401 Unauthorized' >&2; exit 1")
         .await;
     let mut late = stage.request("sleep 1000");
-    late.timeout_ms = 300;
+    late.timeout_ms = 3000;
     let late = submit(&store, late).await;
     let fine = stage.submit(&store, ":").await;
     let worker = stage.worker(&["--concurrency", "1"]);
@@ -108,7 +108,7 @@ async fn a_job_that_makes_no_sense_is_told_and_the_next_one_done() {
     assert_eq!(report(&job).failure.unwrap().class, "auth");
     let job = wait_until(&store, &late, JobState::Failed).await;
     let error = job.summary.error.clone().unwrap();
-    assert!(error.starts_with("agent timed out after 300ms"), "{error}");
+    assert!(error.starts_with("agent timed out after 3000ms"), "{error}");
     assert!(job.summary.session_id.is_some());
     let job = wait_until(&store, &fine, JobState::Completed).await;
     assert_eq!(job.summary.error, None);

@@ -19,6 +19,7 @@ on_each_release!(
     job_of_a_codex_that_is_killed_is_lost,
     prompt_that_is_too_long_is_refused_before_the_turn,
     server_of_the_user_runs_in_the_directory_of_the_job,
+    thread_is_free_when_the_job_has_ended,
 );
 
 /// Waits for a file, and leaves a process in a session of its own meanwhile.
@@ -102,6 +103,27 @@ async fn job_of_a_codex_that_is_killed_is_lost(release: &str) {
     let asked = stage.model.requests().pop().unwrap();
     assert!(asked.user_messages().contains(&"one"));
     engine.shut_down().await;
+}
+
+/// Other processes can have it, and it is where it was.
+async fn thread_is_free_when_the_job_has_ended(release: &str) {
+    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let (first, second) = (stage.engine(), stage.engine());
+    let never = CancellationToken::new();
+    let mut request = stage.request("hi");
+    let outcome = run(&first, &request, |_| (), never.clone()).await;
+    assert_said(&outcome, "ok");
+    request.resume = outcome.digest.session;
+    for engine in [&second, &first] {
+        let outcome = run(engine, &request, |_| (), never.clone()).await;
+        assert_said(&outcome, "ok");
+    }
+    let archived = stage.home.codex_home().join("archived_sessions");
+    let left = std::fs::read_dir(archived).into_iter().flatten().count();
+    assert_eq!(left, 0);
+    first.shut_down().await;
+    second.shut_down().await;
+    assert_eq!(stage.home.processes(), []);
 }
 
 async fn prompt_that_is_too_long_is_refused_before_the_turn(release: &str) {
