@@ -10,8 +10,9 @@ use crate::nearest::nearest;
 /// How the names of our variables begin.
 const PREFIX: &str = "CODEX_MCP_";
 
-/// What follows it in the names of the variables that are read.
-const KNOWN: [&str; 19] = [
+/// What follows it in the names of the variables that are read, or that commands of Codex
+/// are marked by.
+const KNOWN: [&str; 20] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
@@ -31,6 +32,7 @@ const KNOWN: [&str; 19] = [
     "STORE",
     "SUMMARIES",
     "TEAM_TOOLS",
+    "TURN",
 ];
 
 /// How much of a name is shown, in bytes.
