@@ -34,6 +34,9 @@ use crate::transcript::{Direction, Transcript};
 /// machine must not fail a test.
 pub const TIME_LIMIT: Duration = Duration::from_secs(30);
 
+/// The pause between two looks at the log.
+const LOG_PAUSE: Duration = Duration::from_millis(5);
+
 /// The keys of a request's `_meta` in MCP 2026-07-28. The first two are required:
 /// <https://modelcontextprotocol.io/specification/2026-07-28/basic#general-fields>.
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -95,6 +98,22 @@ impl McpClient {
     #[must_use]
     pub fn stderr(&self) -> String {
         self.server.stderr()
+    }
+
+    /// Waits until the server has logged this.
+    ///
+    /// # Panics
+    ///
+    /// When it has not within the time limit.
+    pub async fn logged(&self, words: &str) {
+        let logged = async {
+            while !self.stderr().contains(words) {
+                tokio::time::sleep(LOG_PAUSE).await;
+            }
+        };
+        if timeout(self.limit, logged).await.is_err() {
+            self.fail(&format!("{words:?} was not logged"));
+        }
     }
 
     /// Shakes hands and returns the server's result: its protocol version,

@@ -73,8 +73,8 @@ async fn warning_of_a_death_says_that_codex_was_started_again_where_it_was() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let first = serve.codex().await;
     serve.kill_codex(Signal::SIGTERM);
-    let gone = serve.fake.started();
-    assert_eq!(super::serve::left_of(&gone).await, []);
+    // The process may be gone before the server has heard of it.
+    serve.client.logged("signal 15 (SIGTERM)").await;
     let reply = serve.reply(&thread(&first)).await;
     assert_eq!(completed(&reply), HELLO);
     let warning = reply["structuredContent"]["warnings"][0].as_str();
