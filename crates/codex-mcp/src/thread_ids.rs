@@ -12,7 +12,7 @@ use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::ThreadId;
 
 use crate::duration::ago;
-use crate::jobs::rollouts::{self, Found};
+use crate::engine::rollouts::{self, Found};
 use crate::team::{FileError, registry};
 
 /// How much of an id stands for it at least, in characters.

@@ -35,7 +35,7 @@ mod mcp_servers;
 mod pause;
 pub mod profile;
 mod release;
-mod rollout;
+pub(crate) mod rollouts;
 pub mod run;
 pub(crate) mod search_path;
 mod sessions;

@@ -14,12 +14,12 @@ use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Settings, Start};
 use super::confinement::{Conversation, Wanted, Workplace, left_out};
+use super::rollouts::{self, Begun};
 use super::sessions::{Added, Entry, Full, Origin};
-use super::{Act, Engine, EngineError, call, hub, profile, rollout, workspace};
+use super::{Act, Engine, EngineError, call, hub, profile, workspace};
 use crate::codex_config::UserConfig;
 use crate::codex_rules::GitRules;
 use crate::directory;
-use crate::jobs::rollouts::{self, Begun};
 use crate::off_runtime;
 use crate::trust::directory_trust;
 
@@ -109,7 +109,7 @@ impl Engine {
             return;
         };
         // Where that can't be found out, nothing is said: the thread works all the same.
-        let Ok(Some(has)) = off_runtime::run(move || rollout::tools(&path)).await else {
+        let Ok(Some(has)) = off_runtime::run(move || rollouts::tools(&path)).await else {
             return;
         };
         let wanted = wanted.into_iter().map(|tool| tool.name);

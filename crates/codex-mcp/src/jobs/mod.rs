@@ -16,7 +16,6 @@ pub mod host;
 pub mod host_key;
 pub mod order;
 pub mod report;
-pub(crate) mod rollouts;
 pub mod run;
 pub mod service;
 pub mod settings;

@@ -12,7 +12,7 @@ use codex_mcp_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::jobs::rollouts::{self, Rollout};
+use crate::engine::rollouts::{self, Rollout};
 use crate::off_runtime;
 use crate::untrusted_file::{self, Links};
 

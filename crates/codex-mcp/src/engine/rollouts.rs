@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_protocol::codex::ThreadId;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::untrusted_file::{self, Links};
 
@@ -17,8 +18,8 @@ const SESSIONS: &str = "sessions";
 /// Where Codex puts those that the user has archived.
 const ARCHIVED: &str = "archived_sessions";
 
-/// How many folders are looked through: those of 20 years, a folder a day.
-const FOLDERS: usize = 8000;
+/// How many directories are looked through: those of 20 years, one a day.
+const DIRECTORIES: usize = 8000;
 
 /// The longest first line that is read, in bytes. It holds instructions, too.
 const LONGEST_FIRST_LINE: u64 = 4 * 1024 * 1024;
@@ -28,7 +29,7 @@ const ID_LENGTH: usize = 36;
 
 /// What is known of the rollout of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rollout {
+pub(crate) enum Rollout {
     At(PathBuf),
     Missing,
     /// There is more than can be looked through.
@@ -57,13 +58,26 @@ pub(crate) enum Begun {
 
 /// The first line of a rollout, as far as it is used.
 #[derive(Deserialize)]
-struct FirstLine {
-    payload: Meta,
+struct FirstLine<T> {
+    payload: T,
+}
+
+/// Where the session was begun.
+#[derive(Deserialize)]
+struct Place {
+    cwd: PathBuf,
+}
+
+/// What a client has given the session.
+#[derive(Deserialize)]
+struct Given {
+    #[serde(default)]
+    dynamic_tools: Option<Vec<Tool>>,
 }
 
 #[derive(Deserialize)]
-struct Meta {
-    cwd: PathBuf,
+struct Tool {
+    name: String,
 }
 
 /// Where a session in this CODEX_HOME was begun. Codex resumes it there (0.104.0 to
@@ -80,16 +94,29 @@ pub(crate) fn begun(codex_home: &Path, id: &ThreadId) -> Begun {
 }
 
 fn directory(rollout: &Path) -> Option<PathBuf> {
+    let Place { cwd } = first_line(rollout)?;
+    Some(cwd).filter(|cwd| cwd.is_absolute())
+}
+
+/// The names of the tools that a client has given the session; `None` if that can't be
+/// told.
+pub(super) fn tools(rollout: &Path) -> Option<Vec<String>> {
+    let Given { dynamic_tools } = first_line(rollout)?;
+    let tools = dynamic_tools.unwrap_or_default();
+    Some(tools.into_iter().map(|tool| tool.name).collect())
+}
+
+fn first_line<T: DeserializeOwned>(rollout: &Path) -> Option<T> {
     let file = untrusted_file::open(rollout, Links::Followed).ok()?;
     let mut line = Vec::new();
     let mut file = BufReader::new(file.take(LONGEST_FIRST_LINE));
     file.read_until(b'\n', &mut line).ok()?;
     let FirstLine { payload } = serde_json::from_slice(&line).ok()?;
-    Some(payload.cwd).filter(|cwd| cwd.is_absolute())
+    Some(payload)
 }
 
 /// Looks for the rollout of a session in this CODEX_HOME, the newest directories first.
-pub(super) fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
+pub(crate) fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
     let found = each(codex_home, &[SESSIONS], |path, one| {
         (one == *id).then(|| Rollout::At(path.to_owned()))
     });
@@ -131,20 +158,20 @@ fn each<T>(
     roots: &[&str],
     mut look: impl FnMut(&Path, ThreadId) -> Option<T>,
 ) -> Walk<T> {
-    let mut folders: Vec<_> = roots.iter().map(|root| codex_home.join(root)).collect();
+    let mut directories: Vec<_> = roots.iter().map(|root| codex_home.join(root)).collect();
     let mut seen = 0;
-    while let Some(folder) = folders.pop() {
+    while let Some(directory) = directories.pop() {
         seen += 1;
-        if seen > FOLDERS {
+        if seen > DIRECTORIES {
             return Walk::TooMany;
         }
-        let Ok(entries) = fs::read_dir(folder) else {
+        let Ok(entries) = fs::read_dir(directory) else {
             continue;
         };
-        let first = folders.len();
+        let first = directories.len();
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(entry.path());
+                directories.push(entry.path());
                 continue;
             }
             let id = id(&entry.file_name().to_string_lossy());
@@ -153,7 +180,7 @@ fn each<T>(
             }
         }
         // Their names are numbers of fixed length.
-        if let Some(added) = folders.get_mut(first..) {
+        if let Some(added) = directories.get_mut(first..) {
             added.sort();
         }
     }
@@ -200,6 +227,24 @@ mod tests {
             starting_with(home.path(), "01a200a5"),
             Found::All(Vec::new())
         );
+    }
+
+    #[test]
+    fn tools_are_those_of_the_first_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let rollout = directory.path().join("rollout.jsonl");
+        let tools = |text: &str| {
+            fs::write(&rollout, text).unwrap();
+            tools(&rollout)
+        };
+        let with = r#"{"type":"session_meta","payload":{"id":"x","dynamic_tools":[
+            {"name":"a","description":"","inputSchema":{}},{"name":"b"}]}}"#;
+        let with = with.replace('\n', "");
+        assert_eq!(tools(&format!("{with}\n{{}}\n")).unwrap(), ["a", "b"]);
+        let without = r#"{"type":"session_meta","payload":{"id":"x"}}"#;
+        assert_eq!(tools(without).unwrap(), [""; 0]);
+        assert_eq!(tools("nothing"), None);
+        assert_eq!(super::tools(&directory.path().join("missing")), None);
     }
 
     #[test]
