@@ -1,5 +1,5 @@
-//! 100 calls of `codex` at once, on fresh threads, beside 100 such turns on one
-//! app-server.
+//! 50 and 100 calls of `codex` at once, on fresh threads, beside as many such turns
+//! on one app-server.
 
 use futures::future::join_all;
 use testkit::{AppServer, process};
@@ -9,11 +9,22 @@ use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
 /// How many calls at once.
-pub(crate) const CALLS: usize = 100;
+const CROWDS: [(usize, &str); 2] = [
+    (50, "50 `codex` calls at once"),
+    (100, "100 `codex` calls at once"),
+];
 
-const TARGET: f64 = 1.1;
+const TARGET: f64 = 1.03;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (calls, figure) in CROWDS {
+        rows.push(of(calls, figure, rounds).await);
+    }
+    rows
+}
+
+async fn of(calls: usize, figure: &'static str, rounds: u16) -> Row {
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // All anew: Codex gets slower with every hundred threads that it holds, and
@@ -23,36 +34,36 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
         let mut client = stage.ours().await;
         let server = stage.direct().await;
         if round % 2 == 0 {
-            ours.push(seconds(crowd_ours(&stage, &mut client)).await);
-            direct.push(seconds(crowd_direct(&stage, &server)).await);
+            ours.push(seconds(crowd_ours(&stage, &mut client, calls)).await);
+            direct.push(seconds(crowd_direct(&stage, &server, calls)).await);
         } else {
-            direct.push(seconds(crowd_direct(&stage, &server)).await);
-            ours.push(seconds(crowd_ours(&stage, &mut client)).await);
+            direct.push(seconds(crowd_direct(&stage, &server, calls)).await);
+            ours.push(seconds(crowd_ours(&stage, &mut client, calls)).await);
         }
         let app_servers = app_servers_below(client.pid()).len();
         assert_eq!(app_servers, 1, "all threads are to share one app-server");
         client.finish().await;
     }
-    vec![Row {
-        figure: "100 `codex` calls at once",
+    Row {
+        figure,
         unit: Unit::Seconds,
         ours: Summary::of(ours),
         direct: Some(Summary::of(direct)),
         target: Target::RatioAtMost(TARGET),
         notes: vec!["all answered, by one app-server".to_owned()],
-    }]
+    }
 }
 
 /// Returns when the last one is answered.
-pub(crate) async fn crowd_ours(stage: &Stage, client: &mut Ours) {
-    let calls: Vec<_> = (0..CALLS).map(|_| stage.request_hello(client)).collect();
+pub(crate) async fn crowd_ours(stage: &Stage, client: &mut Ours, calls: usize) {
+    let calls: Vec<_> = (0..calls).map(|_| stage.request_hello(client)).collect();
     for call in &calls {
         client.take_hello(call).await;
     }
 }
 
-async fn crowd_direct(stage: &Stage, server: &AppServer) {
-    join_all((0..CALLS).map(|_| stage.hello_direct(server))).await;
+pub(crate) async fn crowd_direct(stage: &Stage, server: &AppServer, calls: usize) {
+    join_all((0..calls).map(|_| stage.hello_direct(server))).await;
 }
 
 /// The process numbers of the app-servers that a server of ours has running.

@@ -14,6 +14,7 @@
               the programs that it compares with"
 )]
 
+mod called;
 mod crowd;
 mod dispatch;
 mod eyes;
@@ -23,6 +24,7 @@ mod looks;
 mod mail;
 mod memory;
 mod model;
+mod pictures;
 mod proxy;
 mod sessions;
 mod stage;
@@ -65,9 +67,9 @@ enum Figure {
     Start,
     /// A call that says hello
     Hello,
-    /// 100 calls at once
+    /// 50 and 100 calls at once
     Crowd,
-    /// Memory after 100 threads
+    /// Memory after 100 and 500 calls
     Memory,
     /// Notifications taken in
     Dispatch,
@@ -89,6 +91,10 @@ enum Figure {
     Looks,
     /// Keys and floods through the wrapper of the interactive Codex
     Eyes,
+    /// A picture of 1 MB that the model asks for
+    Pictures,
+    /// Jobs on the real Codex: one to its end, and the memory of eight at once
+    Called,
     /// Jobs in a store: claimed, listed, their events, and in the hands of a worker
     Jobs,
 }
@@ -109,6 +115,8 @@ impl Figure {
             Self::Mail => 40,
             Self::Looks => 30,
             Self::Eyes => 10,
+            Self::Pictures => 20,
+            Self::Called => 3,
             Self::Jobs => 3,
         }
     }
@@ -129,6 +137,8 @@ impl Figure {
             Self::Mail => mail::measure(rounds),
             Self::Looks => block_on(looks::measure(rounds)),
             Self::Eyes => eyes::measure(rounds),
+            Self::Pictures => block_on(pictures::measure(rounds)),
+            Self::Called => block_on(called::measure(rounds)),
             Self::Jobs => jobs::measure(rounds),
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use scripted_model::{Recording, Reply, Script, ScriptedModel};
+use scripted_model::{Recording, Script, ScriptedModel};
 use tokio::sync::oneshot;
 
 /// A running model. Dropping it ends it.
@@ -15,13 +15,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// A model that gives the same answer to everything.
-    pub(crate) fn start(answer: Reply) -> Self {
+    /// A model that plays this script. It keeps none of the requests.
+    pub(crate) fn start(script: Script) -> Self {
         let (started, config) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn(move || {
             crate::block_on(async {
-                let script = Script::new().otherwise([answer]).recording(Recording::Off);
+                let script = script.recording(Recording::Off);
                 let model = ScriptedModel::start(script).await.unwrap();
                 started.send(model.codex_config()).unwrap();
                 // Also when the sender is dropped.

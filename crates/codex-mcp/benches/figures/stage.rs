@@ -1,10 +1,11 @@
 //! What both sides stand on.
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use scripted_model::Reply;
+use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{AppServer, Home, Launch, McpClient, codex};
 
@@ -41,12 +42,27 @@ impl Stage {
 
     /// With a model that says something else.
     pub(crate) fn with_answer(answer: Reply) -> Self {
-        let model = Model::start(answer);
+        Self::with_script(Script::new().otherwise([answer]))
+    }
+
+    /// With a model that plays this.
+    pub(crate) fn with_script(script: Script) -> Self {
+        let model = Model::start(script);
         Self {
             ours: Home::new(model.codex_config()),
             direct: Home::new(model.codex_config()),
             _model: model,
         }
+    }
+
+    /// The variables of the processes of the other side.
+    pub(crate) fn direct_env(&self) -> Vec<(OsString, OsString)> {
+        self.direct.env()
+    }
+
+    /// Our side's home.
+    pub(crate) fn home(&self) -> &Home {
+        &self.ours
     }
 
     /// How our server is started.
@@ -55,8 +71,6 @@ impl Stage {
             .args(["serve"])
             .envs(self.ours.env())
             .env("CODEX_MCP_CODEX_BIN", codex_binary())
-            // Codex on the other side starts no MCP server for its threads either.
-            .env("CODEX_MCP_REQUEST_IMAGE", "false")
             .current_dir(self.work())
     }
 
@@ -75,7 +89,12 @@ impl Stage {
 
     /// A client of a server of ours with `--api sessions`, whose app-server is up.
     pub(crate) async fn poller(&self) -> Poller {
-        let launch = self.serve_launch().args(["--api", "sessions"]);
+        self.poller_with(&[]).await
+    }
+
+    /// The same with more arguments.
+    pub(crate) async fn poller_with(&self, more: &[&str]) -> Poller {
+        let launch = self.serve_launch().args(["--api", "sessions"]).args(more);
         let mut client = McpClient::start(&launch);
         client.set_time_limit(TIME_LIMIT);
         client.initialize(MCP_VERSION, json!({})).await;
@@ -141,7 +160,7 @@ impl Stage {
     }
 
     /// The folder that Codex works in, on both sides.
-    fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.ours.work()
     }
 }
@@ -150,6 +169,13 @@ impl Stage {
 pub(crate) struct Ours(McpClient);
 
 impl Ours {
+    /// Calls a tool of ours and returns its structured result.
+    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let mut result = self.0.call_tool(tool, arguments).await;
+        assert_ne!(result["isError"], true, "{result:#}");
+        result["structuredContent"].take()
+    }
+
     pub(crate) fn start(launch: &Launch) -> Self {
         Self(McpClient::start(launch))
     }

@@ -1,0 +1,164 @@
+//! Jobs of `call_codex` on the real Codex: one from the call to its end, with a worker
+//! that is up, beside a turn on an app-server that is as warm; and the memory of eight
+//! at once, beside eight `codex exec`.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use scripted_model::{Gate, Reply, Script};
+use serde_json::{Value, json};
+
+use crate::memory::tree_memory;
+use crate::stage::{ANSWER, Ours, PROMPT, Stage, codex_binary, seconds};
+use crate::stats::Summary;
+use crate::table::{Row, Target, Unit};
+
+/// In seconds, beyond the turn.
+const ADDED: f64 = 0.025;
+
+const MEMORY: f64 = 0.35;
+
+const AT_ONCE: usize = 8;
+
+/// Jobs before the measured ones: the first turns of an app-server take longer.
+const WARM_UP: u16 = 5;
+
+/// How many jobs are compared in a round.
+const JOBS: u16 = 20;
+
+/// How long one look waits for the end of a job, in milliseconds.
+const WAIT: u32 = 60_000;
+
+pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
+    vec![ended(rounds * JOBS).await, at_once(rounds).await]
+}
+
+async fn ended(jobs: u16) -> Row {
+    let stage = Stage::new();
+    let mut client = stage.ours().await;
+    let server = stage.direct().await;
+    let (mut ours, mut direct) = (Vec::new(), Vec::new());
+    for number in 0..WARM_UP + jobs {
+        for turn in 0..2 {
+            let (side, took) = if (number + turn) % 2 == 0 {
+                (&mut ours, seconds(stage.job(&mut client)).await)
+            } else {
+                (&mut direct, seconds(stage.hello_direct(&server)).await)
+            };
+            if number >= WARM_UP {
+                side.push(took);
+            }
+        }
+    }
+    client.finish().await;
+    stage.end_worker();
+    Row {
+        figure: "a job, from `call_codex` to `completed`",
+        unit: Unit::Seconds,
+        ours: Summary::of(ours),
+        direct: Some(Summary::of(direct)),
+        target: Target::AddedAtMost(ADDED),
+        notes: vec!["waited for with `wait_ms`; the worker and its Codex are up".to_owned()],
+    }
+}
+
+/// All have sent their prompt to the model, which does not answer yet.
+async fn at_once(rounds: u16) -> Row {
+    let (mut ours, mut direct) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let gate = Gate::new();
+        let answer = Reply::say(ANSWER).behind(&gate);
+        let stage = Stage::with_script(Script::new().otherwise([answer]));
+        stage.configure(&format!("worker_concurrency = {AT_ONCE}"));
+        let mut client = Ours::start(&stage.serve_launch());
+        client.initialize().await;
+        let mut jobs = Vec::new();
+        for _ in 0..AT_ONCE {
+            jobs.push(stage.submit(&mut client).await);
+        }
+        gate.reached(AT_ONCE).await;
+        ours.push(tree_memory(stage.worker()));
+
+        let execs: Vec<Exec> = (0..AT_ONCE).map(|_| stage.exec()).collect();
+        gate.reached(2 * AT_ONCE).await;
+        direct.push(execs.iter().map(|exec| tree_memory(exec.0.id())).sum());
+        gate.release();
+        drop(execs);
+        for job in jobs {
+            completed(&mut client, &job).await;
+        }
+        client.finish().await;
+        stage.end_worker();
+    }
+    Row {
+        figure: "memory (PSS) of 8 jobs at once, all processes",
+        unit: Unit::Bytes,
+        ours: Summary::of(ours),
+        direct: Some(Summary::of(direct)),
+        target: Target::RatioAtMost(MEMORY),
+        notes: vec!["the worker and all below it; direct: 8 × `codex exec`".to_owned()],
+    }
+}
+
+impl Stage {
+    /// Puts this into our section of the configuration.
+    fn configure(&self, settings: &str) {
+        let folder = self.home().atm_home().join(".config/atm");
+        fs::create_dir_all(&folder).unwrap();
+        let config = format!("[plugins.codex-mcp]\n{settings}\n");
+        fs::write(folder.join("config.toml"), config).unwrap();
+    }
+
+    async fn job(&self, client: &mut Ours) {
+        let job = self.submit(client).await;
+        completed(client, &job).await;
+    }
+
+    /// Hands a job over and returns its id.
+    async fn submit(&self, client: &mut Ours) -> Value {
+        let arguments = json!({"prompt": PROMPT, "cwd": self.work()});
+        client.call("call_codex", arguments).await["job_id"].take()
+    }
+
+    /// The process number of the worker of jobs.
+    fn worker(&self) -> u32 {
+        let processes = self.home().processes();
+        let worker = processes.iter().find(|one| one.command.contains(" worker"));
+        worker.unwrap().pid
+    }
+
+    fn end_worker(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.worker().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    }
+
+    /// Starts a `codex exec` with the same prompt.
+    fn exec(&self) -> Exec {
+        let mut command = Command::new(codex_binary());
+        command
+            .args(["exec", "--skip-git-repo-check", PROMPT])
+            .env_clear()
+            .envs(self.direct_env())
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Exec(command.spawn().unwrap())
+    }
+}
+
+/// A `codex exec`, which is waited for when this is dropped.
+struct Exec(Child);
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+async fn completed(client: &mut Ours, job: &Value) {
+    let status = json!({"job_id": job, "wait_ms": WAIT});
+    let ended = client.call("call_status", status).await;
+    assert_eq!(ended["status"], "completed", "{ended:#}");
+    assert_eq!(ended["response"], ANSWER, "{ended:#}");
+}
