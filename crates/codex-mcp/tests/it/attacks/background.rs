@@ -168,17 +168,15 @@ async fn repository_is_not_changed_after_the_verdict(release: &str) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // It may read the ref after this commit, and then changes nothing until it is told to end.
+    while !stage.home.work().join("began").exists() {
+        assert_eq!(background.try_wait().unwrap(), None);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     stage
         .home
         .git(&["commit", "--quiet", "--allow-empty", "--message", "control"]);
-    let id = nix::unistd::Pid::from_raw(background.id().try_into().unwrap());
-    while stage.home.git(&["status", "--short"]).is_empty() {
-        let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let _ = background.kill();
-    background.wait().unwrap();
+    assert!(background.wait().unwrap().success());
+    assert_ne!(stage.home.git(&["status", "--short"]), "");
     stage.home.git(&["checkout", "--quiet", "README.md"]);
     fs::remove_file(stage.home.work().join("began")).unwrap();
 

@@ -92,7 +92,9 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
 
 /// The command has not asked to leave the sandbox, fails inside, and is asked about once.
 async fn yes_to_a_plain_command_can_let_it_leave_the_sandbox(release: &str) {
-    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
+    // Codex may miss what a command says that ends at once.
+    let command = "sleep 0.3; touch made.txt || { sleep 0.3; exit 1; }";
+    let script = Script::new().otherwise([Reply::shell(command), Reply::say("done")]);
     let stage = Stage::new(release, script).await;
     let mut client = stage.asking_client(&[]).await;
     let arguments =
