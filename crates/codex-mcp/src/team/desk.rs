@@ -256,9 +256,10 @@ impl Desk {
     /// Has the member entered into its team as one that is there, and again whenever
     /// it isn't in it when something is done.
     pub fn join(&self, model: Option<String>) {
+        // At once: a call that comes before the writer has begun sees to it itself.
+        self.inner.set_joining(Joining::Ours(model.clone()));
         let inner = Arc::clone(&self.inner);
         self.writer.give(move || {
-            inner.set_joining(Joining::Ours(model.clone()));
             dead::put_away(&inner.atm_home, &inner.identity);
             let _entering = lock(&inner.entering);
             if let Err(error) = inner.join(model.as_deref()) {
