@@ -46,12 +46,11 @@ pub(crate) const OF_REPOSITORY: &str = ".codex/config.toml";
 /// trusts.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
+/// The key of the instructions that the model gets as the developer's.
+const INSTRUCTIONS: &str = "developer_instructions";
+
 /// Keys that Codex ignores in `[profiles.NAME]`.
-const NOT_IN_TABLES: [&str; 3] = [
-    "developer_instructions",
-    MCP_SERVERS,
-    "shell_environment_policy",
-];
+const NOT_IN_TABLES: [&str; 3] = [INSTRUCTIONS, MCP_SERVERS, "shell_environment_policy"];
 
 /// The key of the MCP servers, by their names.
 const MCP_SERVERS: &str = "mcp_servers";
@@ -222,6 +221,14 @@ pub(crate) fn get<'a>(layer: &'a Layer, key: &str) -> Option<&'a Value> {
         })
         .next()
     })
+}
+
+/// The developer instructions that these overrides set, or else the configuration.
+pub(crate) fn configured_instructions(overrides: &Layer, config: &CodexConfig) -> Option<String> {
+    match get(overrides, INSTRUCTIONS) {
+        Some(set) => set.as_str().map(str::to_owned),
+        None => config.value_of(INSTRUCTIONS),
+    }
 }
 
 /// A repository's file, whether or not the user trusts it.

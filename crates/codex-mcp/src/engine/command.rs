@@ -109,6 +109,9 @@ pub enum Known {
 pub struct Settings {
     /// Those of the thread. A relative `cwd` is relative to our own.
     pub thread: ThreadSettings,
+    /// What stands around the thread's developer instructions.
+    #[serde(default, skip_serializing_if = "AddedInstructions::is_none")]
+    pub added: AddedInstructions,
     /// A profile of Codex's, below the settings.
     pub profile: Option<ProfileName>,
     /// How the model is to work.
@@ -117,12 +120,52 @@ pub struct Settings {
     pub keeping: Keeping,
 }
 
+/// Developer instructions that take the place of none: not of a call's, and not of those
+/// in Codex's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AddedInstructions {
+    /// These come first.
+    pub before: Option<String>,
+    /// These come last.
+    pub behind: Option<String>,
+}
+
+impl AddedInstructions {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// All instructions. `configured` are those in Codex's configuration, which those of a
+    /// call replace. Without any to add, Codex itself finds what is configured.
+    pub(crate) fn around(
+        &self,
+        called: Option<String>,
+        configured: impl FnOnce() -> Option<String>,
+    ) -> Option<String> {
+        if self.is_none() {
+            return called;
+        }
+        let inner = called.or_else(configured);
+        joined(joined(self.before.clone(), inner), self.behind.clone())
+    }
+}
+
+/// Both instructions, one after the other.
+pub(crate) fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
+    match (before, after) {
+        (Some(before), Some(after)) => Some(format!("{before}\n\n{after}")),
+        (before, after) => before.or(after),
+    }
+}
+
 impl Settings {
     /// Lays what is set here over what is set below.
     #[must_use]
     pub(super) fn over(self, below: Self) -> Self {
         let Self {
             thread: above,
+            added,
             profile,
             manner,
             keeping,
@@ -141,6 +184,10 @@ impl Settings {
                     .developer_instructions
                     .or(below.thread.developer_instructions),
             },
+            added: match added.is_none() {
+                true => below.added,
+                false => added,
+            },
             profile: profile.or(below.profile),
             manner: manner_over(manner, below.manner),
             keeping,
@@ -151,6 +198,7 @@ impl Settings {
     pub(super) fn changeable(&self) -> Option<Overrides> {
         let Self {
             thread,
+            added,
             profile,
             keeping,
             ..
@@ -158,6 +206,7 @@ impl Settings {
         let nothing_else = thread.config.is_empty()
             && thread.base_instructions.is_none()
             && thread.developer_instructions.is_none()
+            && added.is_none()
             && profile.is_none()
             && *keeping == Keeping::Kept;
         nothing_else.then(|| Overrides {

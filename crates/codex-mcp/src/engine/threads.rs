@@ -17,7 +17,7 @@ use super::confinement::{Conversation, Wanted, Workplace, left_out};
 use super::rollouts::{self, Begun};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Act, Engine, EngineError, call, hub, profile, workspace};
-use crate::codex_config::UserConfig;
+use crate::codex_config::{UserConfig, configured_instructions};
 use crate::codex_rules::GitRules;
 use crate::directory;
 use crate::off_runtime;
@@ -297,9 +297,14 @@ impl Engine {
         if let Some(warning) = trust.as_ref().and_then(left_out) {
             (self.warn)(warning);
         }
+        let config = user.layers(settings.profile.as_ref(), trust.as_ref());
+        let called = thread.developer_instructions.take();
+        thread.developer_instructions = settings
+            .added
+            .around(called, || configured_instructions(&thread.config, &config));
         let workplace = Workplace {
             conversation,
-            config: &user.layers(settings.profile.as_ref(), trust.as_ref()),
+            config: &config,
             release: server.about.codex_version().and_then(Release::parse),
             trust: trust.as_ref(),
         };

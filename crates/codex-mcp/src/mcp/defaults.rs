@@ -7,7 +7,7 @@ use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Setting, ThreadDefaults};
-use crate::engine::command::Settings;
+use crate::engine::command::{Settings, joined};
 use crate::off_runtime;
 use crate::own_mcp_server::{self, Server};
 use crate::team::{Context, Member};
@@ -50,6 +50,9 @@ pub(super) struct Additions {
     pub(super) before: Option<String>,
     /// What goes behind them.
     pub(super) behind: Option<String>,
+    /// The developer instructions in Codex's configuration, where the call has none: what
+    /// goes before and behind must not take their place.
+    pub(super) configured: Option<String>,
 }
 
 impl Defaults {
@@ -173,10 +176,9 @@ impl Defaults {
         settings.manner.effort = settings.manner.effort.or(effort);
         let base = &mut thread.base_instructions;
         *base = base.take().or_else(|| self.base_instructions.clone());
-        let developer = &mut thread.developer_instructions;
-        *developer = joined(self.before(), developer.take());
+        settings.added.before = self.before();
         if let Some(context) = context {
-            *developer = joined(developer.take(), Some(context.text()));
+            settings.added.behind = Some(context.text());
             thread.cwd.get_or_insert(context.cwd);
         }
         settings
@@ -227,9 +229,9 @@ impl Defaults {
         Additions {
             arguments: arguments.collect(),
             config: more,
-            without: Vec::new(),
             before: self.before(),
             behind: context.map(|context| context.text()),
+            ..Additions::default()
         }
     }
 }
@@ -244,14 +246,6 @@ impl Said<'_> {
     fn unless<T: Clone>(&self, key: &str, default: &Option<T>) -> Option<T> {
         let said = self.profile || self.config.contains_key(key);
         default.clone().filter(|_| !said)
-    }
-}
-
-/// Both instructions, one after the other.
-pub(crate) fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
-    match (before, after) {
-        (Some(before), Some(after)) => Some(format!("{before}\n\n{after}")),
-        (before, after) => before.or(after),
     }
 }
 
@@ -307,7 +301,7 @@ mod tests {
         assert_eq!(thread.sandbox, Some(SandboxMode::ReadOnly));
         assert_eq!(thread.approval_policy, Some(ApprovalPolicy::Never));
         assert_eq!(thread.base_instructions.as_deref(), Some("base"));
-        assert_eq!(thread.developer_instructions.as_deref(), Some("extra"));
+        assert_eq!(settings.added.before.as_deref(), Some("extra"));
         assert_eq!(settings.manner.effort, Some(Effort::High));
 
         let Additions {
@@ -315,7 +309,7 @@ mod tests {
             config,
             before,
             behind,
-            without: _,
+            ..
         } = all().additions(&object(json!({ "prompt": "x" })));
         assert_eq!(
             Value::Object(arguments),
@@ -345,14 +339,13 @@ mod tests {
             },
             ..Settings::default()
         };
-        let thread = all().under_in(given, None).thread;
+        let settings = all().under_in(given, None);
+        let thread = settings.thread;
         assert_eq!(thread.model.as_deref(), Some("mine"));
         assert_eq!(thread.sandbox, None);
         assert_eq!(thread.base_instructions.as_deref(), Some("mine"));
-        assert_eq!(
-            thread.developer_instructions.as_deref(),
-            Some("extra\n\nme too")
-        );
+        assert_eq!(thread.developer_instructions.as_deref(), Some("me too"));
+        assert_eq!(settings.added.before.as_deref(), Some("extra"));
         let given = json!({ "model": "mine", "config": { "sandbox_mode": "x",
             "model_reasoning_effort": "low" } });
         let added = all().additions(&object(given));
@@ -379,7 +372,7 @@ mod tests {
         let defaults = all().recalling("before".to_owned());
         let instructions = || {
             let settings = defaults.under_in(Settings::default(), None);
-            settings.thread.developer_instructions.unwrap()
+            settings.added.before.unwrap()
         };
         assert_eq!(instructions(), "before\n\nextra");
         assert_eq!(instructions(), "before\n\nextra");

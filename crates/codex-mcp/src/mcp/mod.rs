@@ -33,7 +33,6 @@ mod waiting;
 mod warnings;
 
 pub use defaults::Defaults;
-pub(crate) use defaults::joined;
 pub use deliveries::Deliveries;
 pub use front::{Decider, Front, Patience};
 pub use request_image::{Answer, Eyes, serve_eyes};

@@ -39,13 +39,12 @@ use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
 use crate::directory;
-use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef};
+use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef, joined};
 use crate::engine::{
     Engine, EngineError, GitGrant, Granted, Grants, LaunchError, PauseError, Paused, Shutdown,
 };
 use crate::git::private::{self, PrivateGit, Takeover};
 use crate::git::{Git, Submodules};
-use crate::mcp::joined;
 use crate::off_runtime;
 use crate::review::{Asked, Reviewed, reviewed};
 
@@ -154,8 +153,8 @@ pub async fn drive<W: Watcher>(
     let mut settings = order.settings.clone();
     settings.thread.cwd = Some(looker.top().to_owned());
     if private.is_some() {
-        let thread = &mut settings.thread.developer_instructions;
-        *thread = joined(thread.take(), Some(ABOUT_GIT.to_owned()));
+        let behind = &mut settings.added.behind;
+        *behind = joined(behind.take(), Some(ABOUT_GIT.to_owned()));
     }
     let granted = rig.engine.granting(settings, &grants).await;
     let granted = granted.map_err(RunError::from)?;

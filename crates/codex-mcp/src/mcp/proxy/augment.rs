@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use super::members::Members;
 use super::recorder::Beginning;
 use crate::bounds::{Bounds, OutOfBounds};
-use crate::codex_config::UserConfig;
+use crate::codex_config::{UserConfig, configured_instructions};
 use crate::directory;
 use crate::engine::EngineError;
-use crate::engine::command::Settings as EngineSettings;
+use crate::engine::command::{AddedInstructions, Settings as EngineSettings};
 use crate::engine::confinement::{Conversation, Wanted, Workplace, left_out};
 use crate::engine::profile::ProfileName;
-use crate::mcp::defaults::{Additions, Defaults, joined};
+use crate::mcp::defaults::{Additions, Defaults};
 use crate::trust::{TrustError, directory_trust};
 
 /// The tool that begins a thread. `codex-reply` can't be given anything.
@@ -118,12 +118,13 @@ fn state_trust(
     let trust = directory_trust(Path::new(text("cwd").unwrap_or(".")), &user)?;
     let profile = text("profile").and_then(|name| ProfileName::try_from(name.to_owned()).ok());
     let warning = left_out(&trust);
+    let configured = user.layers(profile.as_ref(), Some(&trust));
     let workplace = Workplace {
         conversation: match warning {
             Some(_) => Conversation::New,
             None => Conversation::Resumed,
         },
-        config: &user.layers(profile.as_ref(), Some(&trust)),
+        config: &configured,
         release: None,
         trust: Some(&trust),
     };
@@ -131,6 +132,9 @@ fn state_trust(
     let before = before.cloned().unwrap_or_default();
     let mut config = before.clone();
     config.extend(additions.config.clone());
+    if additions.before.is_some() || additions.behind.is_some() {
+        additions.configured = configured_instructions(&before, &configured);
+    }
     let (mut sandbox, mut policy) = (None, None);
     workplace.state_trust(&mut Wanted {
         sandbox: &mut sandbox,
@@ -258,8 +262,11 @@ fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
     }
     let said = members.get(INSTRUCTIONS).unwrap_or("null");
     let said: Option<String> = serde_json::from_str(said).ok()?;
-    let all = joined(joined(additions.before, said), additions.behind);
-    if let Some(all) = all {
+    let added = AddedInstructions {
+        before: additions.before,
+        behind: additions.behind,
+    };
+    if let Some(all) = added.around(said, || additions.configured) {
         members.set(INSTRUCTIONS, Value::from(all).to_string());
     }
     Some(members.to_string())

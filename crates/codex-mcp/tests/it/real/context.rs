@@ -12,11 +12,15 @@ use super::{Stage, VERSION, text};
 
 /// The newest Codex on the default backend, and the last one with an MCP server on
 /// the proxy.
-async fn on_both_backends(check: impl AsyncFn(&Stage, &[&str])) {
-    for (release, backend) in [
+fn backends() -> [(&'static str, &'static str); 2] {
+    [
         (testkit::codex::newest(), "app-server"),
         ("0.153.4", "mcp-server"),
-    ] {
+    ]
+}
+
+async fn on_both_backends(check: impl AsyncFn(&Stage, &[&str])) {
+    for (release, backend) in backends() {
         let script = Script::new().otherwise([Reply::say("ok")]);
         let stage = Stage::new(release, script).await;
         check(&stage, &["--backend", backend]).await;
@@ -97,6 +101,37 @@ async fn each_thread_is_told_what_is_so_at_the_time() {
         stage.finish(client).await;
     })
     .await;
+}
+
+/// What a thread is told by us does not replace them; what a call says does.
+#[tokio::test]
+async fn instructions_of_codex_configuration_stay() {
+    for (release, backend) in backends() {
+        let script = Script::new().otherwise([Reply::say("ok")]);
+        let configured = "developer_instructions = \"CONFIGURED-WORDS\"";
+        let stage = Stage::with_config(release, script, configured).await;
+        let mut client = client(&stage, &["--backend", backend], &stage.home.work()).await;
+        let said = told(&stage, &mut client, json!({"prompt": "x"})).await;
+        assert!(
+            said.contains("CONFIGURED-WORDS\n\nSession context"),
+            "{said}"
+        );
+
+        let config = json!({"developer_instructions": "OVERRIDING-WORDS"});
+        let arguments = json!({"prompt": "x", "config": config});
+        let said = told(&stage, &mut client, arguments).await;
+        assert!(
+            said.contains("OVERRIDING-WORDS\n\nSession context"),
+            "{said}"
+        );
+        assert!(!said.contains("CONFIGURED-WORDS"), "{said}");
+
+        let arguments = json!({"prompt": "x", "developer-instructions": "MY-WORDS"});
+        let said = told(&stage, &mut client, arguments).await;
+        assert!(said.contains("MY-WORDS\n\nSession context"), "{said}");
+        assert!(!said.contains("CONFIGURED-WORDS"), "{said}");
+        stage.finish(client).await;
+    }
 }
 
 #[tokio::test]

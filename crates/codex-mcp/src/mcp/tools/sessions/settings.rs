@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::super::output_schema::OutputSchema;
 use super::super::parameters::{Limit, Policy};
-use crate::engine::command::{Prompt, Settings, Start};
+use crate::engine::command::{AddedInstructions, Prompt, Settings, Start};
 use crate::engine::profile::ProfileName;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
@@ -85,6 +85,7 @@ impl Wanted {
                 summary: advanced.summary,
                 personality: advanced.personality,
             },
+            added: AddedInstructions::default(),
             keeping: match advanced.ephemeral {
                 Some(true) => Keeping::Ephemeral,
                 Some(false) | None => Keeping::Kept,
