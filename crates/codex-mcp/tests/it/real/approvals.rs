@@ -90,30 +90,35 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
     stage.finish(client).await;
 }
 
+/// How often a command is tried that Codex is to run a second time. It does not where the
+/// first time takes long, as on a busy machine.
+const TRIES: usize = 10;
+
 /// The command has not asked to leave the sandbox, fails inside, and is asked about once.
 async fn yes_to_a_plain_command_can_let_it_leave_the_sandbox(release: &str) {
-    // Codex may miss what a command says that ends at once.
-    let command = "sleep 0.3; touch made.txt || { sleep 0.3; exit 1; }";
-    let script = Script::new().otherwise([Reply::shell(command), Reply::say("done")]);
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
     let stage = Stage::new(release, script).await;
     let mut client = stage.asking_client(&[]).await;
     let arguments =
         json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "untrusted"});
-    let id = client.request_tool("codex", arguments);
-    let question = client.server_request("elicitation/create").await;
-    let message = question["params"]["message"].as_str().unwrap();
-    assert!(
-        message.contains("\nSandbox: a yes can let the command run outside of it"),
-        "{message}"
-    );
-    let accept = json!({"action": "accept", "content": {"decision": "accept"}});
-    client.respond(&question["id"], accept);
-    let result = client.result(&id).await;
-    assert_eq!(structured(&result)["status"], "completed", "{result:#}");
-    // That release does not run it a second time.
-    if release != "0.153.4" {
-        assert!(stage.file("made.txt").exists(), "{result:#}");
+    for _ in 0..TRIES {
+        let id = client.request_tool("codex", arguments.clone());
+        let question = client.server_request("elicitation/create").await;
+        let message = question["params"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("\nSandbox: a yes can let the command run outside of it"),
+            "{message}"
+        );
+        let accept = json!({"action": "accept", "content": {"decision": "accept"}});
+        client.respond(&question["id"], accept);
+        let result = client.result(&id).await;
+        assert_eq!(structured(&result)["status"], "completed", "{result:#}");
+        if stage.file("made.txt").exists() {
+            break;
+        }
     }
+    // That release seldom runs it a second time.
+    assert!(stage.file("made.txt").exists() || release == "0.153.4");
     stage.finish(client).await;
 }
 
