@@ -247,6 +247,7 @@ impl Stage {
             timeout: TIME_LIMIT,
             tool_limit: None,
             stream: KeepStream::No,
+            member: None,
         };
         let options = Options {
             launch: Launch {

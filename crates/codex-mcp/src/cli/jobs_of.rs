@@ -1,5 +1,6 @@
 //! The store of jobs, as the configuration wants it.
 
+use super::own_servers;
 use crate::config::Config;
 use crate::jobs::host;
 use crate::jobs::order::{Reach, Submitter};
@@ -24,6 +25,7 @@ pub(super) fn jobs_of(
         identity: Some(member.identity.clone()),
         team: member.team.clone(),
         atm_home: config.atm_home.clone(),
+        mail: own_servers::mail_of_jobs(config),
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),

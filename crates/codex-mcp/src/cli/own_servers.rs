@@ -10,9 +10,11 @@ use codex_mcp_core::eyes::picture::SizeLimit;
 use super::office::Identity;
 use crate::config::{Config, EyesSettings, Origin, Source};
 use crate::git::CEILINGS;
+use crate::jobs::settings::ThreadMail;
+use crate::jobs::worker::{MailOf, ToolsOfJobs};
 use crate::mcp::{Approval, OurTools};
 use crate::own_mcp_server::{NoServer, Server};
-use crate::team::Member;
+use crate::team::{Desk, Member};
 
 /// The name of the MCP server that has the mail.
 const TEAM: &str = "codex_mcp_team";
@@ -27,9 +29,33 @@ pub(super) fn tools_of_a_member(config: &Config, identity: &Identity) -> Arc<Our
     })
 }
 
-/// The tools of all of Codex's work: pictures.
-pub(super) fn tools_of_anybody(config: &Config) -> Arc<OurTools> {
-    Arc::new(pictures_if_wanted(config))
+/// The tools of a job's threads: pictures, and the mail of who has submitted it, where
+/// that is given.
+pub(super) fn tools_of_jobs(config: &Config) -> ToolsOfJobs {
+    let pictures = pictures_if_wanted(config);
+    ToolsOfJobs::new(move |mail| {
+        let tools = pictures.clone();
+        let Some(MailOf { member, atm_home }) = mail else {
+            return Arc::new(tools);
+        };
+        match Desk::of(member, atm_home) {
+            Ok(Some(desk)) => Arc::new(tools.with_mail(desk, Approval::Beforehand)),
+            Ok(None) => Arc::new(tools),
+            Err(error) => {
+                tracing::warn!("Codex gets no mail tools: {error}");
+                Arc::new(tools)
+            }
+        }
+    })
+}
+
+/// Whether jobs get the mail of who submits them: nobody is there to approve each call, as
+/// is needed for a member whom a repository has chosen.
+pub(super) fn mail_of_jobs(config: &Config) -> ThreadMail {
+    match (config.team_tools.value, approval(config)) {
+        (true, Approval::Beforehand) => ThreadMail::Given,
+        _ => ThreadMail::Withheld,
+    }
 }
 
 fn pictures_if_wanted(config: &Config) -> OurTools {

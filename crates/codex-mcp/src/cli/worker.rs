@@ -193,7 +193,7 @@ fn options(args: &Args, config: &Config) -> Options {
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
-        tools: own_servers::tools_of_anybody(config),
+        tools: own_servers::tools_of_jobs(config),
         bounds: CurrentBounds::read_by(move || Ok(config::load(flags.clone())?.bounds())),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),

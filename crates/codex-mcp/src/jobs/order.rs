@@ -11,7 +11,7 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::settings::{CallSettings, LimitOrigin};
+use super::settings::{CallSettings, LimitOrigin, ThreadMail};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
@@ -212,6 +212,8 @@ pub struct Submitter {
     pub team: Option<TeamName>,
     /// The home folder of teams.
     pub atm_home: PathBuf,
+    /// Whether Codex may use their mail, on this machine.
+    pub mail: ThreadMail,
     /// Their machine.
     pub host: String,
     /// Their Codex, if they have chosen one; else the first on PATH.
@@ -312,6 +314,14 @@ impl Submitter {
         })
     }
 
+    /// Whether the job's threads get the mail. The files of a team are on one machine.
+    pub(super) fn mail(&self) -> ThreadMail {
+        match (self.reach, &self.team) {
+            (Reach::Here, Some(_)) => self.mail,
+            _ => ThreadMail::Withheld,
+        }
+    }
+
     /// What an order says beside the fields of the contract, within the bounds.
     fn settings(&self, order: &Order, cwd: &Path) -> Result<CallSettings, BadOrder> {
         let directory = |path: &PathBuf| {
@@ -322,7 +332,8 @@ impl Submitter {
             }
         };
         let add_dirs = order.add_dirs.iter().map(directory);
-        let is_telling = !order.notify.is_empty();
+        let mail = self.mail();
+        let names_team = !order.notify.is_empty() || mail == ThreadMail::Given;
         let mut settings = CallSettings {
             config: order.config.clone(),
             add_dirs: add_dirs.collect::<Result<_, _>>()?,
@@ -331,8 +342,9 @@ impl Submitter {
                 Some(_) => LimitOrigin::Asked,
                 None => LimitOrigin::Default,
             },
-            team: self.team.clone().filter(|_| is_telling),
-            atm_home: is_telling.then(|| self.atm_home.clone()),
+            mail,
+            team: self.team.clone().filter(|_| names_team),
+            atm_home: names_team.then(|| self.atm_home.clone()),
             notify: order.notify.clone(),
         };
         settings.resolve_directories(cwd);

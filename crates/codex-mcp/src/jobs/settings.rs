@@ -38,12 +38,33 @@ pub struct CallSettings {
     /// Who is told when the job ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notifier>,
-    /// The team in whose name mail is sent.
+    /// Whether the thread may use the mail of who has submitted the job.
+    #[serde(skip_serializing_if = "ThreadMail::is_withheld")]
+    pub mail: ThreadMail,
+    /// The team of who has submitted the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<TeamName>,
     /// The home directory of teams, for mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub atm_home: Option<PathBuf>,
+}
+
+/// Whether the threads of a job get the mail of who has submitted it as a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadMail {
+    /// They have no mail.
+    #[default]
+    Withheld,
+    /// They write and read in the name of who has submitted it.
+    Given,
+}
+
+impl ThreadMail {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    pub(crate) fn is_withheld(&self) -> bool {
+        *self == Self::Withheld
+    }
 }
 
 /// Where a time limit comes from.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::repository::{self, Head, Repository};
 
 /// Who the server is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Member {
     /// Its identity.
     pub identity: AgentName,

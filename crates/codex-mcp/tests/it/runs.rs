@@ -50,6 +50,7 @@ pub(crate) fn request(home: &Home, prompt: &str) -> Request {
         timeout: LONG,
         tool_limit: None,
         stream: KeepStream::No,
+        member: None,
     }
 }
 

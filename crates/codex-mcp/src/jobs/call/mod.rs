@@ -39,6 +39,7 @@ use crate::engine::{CommandMark, Engine, EngineError, Exit};
 use crate::jobs::settings::{CallSettings, ToolLimit};
 use crate::off_runtime;
 use crate::picture::Picture;
+use crate::team::Member;
 
 /// How long each question to git may take, and once the job was cancelled.
 const GIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -89,6 +90,8 @@ pub struct Request {
     pub tool_limit: Option<ToolLimit>,
     /// Whether the events are kept for the outcome.
     pub stream: KeepStream,
+    /// For whom Codex works; a new conversation is told.
+    pub member: Option<Member>,
 }
 
 /// Whether the events of a job are kept for its outcome.

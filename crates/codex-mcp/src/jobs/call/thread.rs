@@ -11,10 +11,13 @@ use serde_json::{Map, Value};
 use super::{DEFAULT_SANDBOX, Request};
 use crate::codex_config::{UserConfig, get};
 use crate::directory;
-use crate::engine::command::{Opened, Refusals, Resume, Settings, Start, TurnRef};
+use crate::engine::command::{
+    AddedInstructions, Opened, Refusals, Resume, Settings, Start, TurnRef,
+};
 use crate::engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
 use crate::engine::profile::check_exists;
 use crate::engine::{CommandMark, Engine, EngineError};
+use crate::team::Context;
 use crate::trust::directory_trust;
 
 /// What a thread is begun or taken up with.
@@ -84,6 +87,10 @@ pub(super) fn prepare(
             config: overrides,
             ..ThreadSettings::default()
         },
+        added: AddedInstructions {
+            before: None,
+            behind: context(request),
+        },
         profile: request.profile.clone(),
         manner: TurnManner {
             effort: request.effort,
@@ -102,6 +109,12 @@ pub(super) fn prepare(
         sandbox: in_force,
         left_out: left_out(&trust),
     })
+}
+
+/// What a new conversation is told of where it works and for whom.
+fn context(request: &Request) -> Option<String> {
+    let member = request.member.as_ref().filter(|_| request.resume.is_none());
+    Some(Context::gather(member?, Some(&request.cwd)).text())
 }
 
 /// The directories that the thread may write to in `workspace-write`.

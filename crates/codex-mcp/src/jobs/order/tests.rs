@@ -10,6 +10,7 @@ fn submitter(reach: Reach) -> Submitter {
         identity: Some("arch".parse().unwrap()),
         team: None,
         atm_home: "/home/me".into(),
+        mail: ThreadMail::Given,
         host: "here".to_owned(),
         codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
         codex_home: "/home/me/.codex".into(),

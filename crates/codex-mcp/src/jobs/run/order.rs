@@ -14,6 +14,7 @@ use crate::directory;
 use crate::engine::binary;
 use crate::engine::profile::check_exists;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
+use crate::jobs::settings::ThreadMail;
 use crate::jobs::store::Request;
 use crate::run::ReadOnlyCause;
 use crate::run::order::{Approve, Order};
@@ -59,6 +60,9 @@ impl RunOrder {
 pub struct Kept {
     /// What is wanted.
     pub order: Order,
+    /// Whether the threads may use the mail of who wants it.
+    #[serde(default, skip_serializing_if = "ThreadMail::is_withheld")]
+    pub mail: ThreadMail,
     /// The team of who wants it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<TeamName>,
@@ -176,6 +180,7 @@ impl Submitter {
     fn kept(&self, run: &Order, read_only: Option<ReadOnlyCause>) -> Result<Value, BadOrder> {
         let kept = Kept {
             order: run.clone(),
+            mail: self.mail(),
             team: self.team.clone(),
             atm_home: self.atm_home.to_str().map(str::to_owned),
             read_only,
@@ -210,6 +215,7 @@ mod tests {
             identity: None,
             team: Some("builders".parse().unwrap()),
             atm_home: "/home/me".into(),
+            mail: ThreadMail::Given,
             host: "here".to_owned(),
             codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
             codex_home: "/home/me/.codex".into(),

@@ -237,7 +237,8 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
     let ordered = match order::order(job, options).await {
         Ok(ordered) => {
             let chosen = order::chosen(job, options);
-            let engine = worker.engines.of(chosen, &codex_home, &options.tools);
+            let mail = ordered.mail.clone();
+            let engine = worker.engines.of(chosen, &codex_home, mail, &options.tools);
             engine
                 .map(|engine| (ordered, engine))
                 .map_err(BadOrder::from)
@@ -248,6 +249,7 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
         Order {
             mut request,
             if_unknown,
+            mail: _,
         },
         codex,
     ) = match ordered {

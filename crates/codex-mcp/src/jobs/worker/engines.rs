@@ -1,5 +1,5 @@
-//! The engines of a worker: jobs with the same Codex, CODEX_HOME and login share an
-//! app-server.
+//! The engines of a worker: jobs with the same Codex, CODEX_HOME, login and mail share
+//! an app-server.
 //!
 //! An app-server that nobody uses is ended after a while. One whose Codex or login was
 //! replaced gets no more jobs.
@@ -10,7 +10,6 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::session::Patience;
@@ -18,8 +17,9 @@ use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::{MailOf, ToolsOfJobs};
 use crate::engine::binary::{self, NoCodex, Source};
-use crate::engine::{Engine, Launch, LaunchError, Options, StartError, ThreadTools};
+use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 
 /// How often Codex is started that ends at once, and how long after.
 const STARTS: u32 = 3;
@@ -37,6 +37,15 @@ struct Key {
     codex: Stamp,
     codex_home: PathBuf,
     login: Stamp,
+    mail: Option<MailOf>,
+}
+
+impl Key {
+    /// Whether it is the same but for a newer Codex or login.
+    fn is_replaced_by(&self, newer: &Self) -> bool {
+        self.codex_home == newer.codex_home
+            && (&self.codex, &self.login) != (&newer.codex, &newer.login)
+    }
 }
 
 /// A file as it is now: one that is replaced is another one.
@@ -66,7 +75,7 @@ pub(super) struct InUse<'a> {
 }
 
 impl Engines {
-    /// The engine for a job with this Codex and home.
+    /// The engine for a job with this Codex, home and mail.
     ///
     /// # Errors
     ///
@@ -75,23 +84,26 @@ impl Engines {
         &self,
         codex: Option<(PathBuf, Source)>,
         codex_home: &Path,
-        tools: &Arc<dyn ThreadTools>,
+        mail: Option<MailOf>,
+        tools: &ToolsOfJobs,
     ) -> Result<InUse<'_>, NoCodex> {
         let key = Key {
             codex: stamp(&binary::find(codex.clone())?.native),
             codex_home: codex_home.to_owned(),
             login: stamp(&codex_home.join(LOGIN)),
+            mail,
         };
         let mut current = self.current.borrow_mut();
-        // One with the same home has another Codex, or another login.
-        let is_old =
-            |one: &Key, _: &mut Rc<Shared>| one.codex_home == key.codex_home && *one != key;
-        let old = current.extract_if(is_old).map(|(_, shared)| shared);
-        self.retired.borrow_mut().extend(old);
+        let old = current.extract_if(|one, _| one.is_replaced_by(&key));
+        self.retired
+            .borrow_mut()
+            .extend(old.map(|(_, shared)| shared));
+        let mail = key.mail.clone();
         let shared = current.entry(key).or_insert_with(|| {
             let engine = engine(codex, codex_home);
+            let tools = tools.with(mail.as_ref());
             Rc::new(Shared {
-                engine: engine.with_tools(Arc::clone(tools)),
+                engine: engine.with_tools(tools),
                 at_work: Cell::new(0),
                 idle_since: Cell::new(Instant::now()),
             })
@@ -222,8 +234,11 @@ fn stamp(file: &Path) -> Stamp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::mcp::OurTools;
+    use crate::team::Member;
 
     /// A place with programs, and no login.
     fn place() -> tempfile::TempDir {
@@ -238,9 +253,19 @@ mod tests {
     }
 
     fn used<'a>(engines: &'a Engines, place: &Path, codex: &str, home: &str) -> InUse<'a> {
+        used_with(None, engines, place, codex, home)
+    }
+
+    fn used_with<'a>(
+        mail: Option<MailOf>,
+        engines: &'a Engines,
+        place: &Path,
+        codex: &str,
+        home: &str,
+    ) -> InUse<'a> {
         let codex = Some((place.join(codex), Source::FlagOrVariable));
-        let tools: Arc<dyn ThreadTools> = Arc::new(OurTools::default());
-        engines.of(codex, &place.join(home), &tools).unwrap()
+        let tools = ToolsOfJobs::new(|_| Arc::new(OurTools::default()));
+        engines.of(codex, &place.join(home), mail, &tools).unwrap()
     }
 
     fn is_same(one: &InUse<'_>, other: &InUse<'_>) -> bool {
@@ -265,6 +290,26 @@ mod tests {
         newer.retire();
         assert!(!is_same(&newer, &used(&engines, place, "one", "a")));
         assert!(used_by_nobody(&engines, newer));
+    }
+
+    #[tokio::test]
+    async fn jobs_with_mail_share_an_engine_with_those_of_the_same_member() {
+        let (place, engines) = (place(), Engines::default());
+        let place = place.path();
+        let of = |identity: &str| MailOf {
+            member: Member {
+                identity: identity.parse().unwrap(),
+                team: Some("builders".parse().unwrap()),
+            },
+            atm_home: "/home/me".into(),
+        };
+        let used = |mail| used_with(mail, &engines, place, "one", "a");
+        let (nobody, first) = (used(None), used(Some(of("first"))));
+        let second = used(Some(of("second")));
+        assert!(!is_same(&nobody, &first) && !is_same(&first, &second));
+        assert!(is_same(&nobody, &used(None)));
+        assert!(is_same(&first, &used(Some(of("first")))));
+        assert!(engines.unneeded().is_empty());
     }
 
     fn used_by_nobody(engines: &Engines, last: InUse<'_>) -> bool {

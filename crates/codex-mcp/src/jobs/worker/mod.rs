@@ -53,6 +53,7 @@ mod trouble;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -72,6 +73,7 @@ use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError
 use crate::bounds::CurrentBounds;
 use crate::engine::ThreadTools;
 use crate::engine::binary::Source;
+use crate::team::Member;
 
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
@@ -89,6 +91,40 @@ pub const IDLE: Duration = Duration::from_secs(600);
 /// How long what is left to write may take when a worker ends.
 const PARTING: Duration = Duration::from_secs(10);
 
+/// A member whose mail the threads of a job may use.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MailOf {
+    /// The member.
+    pub member: Member,
+    /// The home directory of teams.
+    pub atm_home: PathBuf,
+}
+
+/// What makes the tools of ours for the threads of a job.
+#[derive(Clone)]
+pub struct ToolsOfJobs(Arc<MakeTools>);
+
+type MakeTools = dyn Fn(Option<&MailOf>) -> Arc<dyn ThreadTools> + Send + Sync;
+
+impl ToolsOfJobs {
+    /// `make` is given whose mail is among them, if anybody's is.
+    pub fn new(
+        make: impl Fn(Option<&MailOf>) -> Arc<dyn ThreadTools> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(make))
+    }
+
+    fn with(&self, mail: Option<&MailOf>) -> Arc<dyn ThreadTools> {
+        (self.0)(mail)
+    }
+}
+
+impl fmt::Debug for ToolsOfJobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ToolsOfJobs")
+    }
+}
+
 /// What a worker is to do.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -102,7 +138,7 @@ pub struct Options {
     /// The home of Codex for such jobs.
     pub codex_home: PathBuf,
     /// The tools of ours that Codex's threads get.
-    pub tools: Arc<dyn ThreadTools>,
+    pub tools: ToolsOfJobs,
     /// What jobs may ask for at most, whoever has submitted them; read anew for each job.
     pub bounds: CurrentBounds,
     /// The folder of what is kept of this machine: the worktrees of runs, and their

@@ -4,22 +4,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_mcp_core::run::criteria::Criteria;
+use codex_mcp_core::team::TeamName;
 use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Options;
 use super::admission::{self, Refusal};
+use super::{MailOf, Options};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ConfigError;
 use crate::directory::{self, ReplacedDirectory};
 use crate::engine::binary::{NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::jobs::call::{KeepStream, Request};
-use crate::jobs::settings::{CallSettings, ToolLimit};
+use crate::jobs::settings::{CallSettings, ThreadMail, ToolLimit};
 use crate::jobs::store::{Job, Origin, Request as Asked};
 use crate::off_runtime::{self, OffRuntimeError};
 use crate::picture::{Picture, PictureError};
+use crate::team::Member;
 
 /// Why a job can't be run: what it says makes no sense here.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +69,8 @@ pub(super) struct NoBounds(#[from] ConfigError);
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) request: Request,
+    /// Whose mail its thread may use.
+    pub(super) mail: Option<MailOf>,
     pub(super) if_unknown: IfUnknown,
 }
 
@@ -116,6 +120,9 @@ pub(super) async fn order(job: &Job, options: &Options) -> Result<Order, BadOrde
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
     let sandbox = bounds.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
     let (resume, if_unknown) = session(job)?;
+    let member = member(job, settings.team.clone());
+    let home = settings.atm_home.as_deref();
+    let mail = mail(job, settings.mail, settings.team.as_ref(), home);
     let request = Request {
         codex_home: codex_home(job, options),
         env: Vec::new(),
@@ -134,10 +141,12 @@ pub(super) async fn order(job: &Job, options: &Options) -> Result<Order, BadOrde
         }),
         settings,
         stream: keep(asked),
+        member,
         cwd,
     };
     Ok(Order {
         request,
+        mail,
         if_unknown,
     })
 }
@@ -147,6 +156,30 @@ pub(super) fn bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
     Ok(Bounds {
         codex_home: codex_home(job, options),
         ..options.bounds.now()?
+    })
+}
+
+/// Who has submitted a job of this host.
+pub(super) fn member(job: &Job, team: Option<TeamName>) -> Option<Member> {
+    let identity = job.request.submitted_by.as_ref();
+    let identity = identity.filter(|_| job.origin == Origin::ThisHost)?;
+    Some(Member {
+        identity: identity.parse().ok()?,
+        team,
+    })
+}
+
+/// Whose mail the threads of a job may use.
+pub(super) fn mail(
+    job: &Job,
+    given: ThreadMail,
+    team: Option<&TeamName>,
+    atm_home: Option<&Path>,
+) -> Option<MailOf> {
+    let atm_home = atm_home.filter(|_| given == ThreadMail::Given)?;
+    Some(MailOf {
+        member: member(job, Some(team?.clone()))?,
+        atm_home: atm_home.to_owned(),
     })
 }
 

@@ -4,7 +4,6 @@
 use std::cell::OnceCell;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::session::{Alert, Patience as SessionPatience};
@@ -213,6 +212,8 @@ impl Attempt<'_> {
         binary::find(codex.clone())?;
         let codex_home = order::codex_home(job, options);
         let env = vec![("CODEX_HOME".into(), codex_home.clone().into())];
+        let atm_home = kept.atm_home.as_deref().map(Path::new);
+        let mail = order::mail(job, kept.mail, kept.team.as_ref(), atm_home);
         let engine = Engine::new(Options {
             launch: Launch {
                 codex,
@@ -236,7 +237,7 @@ impl Attempt<'_> {
             }
             None => engine,
         };
-        let engine = engine.with_tools(Arc::clone(&options.tools));
+        let engine = engine.with_tools(options.tools.with(mail.as_ref()));
         // The run tells what was left out.
         Ok(engine.with_env(env).with_warnings(drop))
     }

@@ -9,7 +9,10 @@ use codex_mcp::bounds::Bounds;
 use codex_mcp::engine::binary::Source;
 use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::jobs::store::{Access, JobStore, Location, NewJob, OthersJobs, Request};
-use codex_mcp::jobs::worker::{CONCURRENCY, GRACE, Options, Post, Retaken, Timing, run};
+use codex_mcp::jobs::worker::{
+    CONCURRENCY, GRACE, Options, Post, Retaken, Timing, ToolsOfJobs, run,
+};
+use codex_mcp::mcp::OurTools;
 use codex_mcp_core::job::JobState;
 use tokio_util::sync::CancellationToken;
 
@@ -85,7 +88,7 @@ async fn worked(next: Retaken) -> (Vec<String>, usize) {
         host: "here".to_owned(),
         codex: Some((stage.codex(), Source::FlagOrVariable)),
         codex_home: stage.home.codex_home(),
-        tools: Arc::new(codex_mcp::mcp::OurTools::default()),
+        tools: ToolsOfJobs::new(|_| Arc::new(OurTools::default())),
         bounds: Bounds::default().into(),
         state: stage.home.state_home().join("codex-mcp"),
         stall: Duration::from_secs(300),

@@ -11,6 +11,7 @@ use crate::bounds::Bounds;
 use crate::engine::binary;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
+use crate::jobs::worker::ToolsOfJobs;
 use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
 use crate::mcp::OurTools;
 use crate::run::order::{Approve, Order as RunOrder};
@@ -44,7 +45,7 @@ impl Place {
             host: "here".to_owned(),
             codex: Some((self.path("ours"), Source::FlagOrVariable)),
             codex_home: self.path("our-home"),
-            tools: Arc::new(OurTools::default()),
+            tools: ToolsOfJobs::new(|_| Arc::new(OurTools::default())),
             state: self.path("state"),
             concurrency: CONCURRENCY,
             idle: None,
@@ -266,4 +267,24 @@ async fn the_settings_are_codex_s_words() {
     schema(Some(&Value::from(7))).unwrap_err();
     let absent = images(&["absent.png".to_owned()], Path::new("/")).await;
     absent.unwrap_err();
+}
+
+#[test]
+fn mail_is_given_to_jobs_that_this_host_has_signed() {
+    let mut job = Place::new().session(1, None, None);
+    job.request.submitted_by = Some("arch".to_owned());
+    let team: TeamName = "builders".parse().unwrap();
+    let home = Path::new("/home/me");
+    let of = |job: &Job, given| mail(job, given, Some(&team), Some(home));
+    let given = of(&job, ThreadMail::Given).unwrap();
+    assert_eq!(given.member.identity.to_string(), "arch");
+    assert_eq!(
+        (given.member.team.as_ref(), &*given.atm_home),
+        (Some(&team), home)
+    );
+    assert_eq!(of(&job, ThreadMail::Withheld), None);
+    assert_eq!(mail(&job, ThreadMail::Given, None, Some(home)), None);
+    job.origin = Origin::Unproven;
+    assert_eq!(of(&job, ThreadMail::Given), None);
+    assert_eq!(member(&job, None), None);
 }

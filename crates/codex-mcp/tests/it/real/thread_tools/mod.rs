@@ -1,6 +1,7 @@
 //! Our tools inside Codex's threads: given with a new thread, answered by the server
 //! itself, and there for as long as the thread.
 
+mod handed_over;
 mod newer;
 
 use std::fs;
