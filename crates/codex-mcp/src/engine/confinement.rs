@@ -45,6 +45,10 @@ const EXCLUDED: &str = "exclude";
 /// Where Codex's configuration has what is trusted.
 const PROJECTS: &str = "projects";
 
+/// The keys of Codex's configuration that name a sandbox.
+const SANDBOX_MODE: &str = "sandbox_mode";
+const DEFAULT_PERMISSIONS: &str = "default_permissions";
+
 /// Whether a conversation is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversation {
@@ -95,8 +99,17 @@ impl ConfiguredSandbox {
             let text = value.as_str().map(str::to_owned);
             Some(text.unwrap_or_else(|| value.to_string()))
         };
-        let permissions = named("default_permissions").map(Self::Permissions);
-        permissions.or_else(|| named("sandbox_mode").map(Self::Mode))
+        let permissions = named(DEFAULT_PERMISSIONS).map(Self::Permissions);
+        permissions.or_else(|| named(SANDBOX_MODE).map(Self::Mode))
+    }
+
+    /// Says it in overrides, for a thread that may have had another one.
+    pub(crate) fn set_in(&self, overrides: &mut Map<String, Value>) {
+        let (key, value) = match self {
+            Self::Mode(mode) => (SANDBOX_MODE, mode),
+            Self::Permissions(name) => (DEFAULT_PERMISSIONS, name),
+        };
+        overrides.insert(key.to_owned(), value.as_str().into());
     }
 
     /// As a mode. Permissions and unknown modes count as the narrowest.

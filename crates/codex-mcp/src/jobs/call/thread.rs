@@ -55,7 +55,13 @@ pub(super) fn prepare(
     strip_nulls(&mut overrides);
     let configured = ConfiguredSandbox::of(&overrides, &config);
     let (sandbox, in_force) = match (request.sandbox, configured) {
-        (None, Some(configured)) => (None, configured.to_string()),
+        (None, Some(configured)) => {
+            // Newer releases resume a thread with the sandbox that it had.
+            if request.resume.is_some() {
+                configured.set_in(&mut overrides);
+            }
+            (None, configured.to_string())
+        }
         (asked, _) => {
             let mode = asked.unwrap_or(DEFAULT_SANDBOX);
             (Some(mode), word(mode))

@@ -15,6 +15,7 @@ mod questions;
 mod recommended_commands;
 mod replaced_directory;
 mod repository;
+mod resumed_jobs;
 mod search_paths;
 mod settings;
 mod settings_of_user;

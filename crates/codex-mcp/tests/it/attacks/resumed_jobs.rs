@@ -1,0 +1,72 @@
+//! Jobs that take up threads which had other settings, with the real Codex.
+
+use std::fs;
+use std::path::Path;
+
+use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
+use scripted_model::{Reply, Script, ScriptedModel};
+use serde_json::json;
+use testkit::{AppServer, Home};
+
+use crate::on_each_release;
+use crate::runs::{assert_said, engine_of, outcome_of, request};
+
+on_each_release!(
+    resumed_job_gets_its_own_sandbox,
+);
+
+async fn stage(script: Script, config: &str) -> (Home, ScriptedModel) {
+    let model = ScriptedModel::start(script).await.unwrap();
+    let plugins = "features.plugins = false";
+    let home = Home::new(&format!("{}\n{plugins}\n{config}\n", model.codex_config()));
+    (home, model)
+}
+
+/// A prompt to a thread that Codex itself resumes.
+async fn resumed_by_codex(release: &str, home: &Home, thread: &ThreadId, cwd: &Path) {
+    let server = AppServer::real(release, home).await;
+    let resume = json!({ "threadId": thread, "approvalPolicy": "never", "cwd": cwd });
+    server.call("thread/resume", resume).await;
+    let mut news = server.notifications(thread.as_str());
+    server.turn(thread.as_str(), &mut news, "leave").await;
+}
+
+/// The control: Codex itself. The newest release resumes a thread with the sandbox that it
+/// had, whatever the user has configured since.
+async fn resumed_job_gets_its_own_sandbox(release: &str) {
+    let is_newest = release == testkit::codex::newest();
+    let mode = ("sandbox_mode = \"read-only\"", "read-only");
+    let permissions = (
+        "default_permissions = \":read-only\"",
+        "permissions :read-only",
+    );
+    for (config, in_force) in [mode, permissions] {
+        let leave = Reply::shell("echo x >> \"$HOME/caught\"");
+        let script = Script::new()
+            .on("begin", [Reply::say("Begun.")])
+            .on("leave", [leave, Reply::say("Done.")]);
+        let (home, _model) = stage(script, config).await;
+        let caught = home.home().join("caught");
+        let codex = testkit::codex::native_binary(release);
+        let engine = engine_of(&home, codex);
+        let mut threads = Vec::new();
+        for _ in 0..2 {
+            let mut first = request(&home, "begin");
+            first.sandbox = Some(SandboxMode::DangerFullAccess);
+            let begun = outcome_of(&home, &engine, &first).await;
+            assert_said(&begun, "Begun.");
+            threads.push(begun.digest.session.unwrap());
+        }
+        let mut next = request(&home, "leave");
+        next.resume = Some(threads[0].clone());
+        let outcome = outcome_of(&home, &engine, &next).await;
+        engine.shut_down().await;
+        assert_said(&outcome, "Done.");
+        assert_eq!(outcome.sandbox.as_deref(), Some(in_force));
+        assert!(!caught.exists(), "{config}: {outcome:#?}");
+
+        resumed_by_codex(release, &home, &threads[1], &home.work()).await;
+        assert_eq!(caught.exists(), is_newest, "{config}");
+    }
+}
+
