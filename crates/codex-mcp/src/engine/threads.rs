@@ -13,7 +13,7 @@ use serde_json::json;
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Settings, Start};
-use super::confinement::{Conversation, Wanted, Workplace, left_out};
+use super::confinement::{ConfiguredSandbox, Conversation, Wanted, Workplace, left_out};
 use super::rollouts::{self, Begun};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Act, Engine, EngineError, call, hub, profile, workspace};
@@ -302,6 +302,14 @@ impl Engine {
         thread.developer_instructions = settings
             .added
             .around(called, || configured_instructions(&thread.config, &config));
+        let is_bounded = conversation == Conversation::Resumed && self.of_the_sandbox.is_some();
+        if is_bounded
+            && thread.sandbox.is_none()
+            && let Some(configured) = ConfiguredSandbox::of(&thread.config, &config)
+        {
+            // Of what the thread had before, nobody knows that it is within the bound.
+            configured.set_in(&mut thread.config);
+        }
         let workplace = Workplace {
             conversation,
             config: &config,

@@ -280,6 +280,32 @@ async fn thread_from_before_the_bounds_is_bounded_too() {
     }
 }
 
+/// The newest release resumes a thread with the sandbox that it had, also where the user's
+/// permissions take the place of a sandbox.
+#[tokio::test]
+async fn thread_from_before_the_users_permissions_is_bounded_by_them() {
+    let before = "sandbox_mode = \"danger-full-access\"";
+    for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
+        let stage = Stage::new(testkit::codex::newest(), &format!("{before}\n")).await;
+        let mut client = stage.client(&[]).await;
+        let begin = json!({ "prompt": "x", "approval-policy": "never" });
+        let begun = client.call_tool("codex", begin).await;
+        let thread = begun["structuredContent"]["threadId"].clone();
+        assert!(stage.has_escaped());
+        assert!(client.finish().await.success());
+        let config = stage.home.codex_home().join("config.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let text = text.replace(before, "default_permissions = \":read-only\"");
+        std::fs::write(&config, text).unwrap();
+        let mut client = stage.client(args).await;
+        let reply = json!({ "prompt": "again", "threadId": thread });
+        let result = client.call_tool("codex-reply", reply).await;
+        assert_eq!(words(&result), "done", "{result:#}");
+        assert_eq!(stage.has_escaped(), escapes);
+        assert!(client.finish().await.success());
+    }
+}
+
 #[tokio::test]
 async fn session_cannot_be_widened_later() {
     let stage = Stage::new(testkit::codex::newest(), "").await;
