@@ -201,11 +201,18 @@ impl Workplace<'_> {
         } = wanted;
         // What a caller says of trust does not count: only the user's own word does.
         config.retain(|key, _| key.split('.').next() != Some(PROJECTS));
+        let names = |key: &str| get(config, key).is_some();
+        // The level of trust changes defaults alone. Not all releases know permissions.
+        let needs_no_default = (sandbox.is_some() || names(SANDBOX_MODE))
+            && (approval_policy.is_some() || names("approval_policy"));
         match (self.trust, self.conversation) {
-            // Codex's own list may have a directory that has changed, also for a resumed thread.
+            // Codex's own list may have a directory that has changed, also for a resumed
+            // thread, or one that a planted `.git` leads Codex to.
             (Some(trust), conversation)
                 if trust.trust == Trust::Untrusted
-                    && (conversation == Conversation::New || trust.changes.is_some()) =>
+                    && (conversation == Conversation::New
+                        || needs_no_default
+                        || trust.changes.is_some()) =>
             {
                 let said = |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
                 if ConfiguredSandbox::of(config, self.config).is_none() {
@@ -427,6 +434,32 @@ mod tests {
         let said = confined("", json!({}), None, NEW);
         assert_eq!((said.sandbox, said.policy), (None, None));
         assert_eq!(said.config.get("projects"), None);
+    }
+
+    #[test]
+    fn level_is_stated_for_a_resumed_thread_that_takes_no_default() {
+        let home = tempfile::tempdir().unwrap();
+        let untrusted = trust(Trust::Untrusted);
+        let place = Workplace {
+            conversation: Conversation::Resumed,
+            config: &UserConfig::read(home.path()).layers(None, Some(&untrusted)),
+            release: Some(NEW),
+            trust: Some(&untrusted),
+        };
+        let stated = |mut sandbox, config: Value| {
+            let mut config = object(config);
+            place.state_trust(&mut Wanted {
+                sandbox: &mut sandbox,
+                approval_policy: &mut Some(ApprovalPolicy::Never),
+                config: &mut config,
+            });
+            config.contains_key(PROJECTS)
+        };
+        let mode = json!({ SANDBOX_MODE: "read-only" });
+        assert!(stated(None, mode));
+        assert!(stated(Some(SandboxMode::ReadOnly), json!({})));
+        assert!(!stated(None, json!({ DEFAULT_PERMISSIONS: ":read-only" })));
+        assert!(!stated(None, json!({})));
     }
 
     #[test]

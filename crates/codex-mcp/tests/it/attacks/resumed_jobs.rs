@@ -13,6 +13,7 @@ use crate::runs::{assert_said, engine_of, outcome_of, request};
 
 on_each_release!(
     resumed_job_gets_its_own_sandbox,
+    planted_git_file_leads_no_job_to_a_trusted_repository,
 );
 
 async fn stage(script: Script, config: &str) -> (Home, ScriptedModel) {
@@ -70,3 +71,42 @@ async fn resumed_job_gets_its_own_sandbox(release: &str) {
     }
 }
 
+/// The control: Codex itself. 0.104.0 goes by a `.git` file to which nothing links back;
+/// newer releases do not.
+async fn planted_git_file_leads_no_job_to_a_trusted_repository(release: &str) {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let (home, _model) = stage(script, "").await;
+    let trusted = home.work();
+    let worktree = trusted.join(".git/worktrees/x");
+    fs::create_dir(worktree.parent().unwrap()).unwrap();
+    fs::create_dir(&worktree).unwrap();
+    fs::write(worktree.join("commondir"), "../..\n").unwrap();
+    fs::write(worktree.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let config = home.codex_home().join("config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let entry = format!("[projects.{trusted:?}]\ntrust_level = \"trusted\"\n");
+    fs::write(&config, format!("{text}\n{entry}")).unwrap();
+    let (planted, caught) = (home.root().join("planted"), home.home().join("caught"));
+    fs::create_dir_all(planted.join(".codex")).unwrap();
+    let link = format!("gitdir: {}\n", worktree.display());
+    fs::write(planted.join(".git"), link).unwrap();
+    let server = format!(
+        "[mcp_servers.x]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo x >> {}\"]\n",
+        caught.display()
+    );
+    fs::write(planted.join(".codex/config.toml"), server).unwrap();
+
+    let engine = engine_of(&home, testkit::codex::native_binary(release));
+    let mut job = request(&home, "leave");
+    job.cwd = planted.canonicalize().unwrap();
+    let begun = outcome_of(&home, &engine, &job).await;
+    assert_said(&begun, "Done.");
+    let thread = begun.digest.session.unwrap();
+    job.resume = Some(thread.clone());
+    assert_said(&outcome_of(&home, &engine, &job).await, "Done.");
+    engine.shut_down().await;
+    assert!(!caught.exists());
+
+    resumed_by_codex(release, &home, &thread, &planted).await;
+    assert_eq!(caught.exists(), release == "0.104.0");
+}
