@@ -237,30 +237,28 @@ impl Call<'_> {
         let looking = git::look(&self.request.cwd, &self.request.env, GIT_PATIENCE, &halt);
         let opening = async {
             let opened = thread::open(self.engine, self.request.resume.as_ref(), start).await;
+            // At once, so that no other job that takes up the thread gets this session.
+            let opened = opened.and_then(|opened| {
+                let events = Events::of(self.engine, &opened)?;
+                Ok((opened, events))
+            });
             if opened.is_err() {
                 halt.cancel();
             }
             opened
         };
         let mut both = pin!(async { tokio::join!(looking, opening) });
-        let (before, opened) = match self.before_the_end(&mut both).await {
+        let (before, (opened, mut events)) = match self.before_the_end(&mut both).await {
             Ok((before, Ok(opened))) => (before, opened),
             Ok((_, Err(error))) => return (nothing, thread::ending(error)),
             Err(ending) => {
                 halt.cancel();
                 // What Codex has begun is not to stay behind.
-                if let Ok((_, Ok(opened))) = timeout(END_PATIENCE, both).await
-                    && Events::of(self.engine, &opened).is_ok()
-                {
+                if let Ok((_, Ok((opened, _)))) = timeout(END_PATIENCE, both).await {
                     self.closed(&opened).await;
                 }
                 return (nothing, ending);
             }
-        };
-        let mut events = match Events::of(self.engine, &opened) {
-            Ok(events) => events,
-            // The session is another job's.
-            Err(error) => return (nothing, thread::ending(error)),
         };
         self.sandbox = Some(sandbox);
         self.hearing.session(&opened.thread);

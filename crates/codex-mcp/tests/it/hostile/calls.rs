@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_mcp::engine::Engine;
-use codex_mcp::jobs::call::News;
+use codex_mcp::jobs::call::{News, run};
 use codex_mcp_core::work::{Evidence, FailureClass};
+use codex_mcp_protocol::codex::ThreadId;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use testkit::Home;
 use testkit::fake::{Action, FakeCodex, Plan, Question, TurnEnd, fake_codex_path};
 use tokio_util::sync::CancellationToken;
 
-use crate::jobs::play_codex;
+use crate::jobs::{play_codex, wait_for};
 use crate::runs::{assert_failed, assert_said, engine_of, outcome_of, outcome_with, request};
 
 /// A home, and an engine whose Codex runs this script in each turn.
@@ -179,6 +182,65 @@ async fn what_codex_does_with_its_prompt_is_seen() {
     let written = fs::read_to_string(home.work().join("prompt.txt")).unwrap();
     assert_eq!(written, "hi");
     assert_eq!(outcome.digest.evidence, Evidence::default());
+    engine.shut_down().await;
+}
+
+/// The second of two jobs that resume a thread at once does not get the session, and with it
+/// the sandbox, of the first, for which git still looks.
+#[tokio::test]
+async fn jobs_that_resume_a_thread_at_once_do_not_share_its_session() {
+    let plan = Plan::new()
+        .on("thread/resume", [Action::gate("one"), Action::Proceed])
+        .nth(1)
+        .on("thread/resume", [Action::gate("two"), Action::Proceed])
+        .nth(2);
+    let (home, engine, fake) = planned(&plan);
+    // Git reads it when it compares the file beside it.
+    let below = home.work().join("below");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("file"), "x").unwrap();
+    home.git(&["add", "below/file"]);
+    fs::write(below.join("file"), "other").unwrap();
+    let pipe = below.join(".gitattributes");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+
+    let mut first = request(&home, "hi");
+    let thread = "01a20893-2524-7010-b19d-7cb3af946392";
+    first.resume = Some(ThreadId::parse(thread).unwrap());
+    let mut second = first.clone();
+    second.cwd = home.home();
+    let never = CancellationToken::new();
+    let resumes = || {
+        let received = fake.received().into_iter();
+        let resumes = received.filter(|one| one["method"] == "thread/resume");
+        resumes.count()
+    };
+    let second = async {
+        wait_for("the first request", async || (resumes() == 1).then_some(())).await;
+        let ordering = async {
+            wait_for("both requests", async || (resumes() == 2).then_some(())).await;
+            fake.open_gate("one");
+            let is_there = async || (engine.threads().len() == 1).then_some(());
+            wait_for("the session", is_there).await;
+            fake.open_gate("two");
+        };
+        let running = run(&engine, &second, |_| (), never.clone());
+        let (outcome, ()) = tokio::join!(running, ordering);
+        let prompts = fake.received().into_iter();
+        let prompts = prompts.filter(|one| one["method"] == "turn/start").count();
+        // Whoever waits for the pipe is woken, and finds no file the next time.
+        let writer = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&pipe)
+            .unwrap();
+        fs::remove_file(&pipe).unwrap();
+        drop(writer);
+        assert_failed(&outcome, FailureClass::SessionBusy);
+        assert_eq!(prompts, 0);
+    };
+    let (first, ()) = tokio::join!(run(&engine, &first, |_| (), never.clone()), second);
+    assert_said(&first, testkit::fake::HELLO);
     engine.shut_down().await;
 }
 
