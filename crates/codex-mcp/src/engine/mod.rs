@@ -145,6 +145,15 @@ pub enum Shutdown {
     Unfinished,
 }
 
+/// Whether Codex has unloaded the thread of a session that was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// It has.
+    Unloaded,
+    /// It has not said so. Who resumes a loaded thread there gets it with its settings.
+    MaybeLoaded,
+}
+
 /// Takes a warning for the user. The same one may come again.
 type Warn = dyn Fn(String) + Send + Sync;
 
@@ -414,12 +423,12 @@ impl Engine {
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub async fn close(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
+    pub async fn close(&self, session: &SessionId, why: &str) -> Result<Closed, EngineError> {
         self.cancel(session, why)?;
         let entry = self.entry(session)?;
-        unload(&entry).await;
+        let closed = unload(&entry).await;
         self.hub.sessions.erase(&entry);
-        Ok(())
+        Ok(closed)
     }
 
     /// Brings back a thread that was archived, as one is whose unloading was interrupted.
@@ -606,7 +615,7 @@ fn session_named<'a>(
 /// Has Codex unload a thread at once. One that nobody is subscribed to stays loaded, and is
 /// closed to other processes, for 30 minutes (0.153.4 and 0.169.0), or for good (0.104.0);
 /// one that is archived does not, and can be brought back at once.
-async fn unload(entry: &Entry) {
+async fn unload(entry: &Entry) -> Closed {
     let (server, _) = entry.server();
     let params = ThreadParams {
         thread_id: &entry.thread,
@@ -620,10 +629,14 @@ async fn unload(entry: &Entry) {
             .await?;
         Ok::<(), CallError>(())
     };
-    if let Err(error) = unloading.await {
-        // Nothing was said in it, or Codex is gone.
-        tracing::debug!("the thread is not unloaded: {error}");
-        server.connection().cast(Method::ThreadUnarchive, &params);
+    match unloading.await {
+        Ok(()) => Closed::Unloaded,
+        Err(error) => {
+            // Nothing was said in it, Codex is gone, or it takes long.
+            tracing::debug!("the thread is not unloaded: {error}");
+            server.connection().cast(Method::ThreadUnarchive, &params);
+            Closed::MaybeLoaded
+        }
     }
 }
 

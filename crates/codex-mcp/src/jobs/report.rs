@@ -188,7 +188,7 @@ impl Report {
             sandbox,
             exit,
             lost_codex: _,
-            has_subagents: _,
+            leaves_threads: _,
             changes,
             stream: lines,
             took: _,

@@ -141,7 +141,9 @@ impl Dialect for AppServerDialect {
             "thread/start" | "thread/resume" | "thread/fork" => self.thread_answer(call),
             "turn/start" => json!({"turn": turn(call, "inProgress", &Value::Null, vec![])}),
             "turn/steer" => json!({"turnId": call.turn}),
-            "turn/interrupt" | "thread/archive" | "thread/name/set" => json!({}),
+            "turn/interrupt" | "thread/archive" | "thread/unarchive" | "thread/name/set" => {
+                json!({})
+            }
             "thread/unsubscribe" => json!({"status": "unsubscribed"}),
             "thread/read" => json!({"thread": self.thread(call)}),
             "thread/loaded/list" => json!({"data": threads.ids(), "nextCursor": null}),

@@ -35,7 +35,7 @@ pub use self::hearing::{STREAM_LIMIT, Stream};
 use self::thread::Prepared;
 use crate::engine::command::{Opened, Prompt, TurnRef};
 use crate::engine::profile::ProfileName;
-use crate::engine::{CommandMark, Engine, EngineError, Exit};
+use crate::engine::{Closed, CommandMark, Engine, EngineError, Exit};
 use crate::jobs::settings::{CallSettings, ToolLimit};
 use crate::off_runtime;
 use crate::picture::Picture;
@@ -129,8 +129,10 @@ pub struct Outcome {
     pub exit: Option<Exit>,
     /// Whether Codex went away during the turn.
     pub lost_codex: bool,
-    /// Whether Codex has begun other threads for it, which may go on until Codex ends.
-    pub has_subagents: bool,
+    /// Whether Codex may have threads of it until Codex ends: those of sub-agents, or its own,
+    /// if it was not unloaded. A job that takes up a loaded thread gets its sandbox, and not
+    /// the one that it asks for.
+    pub leaves_threads: bool,
     /// The files that were changed meanwhile.
     pub changes: Changes,
     /// The events, if they were to be kept.
@@ -159,7 +161,7 @@ pub async fn run(
         cancel: &cancel,
         hearing: Hearing::new(request.stream, &mut on_news),
         sandbox: None,
-        has_subagents: false,
+        leaves_threads: false,
     };
     let (before, ending) = call.attempted(since).await;
     let exit = match &ending {
@@ -170,7 +172,7 @@ pub async fn run(
     let Call {
         hearing,
         sandbox,
-        has_subagents,
+        leaves_threads,
         ..
     } = call;
     let (digest, stream) = hearing.heard();
@@ -185,7 +187,7 @@ pub async fn run(
         sandbox,
         exit,
         lost_codex,
-        has_subagents,
+        leaves_threads,
         changes,
         stream,
         took: begun.elapsed(),
@@ -208,7 +210,7 @@ struct Call<'a> {
     cancel: &'a CancellationToken,
     hearing: Hearing<'a>,
     sandbox: Option<String>,
-    has_subagents: bool,
+    leaves_threads: bool,
 }
 
 impl Call<'_> {
@@ -264,7 +266,7 @@ impl Call<'_> {
         self.hearing.session(&opened.thread);
         let ending = self.prompted(&opened, &mut events).await;
         self.closed(&opened).await;
-        self.has_subagents = events.has_subagents();
+        self.leaves_threads |= events.has_subagents();
         if self.request.resume.is_some() {
             let codex_home = self.request.codex_home.clone();
             for event in refused::calls(codex_home, opened.thread.clone(), since).await {
@@ -367,10 +369,12 @@ impl Call<'_> {
     }
 
     /// Ends the session and what its commands have left.
-    async fn closed(&self, opened: &Opened) {
+    async fn closed(&mut self, opened: &Opened) {
         let closing = self.engine.close(&opened.session, "its job has ended");
-        if let Err(error) = closing.await {
-            tracing::debug!("the session is not there: {error}");
+        match closing.await {
+            Ok(Closed::Unloaded) => {}
+            Ok(Closed::MaybeLoaded) => self.leaves_threads = true,
+            Err(error) => tracing::debug!("the session is not there: {error}"),
         }
         if let Err(error) = self.engine.kill_marked(&self.mark).await {
             tracing::warn!("{error}");

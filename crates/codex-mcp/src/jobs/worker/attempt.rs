@@ -277,7 +277,7 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
             request.resume = resume;
             outcome = call::run(engine, &request, hear, leash.pulled.clone()).await;
         }
-        if outcome.class() == Some(FailureClass::Auth) || outcome.has_subagents {
+        if outcome.class() == Some(FailureClass::Auth) || outcome.leaves_threads {
             codex.retire();
         }
         codex.tidy().await;

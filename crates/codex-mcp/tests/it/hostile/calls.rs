@@ -185,6 +185,23 @@ async fn what_codex_does_with_its_prompt_is_seen() {
     engine.shut_down().await;
 }
 
+/// The next job to resume it would get its sandbox, so it must not come to this Codex.
+#[tokio::test]
+async fn thread_that_is_not_unloaded_is_told() {
+    let error = Action::Error {
+        code: -32603,
+        message: "busy".to_owned(),
+    };
+    let not_unloaded = Plan::new().on("thread/archive", [error]);
+    for (plan, leaves_threads) in [(Plan::new(), false), (not_unloaded, true)] {
+        let (home, engine, _fake) = planned(&plan);
+        let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+        assert_said(&outcome, testkit::fake::HELLO);
+        assert_eq!(outcome.leaves_threads, leaves_threads);
+        engine.shut_down().await;
+    }
+}
+
 /// The second of two jobs that resume a thread at once does not get the session, and with it
 /// the sandbox, of the first, for which git still looks.
 #[tokio::test]
