@@ -1,7 +1,7 @@
 //! The processes below a process.
 #![expect(clippy::disallowed_methods, reason = "the system's own files in /proc")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use nix::unistd::Pid;
 
@@ -31,11 +31,12 @@ pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
     below.into_iter().map(|process| process.pid).collect()
 }
 
-/// Whether a process has not ended; one that waits for its parent has.
-pub(crate) fn is_running(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    let process = stat.and_then(|stat| Process::parse(pid.as_raw(), &stat));
-    process.is_some_and(|process| !process.has_ended())
+/// Whether any of these processes has not ended; one that waits for its parent has. The
+/// number of a thread is that of no process.
+pub(super) fn is_any_running(pids: &BTreeSet<Pid>) -> bool {
+    let Processes(by_parent) = Processes::scan();
+    let mut all = by_parent.values().flatten();
+    all.any(|process| pids.contains(&process.pid) && !process.has_ended())
 }
 
 impl Processes {
@@ -157,6 +158,16 @@ mod tests {
         assert!(String::from_utf8(stat).is_err());
         let pid = Pid::from_raw(child.id().try_into().unwrap());
         assert!(seen.contains(&pid));
+    }
+
+    #[test]
+    fn thread_is_no_running_process() {
+        let thread = std::thread::spawn(|| {
+            let thread = nix::unistd::gettid();
+            is_any_running(&BTreeSet::from([thread]))
+        });
+        assert!(!thread.join().unwrap());
+        assert!(is_any_running(&BTreeSet::from([Pid::this()])));
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod hub;
 pub mod in_memory;
 mod mcp_server;
 mod mcp_servers;
+mod mount_targets;
 mod pause;
 pub mod profile;
 mod release;
@@ -55,7 +56,6 @@ pub use exit::{Death, Exit};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 
 pub use connection::Delivered;
-pub(crate) use descendants::is_running;
 pub(crate) use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
 pub use thread_tools::{Called, Reply, ThreadTools};
@@ -65,7 +65,7 @@ pub use workspace::{Granted, Grants};
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_mcp_core::action::{self, ActionId, Decision};
@@ -85,6 +85,7 @@ use backend::Backend;
 use command::{Alerted, Info, SessionId, TurnRef, View};
 use connection::CallError;
 use hub::{Hub, perform};
+use mount_targets::{MountTargets, register_in};
 use sessions::{Entry, OnAlert};
 
 use crate::bounds::{Bound, OutOfBounds};
@@ -134,6 +135,9 @@ pub struct Engine {
     of_the_sandbox: Option<Bound>,
     warn: Arc<Warn>,
     on_alert: Arc<OnAlert>,
+    mount_targets: Mutex<MountTargets>,
+    /// Codex's register of mount targets.
+    register: PathBuf,
 }
 
 /// Whether Codex has ended.
@@ -169,6 +173,8 @@ impl Engine {
             of_the_sandbox: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             on_alert: Arc::new(drop),
+            mount_targets: Mutex::default(),
+            register: register_in(&std::env::temp_dir()),
             options,
         }
     }
@@ -207,7 +213,9 @@ impl Engine {
     /// The same engine, whose Codex gets these variables on top of our environment.
     #[must_use]
     pub fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
+        let temporary = env.iter().rfind(|(name, _)| name == "TMPDIR");
         Self {
+            register: temporary.map_or(self.register, |(_, path)| register_in(Path::new(path))),
             backend: self.backend.with_env(env),
             ..self
         }
@@ -548,7 +556,10 @@ impl Engine {
             perform(&entry, effects);
         }
         match tokio::time::timeout(SHUTDOWN_PATIENCE, self.backend.end()).await {
-            Ok(()) => Shutdown::Complete,
+            Ok(()) => {
+                self.remove_mount_targets().await;
+                Shutdown::Complete
+            }
             Err(_) => {
                 tracing::warn!("Codex takes long to end; its guard sees to it");
                 Shutdown::Unfinished

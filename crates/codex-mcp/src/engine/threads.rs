@@ -1,6 +1,6 @@
 //! Beginning, taking up and forking threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codex_mcp_core::session::{PromptRefused, State};
@@ -8,7 +8,7 @@ use codex_mcp_protocol::codex::{
     Keeping, Method, Release, SandboxMode, ThreadForkParams, ThreadId, ThreadResponse,
     ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::app_server::AppServer;
 use super::backend::Running;
@@ -17,11 +17,14 @@ use super::confinement::{ConfiguredSandbox, Conversation, Wanted, Workplace, lef
 use super::rollouts::{self, Begun};
 use super::sessions::{Added, Entry, Full, Origin};
 use super::{Act, Engine, EngineError, call, hub, profile, workspace};
-use crate::codex_config::{UserConfig, configured_instructions};
+use crate::codex_config::{CodexConfig, UserConfig, configured_instructions, get};
 use crate::codex_rules::GitRules;
 use crate::directory;
 use crate::off_runtime;
 use crate::trust::directory_trust;
+
+/// The writable directories in Codex's configuration.
+const ROOTS: &str = "sandbox_workspace_write.writable_roots";
 
 impl Engine {
     /// Begins a thread.
@@ -302,6 +305,7 @@ impl Engine {
         thread.developer_instructions = settings
             .added
             .around(called, || configured_instructions(&thread.config, &config));
+        self.note_writable(&thread, &config);
         let is_bounded = conversation == Conversation::Resumed && self.of_the_sandbox.is_some();
         if is_bounded
             && thread.sandbox.is_none()
@@ -326,6 +330,17 @@ impl Engine {
             (self.warn)(warning);
         }
         Ok(thread)
+    }
+
+    /// Notes the directories that a thread may write to in `workspace-write`.
+    fn note_writable(&self, thread: &ThreadSettings, config: &CodexConfig) {
+        let roots = get(&thread.config, ROOTS).or_else(|| config.get(ROOTS));
+        let roots = roots.and_then(Value::as_array).into_iter().flatten();
+        let roots = roots.filter_map(Value::as_str).map(Path::new);
+        let absolute = roots.filter(|root| root.is_absolute());
+        for directory in thread.cwd.as_deref().into_iter().chain(absolute) {
+            self.note_mount_targets(directory);
+        }
     }
 
     /// Warns of rules of the user's by which git leaves this sandbox.

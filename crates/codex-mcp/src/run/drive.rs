@@ -34,7 +34,6 @@ use super::error::RunError;
 use super::evidence::EvidenceFile;
 use super::failing;
 use super::look::{LocalState, Looker};
-use super::mount_targets::MountTargets;
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
@@ -45,7 +44,6 @@ use crate::engine::{
 };
 use crate::git::private::{self, PrivateGit, Takeover};
 use crate::git::{Git, Submodules};
-use crate::off_runtime;
 use crate::review::{Asked, Reviewed, reviewed};
 
 /// How long one command of a criterion may take (5 min); less where the run has less
@@ -158,8 +156,6 @@ pub async fn drive<W: Watcher>(
     }
     let granted = rig.engine.granting(settings, &grants).await;
     let granted = granted.map_err(RunError::from)?;
-    let top = looker.top().to_owned();
-    let mount_targets = off_runtime::run(move || MountTargets::missing_in(&top)).await;
     let verdict = judge(
         &order.criteria,
         &start,
@@ -179,7 +175,6 @@ pub async fn drive<W: Watcher>(
         grants,
         private,
         not_taken: None,
-        mount_targets: mount_targets.unwrap_or_default(),
         start,
         clock: Rc::new(RunClock::start()),
         shown: Shown::default(),
@@ -297,7 +292,6 @@ struct Driver<'a, W> {
     /// Why the repository does not have all of what Codex has committed.
     not_taken: Option<String>,
     /// What sandboxes may leave.
-    mount_targets: MountTargets,
     start: Snapshot,
     clock: Rc<RunClock>,
     shown: Shown,
@@ -712,10 +706,7 @@ impl<W: Watcher> Driver<'_, W> {
         // MCP servers are told to end, for which they have to run.
         drop(paused);
         if killed.is_ok() {
-            let targets = self.mount_targets.clone();
-            if let Err(error) = off_runtime::run(move || targets.remove()).await {
-                tracing::warn!("mount targets of Codex's sandbox may be left: {error}");
-            }
+            self.rig.engine.remove_mount_targets().await;
         }
         if end != End::Satisfied || !self.verdict.has_criteria() {
             return (end, now);

@@ -16,7 +16,6 @@ mod error;
 mod evidence;
 mod failing;
 pub mod look;
-mod mount_targets;
 pub mod notify;
 pub mod order;
 mod programs;

@@ -379,6 +379,7 @@ impl Call<'_> {
         if let Err(error) = self.engine.kill_marked(&self.mark).await {
             tracing::warn!("{error}");
         }
+        self.engine.remove_mount_targets().await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use codex_mcp::jobs::call::{News, Request};
+use codex_mcp::jobs::call::{News, Request, run};
 use codex_mcp_core::work::event::WorkEvent;
 use codex_mcp_core::work::{FailureClass, SeenBy};
 use codex_mcp_protocol::codex::SandboxMode;
@@ -18,6 +18,7 @@ on_each_release!(
     a_cancelled_run_leaves_nothing,
     a_run_that_takes_too_long_leaves_nothing,
     what_a_finished_run_left_running_is_ended,
+    no_mount_target_of_a_killed_command_is_left,
 );
 
 /// A command that leaves one behind in a session of its own, which ignores SIGTERM
@@ -83,4 +84,47 @@ async fn what_a_finished_run_left_running_is_ended(release: &str) {
     let mut request = stage.request("work");
     request.sandbox = Some(SandboxMode::DangerFullAccess);
     assert_said(&stage.ran(&request).await, "Done.");
+}
+
+/// Neither by a job that is cancelled nor by one of which an engine that ends knows nothing
+/// any more. The command itself sees that there are some; 0.104.0 makes none.
+async fn no_mount_target_of_a_killed_command_is_left(release: &str) {
+    let waiting = Shell::new("touch runs; sleep 1000").waiting(Duration::from_secs(30));
+    let script = Script::new().otherwise([Reply::shell(waiting), Reply::say("never")]);
+    let stage = Stage::new(release, script).await;
+    let added = stage.home.root().join("added");
+    std::fs::create_dir(&added).unwrap();
+    let added = added.canonicalize().unwrap();
+    let targets = || {
+        let left = [".agents", ".aws", ".codex"].map(|name| stage.file(name));
+        let left = left.into_iter().chain([added.join(".codex")]);
+        left.filter(|path| path.exists()).count()
+    };
+    let mut request = stage.request("work");
+    request.sandbox = Some(SandboxMode::WorkspaceWrite);
+    request.settings.add_dirs = vec![added.clone()];
+    for ends_by_itself in [true, false] {
+        let cancel = CancellationToken::new();
+        let engine = stage.engine();
+        let seen = async {
+            while !stage.file("runs").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(targets() > 1, release != "0.104.0");
+            if ends_by_itself {
+                cancel.cancel();
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            outcome = run(&engine, &request, |_| (), cancel.clone()) => {
+                assert_failed(&outcome, FailureClass::Cancelled);
+                assert_eq!(targets(), 0);
+            }
+            () = seen => assert!(!ends_by_itself),
+        }
+        engine.shut_down().await;
+        assert_eq!(targets(), 0);
+        std::fs::remove_file(stage.file("runs")).unwrap();
+    }
 }
