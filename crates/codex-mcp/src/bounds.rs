@@ -309,6 +309,16 @@ impl Bounds {
         Ok(settings)
     }
 
+    /// The same for the sandbox of a job that somebody else has submitted: at most
+    /// `workspace-write`, also where the user's own default is wider.
+    #[must_use]
+    pub fn for_others(&self) -> Self {
+        Self {
+            max_sandbox: Some(self.narrowed(SandboxMode::WorkspaceWrite)),
+            ..self.clone()
+        }
+    }
+
     /// A sandbox, or the widest that is allowed.
     #[must_use]
     pub fn narrowed(&self, mode: SandboxMode) -> SandboxMode {

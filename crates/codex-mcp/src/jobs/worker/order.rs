@@ -1,5 +1,6 @@
 //! What Codex is asked to do, from what a job says.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -118,7 +119,8 @@ pub(super) async fn order(job: &Job, options: &Options) -> Result<Order, BadOrde
     bounds.check_config(&settings.overrides(|_| None))?;
     bounds.check_run(&Criteria::default(), &settings.notify, false)?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
-    let sandbox = bounds.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
+    let of_sandbox = bounds_of_sandbox(job, &bounds);
+    let sandbox = of_sandbox.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
     let (resume, if_unknown) = session(job)?;
     let member = member(job, settings.team.clone());
     let home = settings.atm_home.as_deref();
@@ -181,6 +183,14 @@ pub(super) fn mail(
         member: member(job, Some(team?.clone()))?,
         atm_home: atm_home.to_owned(),
     })
+}
+
+/// The bounds for the sandbox of a job.
+pub(super) fn bounds_of_sandbox<'a>(job: &Job, bounds: &'a Bounds) -> Cow<'a, Bounds> {
+    match job.origin {
+        Origin::ThisHost => Cow::Borrowed(bounds),
+        _ => Cow::Owned(bounds.for_others()),
+    }
 }
 
 /// Whether the lines of the stream are kept for the report.

@@ -156,7 +156,8 @@ impl Attempt<'_> {
         let settings = &mut order.settings;
         bounds.check_config(&settings.thread.config)?;
         let (said, profile) = (settings.thread.sandbox, settings.profile.as_ref());
-        settings.thread.sandbox = bounds.sandbox(said, profile, &order.repo)?;
+        let of_sandbox = order::bounds_of_sandbox(self.job, &bounds);
+        settings.thread.sandbox = of_sandbox.sandbox(said, profile, &order.repo)?;
         Ok(())
     }
 

@@ -288,3 +288,26 @@ fn mail_is_given_to_jobs_that_this_host_has_signed() {
     assert_eq!(of(&job, ThreadMail::Given), None);
     assert_eq!(member(&job, None), None);
 }
+
+/// The control: a job of this host gets the user's default.
+#[tokio::test]
+async fn job_of_others_is_not_given_a_default_without_a_sandbox() {
+    let place = Place::new();
+    let home = place.path("our-home");
+    std::fs::create_dir(&home).unwrap();
+    let config = "sandbox_mode = \"danger-full-access\"\n";
+    std::fs::write(home.join("config.toml"), config).unwrap();
+    let options = Options {
+        others: OthersJobs::Run,
+        ..place.options()
+    };
+    for (origin, sandbox) in [
+        (Origin::ThisHost, None),
+        (Origin::Unproven, Some(SandboxMode::WorkspaceWrite)),
+    ] {
+        let mut job = place.session(1, None, None);
+        job.origin = origin;
+        let order = order(&job, &options).await.unwrap();
+        assert_eq!(order.request.sandbox, sandbox);
+    }
+}
