@@ -10,6 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use codex_mcp_core::run::names::looks_like_commit_id;
+
 use crate::git::{Git, GitError};
 
 /// Names that stand for a commit, beside others that end with `_HEAD`. Where a file system
@@ -26,10 +28,6 @@ const PSEUDO_REFS: [&str; 10] = [
     "REBASE_HEAD",
     "REVERT_HEAD",
 ];
-
-/// What git takes for the name of an object at least, but for shorter ones that are
-/// mostly words, and at the most.
-const ID_DIGITS: std::ops::RangeInclusive<usize> = 7..=64;
 
 /// The names that are taken in a repository.
 #[derive(Debug, Clone, Default)]
@@ -97,7 +95,7 @@ impl Names {
         if own.starts_with("refs/") {
             return Some("that name looks like the whole name of another ref".to_owned());
         }
-        if is_id(own) || own.rsplit_once("-g").is_some_and(|(_, end)| is_id(end)) {
+        if looks_like_commit_id(own) {
             return Some("that name looks like the id of a commit".to_owned());
         }
         let is_of = |remote: &&String| {
@@ -107,10 +105,6 @@ impl Names {
         let remote = self.remotes.iter().find(is_of)?;
         Some(format!("that name looks like one of the remote {remote}"))
     }
-}
-
-fn is_id(text: &str) -> bool {
-    ID_DIGITS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The names by which git finds a ref, the whole one first.

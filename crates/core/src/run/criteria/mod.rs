@@ -28,7 +28,9 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::glob::{BadGlob, Glob};
-use super::names::{BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Issue};
+use super::names::{
+    BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Issue, looks_like_commit_id,
+};
 
 /// How many criteria a run can have.
 pub const CRITERIA_LIMIT: usize = 50;
@@ -115,6 +117,12 @@ pub enum BadCriterion {
     /// A branch.
     #[error(transparent)]
     Branch(#[from] BadBranch),
+    /// A branch that no run brings into the repository.
+    #[error(
+        "git would take {0} for the id of a commit, and a run imports no new branch of that name; \
+         choose another name, or write commits=1@{0} for a branch that exists"
+    )]
+    CommitId(BranchName),
     /// An issue.
     #[error(transparent)]
     Issue(#[from] BadIssue),
@@ -255,7 +263,7 @@ impl FromStr for Criterion {
         match kind {
             "files" => Ok(Self::Files(given("files", "src/*.rs")?.parse()?)),
             "commits" => commits(given("commits", "1")?),
-            "branch" => Ok(Self::Branch(given("branch", "feature/x")?.parse()?)),
+            "branch" => branch(given("branch", "feature/x")?),
             "pushed" => alone("pushed", Self::Pushed),
             "pr" => alone("pr", Self::PullRequest),
             "issue_comment" => {
@@ -268,6 +276,14 @@ impl FromStr for Criterion {
             "diff_within" => Ok(Self::DiffWithin(paths(given("diff_within", "src,docs")?)?)),
             _ => Err(BadCriterion::Unknown(kind.chars().take(100).collect())),
         }
+    }
+}
+
+fn branch(text: &str) -> Result<Criterion, BadCriterion> {
+    let name: BranchName = text.parse()?;
+    match looks_like_commit_id(name.as_str()) {
+        true => Err(BadCriterion::CommitId(name)),
+        false => Ok(Criterion::Branch(name)),
     }
 }
 

@@ -78,6 +78,8 @@ fn what_is_no_criterion_is_refused_with_what_to_write() {
         "commits=1@-d",
         "branch=--force",
         "branch=a\nb",
+        "branch=20261123",
+        "branch=fix-gdeadbee",
         "pushed=true",
         "pr=1",
         "issue_comment=7",
