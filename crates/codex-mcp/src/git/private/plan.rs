@@ -7,6 +7,9 @@ use super::names::Names;
 use super::refs::{Head, Refs};
 use super::tracking::TRACKING;
 
+/// How many refs of a kind are named in warnings.
+pub(super) const NAMED: usize = 20;
+
 /// What is to be done to the repository's refs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -121,6 +124,7 @@ impl Plan {
     pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &Surroundings) -> Self {
         let mut plan = Self::default();
         let mut taken = around.names.clone();
+        let (mut deleted, mut moved) = (Vec::new(), Vec::new());
         let names: BTreeSet<&String> = before.all.keys().chain(theirs.all.keys()).collect();
         for name in names {
             let (old, new) = (before.all.get(name), theirs.all.get(name));
@@ -130,8 +134,7 @@ impl Plan {
             }
             let Some(id) = new else {
                 // It may be the only way to the user's commits.
-                let still_here = format!("{name}, which Codex has deleted, is still here");
-                plan.warnings.push(still_here);
+                deleted.push(format!("{name}, which Codex has deleted, is still here"));
                 continue;
             };
             if name.starts_with(TRACKING) {
@@ -143,7 +146,7 @@ impl Plan {
                 let (name, id) = (name.clone(), id.clone());
                 plan.refused.push(Refused { name, id, why });
             } else if old.is_some() && name.starts_with("refs/tags/") {
-                plan.warnings.push(format!(
+                moved.push(format!(
                     "{name} was there before and is not moved; Codex has moved it to {id}"
                 ));
             } else if here == old && !around.elsewhere.contains(name) {
@@ -153,6 +156,8 @@ impl Plan {
                 plan.aside.push((name.clone(), id.clone()));
             }
         }
+        plan.warn_of_each(deleted, "refs that Codex has deleted are still here");
+        plan.warn_of_each(moved, "tags that Codex has moved are not moved");
         plan.warn_of_unconfirmed();
         if theirs.head != before.head && theirs.head != now.head {
             plan.check_out(before, now, theirs, around);
@@ -185,6 +190,16 @@ impl Plan {
             None => self
                 .warnings
                 .push("what Codex has checked out is nothing that git knows".to_owned()),
+        }
+    }
+
+    /// Adds the first of these warnings, and how many more there are.
+    pub(super) fn warn_of_each(&mut self, mut warnings: Vec<String>, more: &str) {
+        let left_out = warnings.len().saturating_sub(NAMED);
+        warnings.truncate(NAMED);
+        self.warnings.append(&mut warnings);
+        if left_out > 0 {
+            self.warnings.push(format!("{left_out} more {more}"));
         }
     }
 
@@ -255,6 +270,25 @@ mod tests {
         assert_eq!(plan.aside, vec![]);
         let told = ["refs/heads/old, which Codex has deleted, is still here"];
         assert_eq!(plan.warnings, told);
+    }
+
+    #[test]
+    fn warnings_of_deleted_and_moved_refs_are_bounded() {
+        let mut before = refs("main", &[("main", "1")]);
+        let mut theirs = before.clone();
+        for number in 0..1000 {
+            let (branch, tag) = (
+                format!("refs/heads/{number}"),
+                format!("refs/tags/{number}"),
+            );
+            before.all.insert(branch, "1".to_owned());
+            before.all.insert(tag.clone(), "1".to_owned());
+            theirs.all.insert(tag, "2".to_owned());
+        }
+        let plan = Plan::of(&before, &before, &theirs, &none());
+        assert_eq!(plan.warnings.len(), 2 * (NAMED + 1));
+        let last = plan.warnings.last().unwrap();
+        assert_eq!(last, "980 more tags that Codex has moved are not moved");
     }
 
     #[test]

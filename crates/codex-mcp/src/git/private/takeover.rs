@@ -397,28 +397,26 @@ impl PrivateGit {
     /// Moves refs, and keeps what rewritten branches had.
     async fn move_refs(&self, plan: &mut Plan) -> Result<(), GitError> {
         let mut lines = plan.updates.concat();
+        let (mut rewritten, mut refused) = (Vec::new(), Vec::new());
         for (name, old) in &plan.rewritten {
             let own = name.strip_prefix("refs/").unwrap_or(name);
             let kept = self.aside(&format!("before/{own}"));
             lines.push_str(&format!("update {kept} {old}\n"));
-            plan.warnings.push(format!(
+            rewritten.push(format!(
                 "Codex has rewritten {name}: the commits that it had before the run are kept at \
                  {kept}"
             ));
         }
-        for Refused { name, id, .. } in &plan.refused {
-            lines.push_str(&format!("update {} {id}\n", self.aside(name)));
-        }
-        for Refused { name, why, .. } in plan.refused.iter().take(REFUSED_LIMIT) {
-            plan.warnings.push(format!(
-                "Codex has created {name}, which was not imported: {why}. Its commit is kept at {}",
-                self.aside(name)
+        for Refused { name, id, why } in &plan.refused {
+            let kept = self.aside(name);
+            lines.push_str(&format!("update {kept} {id}\n"));
+            refused.push(format!(
+                "Codex has created {name}, which was not imported: {why}. Its commit is kept at \
+                 {kept}"
             ));
         }
-        if let Some(more @ 1..) = plan.refused.len().checked_sub(REFUSED_LIMIT) {
-            plan.warnings
-                .push(format!("{more} more new refs like this are kept aside"));
-        }
+        plan.warn_of_each(rewritten, "rewritten branches are kept like this");
+        plan.warn_of_each(refused, "new refs like this are kept aside");
         match lines.is_empty() {
             true => Ok(()),
             false => update(&self.git_for_moves()?, &lines).await,
