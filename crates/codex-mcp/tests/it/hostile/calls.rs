@@ -310,6 +310,8 @@ async fn programs_that_a_repository_names_are_not_run() {
     let paths: Vec<&str> = files.map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["README.md", "a"]);
     assert!(!home.root().join("trapped").exists());
+    home.git(&["status"]);
+    assert!(home.root().join("trapped").exists(), "git itself runs them");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use codex_mcp::engine::run::run;
@@ -74,7 +75,8 @@ async fn hostile_names_are_names() {
     assert_eq!(now.head.get().unwrap().line.new, 1);
 }
 
-/// Whatever the repository's configuration names, also what is set in the run.
+/// Whatever the repository's configuration names, also what is set in the run. The control
+/// is git itself.
 #[tokio::test]
 async fn no_program_of_the_repository_is_run() {
     let mut scene = Scene::new();
@@ -134,8 +136,47 @@ async fn no_program_of_the_repository_is_run() {
     scene.git(&["config", "remote.origin.vcs", "ext"]);
     let run = scene.run(&["pushed", "clean", "commits=1"]).await;
     assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
-    let caught = fs::read_to_string(caught).unwrap_or_default();
-    assert_eq!(caught, "");
+    let was_caught = || fs::read_to_string(&caught).unwrap_or_default();
+    assert_eq!(was_caught(), "");
+    scene.git(&["status"]);
+    assert_ne!(was_caught(), "", "git itself runs them");
+}
+
+/// Git fetches what is missing from a promisor, whose address may name a program. The
+/// control is git itself.
+#[tokio::test]
+async fn missing_objects_are_not_fetched() {
+    let scene = Scene::new();
+    let trap = scene.home.root().join("trap");
+    let caught = scene.home.root().join("caught");
+    let script = format!("#!/bin/sh\necho \"$*\" >> {}\n", caught.display());
+    fs::write(&trap, script).unwrap();
+    fs::set_permissions(&trap, Permissions::from_mode(0o755)).unwrap();
+    let run = scene.run(&["clean", "commits=1"]).await;
+    scene.commit("a");
+    let tree = scene.git(&["rev-parse", "HEAD^{tree}"]);
+    let (directory, file) = tree.split_at(2);
+    let objects = scene.work().join(".git/objects");
+    fs::remove_file(objects.join(directory).join(file)).unwrap();
+    for (key, value) in [
+        ("core.repositoryFormatVersion", "1"),
+        ("remote.x.url", &format!("ext::{} %S", trap.display())),
+        ("remote.x.promisor", "true"),
+        ("extensions.partialClone", "x"),
+        ("protocol.ext.allow", "always"),
+    ] {
+        scene.git(&["config", key, value]);
+    }
+    assert_ne!(beginnings(&run.judged().await), ["yes", "yes"]);
+    assert!(!caught.exists());
+    let status = Command::new("git")
+        .arg("status")
+        .current_dir(scene.work())
+        .env_clear()
+        .envs(scene.home.env())
+        .output();
+    assert!(!status.unwrap().status.success());
+    assert!(caught.exists(), "git itself runs it");
 }
 
 /// The user's own configuration is not the repository's.
