@@ -17,8 +17,8 @@ use crate::team::Member;
 pub(in crate::mcp) const NAME: &str = "codex_status";
 
 pub(in crate::mcp) fn describe() -> Tool {
-    let description = "Use to see whether Codex is up, its version or how it ended, and how many \
-calls, threads and open questions there are.";
+    let description = "Use to see whether Codex is up, its version or how it ended, and its calls, \
+threads and open questions.";
     let answer = output(json!({ "codex?": "object", "openQuestions?": "integer" }));
     let input = input(json!({}), []);
     tool(NAME, "Codex Status", description, input).with_raw_output_schema(answer)

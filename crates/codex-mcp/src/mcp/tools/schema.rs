@@ -49,9 +49,9 @@ pub(super) fn or(mut schema: Value, default: impl Into<Value>) -> Value {
     schema
 }
 
-/// A switch that is off.
+/// A switch that is off where nothing is given; that it is costs no room in the list of tools.
 pub(super) fn off() -> Value {
-    json!({ "type": "boolean", "default": false })
+    json!({ "type": "boolean" })
 }
 
 /// What a tool takes: these parameters.

@@ -42,8 +42,8 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "model": { "type": "string" },
         "wait-ms": { "type": "integer" },
     });
-    let description = "Use to have changes reviewed in a read-only thread: uncommitted ones, or \
-those since the branch base, those of commit, or what instructions say. Returns as codex.";
+    let description = "Use to have changes reviewed in a read-only thread: uncommitted ones, \
+since the branch base, of commit, or what instructions say. Returns as codex.";
     tool(NAME, "Review", description, input(properties, []))
 }
 

@@ -22,8 +22,7 @@ struct Arguments {
 
 pub(super) fn describe() -> Tool {
     let properties = json!({ "job_id": { "type": "string" } });
-    let description = "Use to end a job. Codex and all it started is gone on return, or message \
-says when.";
+    let description = "Use to end a job with all that Codex started.";
     let answer = output(json!({
         "job_id": "string",
         "new_status": "string",

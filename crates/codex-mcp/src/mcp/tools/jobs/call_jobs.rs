@@ -37,8 +37,7 @@ pub(super) fn describe() -> Tool {
         "status_filter": one_of(&states),
         "tool_name": { "type": "string" },
     });
-    let description = "Use to find jobs of all clients of this store, newest first; total counts \
-all that match.";
+    let description = "Use to find jobs of all clients of this store, newest first.";
     let answer = output(json!({ "jobs": "array", "total": "integer" }));
     let input = input(properties, []);
     tool(NAME, "List Jobs", description, input).with_raw_output_schema(answer)

@@ -100,13 +100,10 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
         "action": one_of(&["poll", "respond_permission", "respond_user_input"]),
         "sessionId": { "type": "string" },
         "cursor": { "type": "integer" },
-        "maxEvents": { "type": "integer", "description": "Default 1, with waitMs 50." },
+        "maxEvents": { "type": "integer" },
         "responseMode": or(one_of(&["minimal", "delta_compact", "full"]), "minimal"),
-        "waitMs": { "type": "integer", "default": 0, "description": "poll: for news." },
-        "pollOptions": {
-            "type": "object",
-            "description": "includeEvents, includeActions, includeResult: true; maxBytes",
-        },
+        "waitMs": { "type": "integer" },
+        "pollOptions": { "type": "object" },
         "requestId": { "type": "string" },
         "decision": one_of(&decisions),
         "execpolicyAmendment": texts(),
@@ -116,7 +113,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     });
     let description = "Use to follow a session and decide what it asks. poll: result.output is the \
 final message. At waiting_approval decide each of actions[] by respond_permission, or answer \
-questions by respond_user_input, before it is declined by time-out. decline, cancel (ends the turn too) and acceptForSession of commands always \
+questions by respond_user_input, before time-out declines it. decline, cancel (ends the turn too) and acceptForSession of commands always \
 fit, others if in availableDecisions. To wait: codex_session wait_any.";
     let answer = output(json!({
         "status": "string",

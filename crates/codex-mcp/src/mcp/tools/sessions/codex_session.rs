@@ -104,7 +104,7 @@ pub(in crate::mcp::tools) fn describe() -> Tool {
     });
     let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
 interrupt the turn; cancel or fork the session; steer: add to the turn; resume a thread; wait_any: \
-the first of sessionIds to be idle, ended or waiting for a decision (leave out those dealt with); terminals, end_terminals: commands that outlive their turn.";
+the first of sessionIds (but those dealt with) to be idle, ended or asking; terminals, end_terminals: commands that outlive their turn.";
     let answer = output(json!({ "status?": "string", "sessions?": "array" }));
     let input = input(properties, ["action"]);
     tool(NAME, "Codex Session", description, input).with_raw_output_schema(answer)
