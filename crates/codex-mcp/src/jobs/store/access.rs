@@ -125,6 +125,19 @@ impl Identity {
         ]
     }
 
+    /// The signature of something that holds for an attempt.
+    pub(super) fn sign_message(&self, message: &[u8]) -> String {
+        self.key.sign(message)
+    }
+
+    /// Whether this host has signed a message.
+    pub(super) fn origin_of(&self, message: &[u8], signature: &str) -> Origin {
+        match self.key.has_signed(message, signature) {
+            true => Origin::ThisHost,
+            false => Origin::Unproven,
+        }
+    }
+
     /// Who has submitted the job of a row, as the row has it.
     pub(super) fn owner(&self, row: &Row) -> Result<Owner, Fault> {
         let is_ours = self.writers == Writers::ThisUser

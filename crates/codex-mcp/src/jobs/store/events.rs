@@ -112,7 +112,7 @@ async fn append(
 
 /// The row of a job that is still the worker's; it stays so until the end of the
 /// transaction.
-async fn hold(connection: &mut Connection, claim: &Claim) -> Result<Option<Row>, Fault> {
+pub(super) async fn hold(connection: &mut Connection, claim: &Claim) -> Result<Option<Row>, Fault> {
     let sql = "SELECT seq FROM codex_jobs \
                WHERE id = $1 AND worker = $2 AND attempts = $3 AND state = 'running' {locked}";
     let values = vec![

@@ -15,6 +15,8 @@
 //!   job, and of all else what its `synchronous_commit` says.
 //! - Each job is signed with the key of the host that has submitted it
 //!   ([`Job::origin`]). What may be done with jobs of others is said by [`Access`].
+//! - Questions of Codex's and instructions to workers are signed too, each for one attempt.
+//!   A question is there for as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
 //! - PostgreSQL keeps no NUL character; both databases get U+FFFD in its place.
 //!
@@ -86,10 +88,12 @@ macro_rules! writing {
 mod access;
 mod error;
 mod events;
+mod instructions;
 mod lists;
 mod location;
 mod numbers;
 mod pool;
+mod questions;
 mod queue;
 mod reading;
 mod record;
@@ -112,12 +116,14 @@ use sql::{Connection, Dialect};
 pub use access::{Access, OthersJobs};
 pub use error::StoreError;
 pub use events::{Appended, MOST_EVENTS};
+pub use instructions::DONE;
 pub use location::{BadLocation, Location, PostgresUrl};
 pub(crate) use reading::JobThread;
 pub use record::{
-    Claim, Claimed, Demand, Filter, Finished, Job, JobSummary, LONGEST_TEXT, Listed, NewEvent,
-    NewJob, NewWorker, Origin, Owner, PromptText, Reaped, Renewed, Request, StoredEvent, Whose,
-    Worker, Written, new_worker_id,
+    Claim, Claimed, Demand, Filter, Finished, Instructed, Instruction, Job, JobSummary,
+    LONGEST_TEXT, Listed, NewEvent, NewInstruction, NewJob, NewQuestion, NewWorker, Origin, Owner,
+    Progress, PromptText, Question, Reaped, Renewed, Request, StoredEvent, Whose, Worker, Written,
+    new_worker_id,
 };
 pub use watch::Watch;
 

@@ -330,8 +330,21 @@ async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Resu
     let rows = connection.rows(&sql, values).await?;
     for row in &rows {
         mask(connection, row).await?;
+        leave(connection, row.number("seq")?).await?;
     }
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+}
+
+/// Removes the questions of an attempt that is over, and the instructions that it has said
+/// nothing of.
+async fn leave(connection: &mut Connection, job: Option<i64>) -> Result<(), Fault> {
+    for sql in [
+        "DELETE FROM codex_questions WHERE job = $1",
+        "DELETE FROM codex_instructions WHERE job = $1 AND outcome IS NULL",
+    ] {
+        connection.run(sql, vec![Value::Integer(job)]).await?;
+    }
+    Ok(())
 }
 
 /// Masks credentials in a job that has ended.
@@ -367,8 +380,12 @@ async fn prune_some(
         .await?;
     for row in &rows {
         let job = Value::Integer(row.number("seq")?);
-        let events = "DELETE FROM codex_events WHERE job = $1";
-        connection.run(events, vec![job.clone()]).await?;
+        for sql in [
+            "DELETE FROM codex_events WHERE job = $1",
+            "DELETE FROM codex_instructions WHERE job = $1",
+        ] {
+            connection.run(sql, vec![job.clone()]).await?;
+        }
         let this = "DELETE FROM codex_jobs WHERE seq = $1";
         connection.run(this, vec![job]).await?;
     }
@@ -401,8 +418,11 @@ impl Lost {
         match self.state {
             JobState::Queued => {
                 let sql = "UPDATE codex_jobs SET state = 'queued', worker = NULL, \
-                           worker_host = NULL, started_at = NULL, lease_until = NULL WHERE id = $1";
-                connection.run(sql, vec![job]).await?;
+                           worker_host = NULL, started_at = NULL, lease_until = NULL \
+                           WHERE id = $1 RETURNING seq";
+                if let Some(row) = connection.row(sql, vec![job]).await? {
+                    leave(connection, row.number("seq")?).await?;
+                }
             }
             state => {
                 let sql = format!(

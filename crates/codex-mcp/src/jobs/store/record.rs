@@ -306,6 +306,78 @@ pub struct StoredEvent {
     pub data: String,
 }
 
+/// A question of Codex's, as the worker of a job writes it down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewQuestion {
+    /// Its name: no other question of the job has it.
+    pub id: String,
+    /// All about it, as JSON.
+    pub question: String,
+}
+
+/// A question of Codex's that is open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Its name.
+    pub id: String,
+    /// When it was written down.
+    pub asked_at: SystemTime,
+    /// All about it.
+    pub question: Json,
+    /// Whether a worker of this host has written it.
+    pub origin: Origin,
+}
+
+/// Something that the worker of a running job is to do: a
+/// [`Directive`](crate::jobs::directive::Directive).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewInstruction {
+    /// Its name. It is made by whoever gives the instruction, so that it can be given again
+    /// when nobody knows whether that has succeeded.
+    pub id: Uuid,
+    /// The question that it answers.
+    pub question: Option<String>,
+    /// All of it, as JSON.
+    pub data: String,
+}
+
+/// An instruction that a worker has taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its name.
+    pub id: String,
+    /// All of it, as JSON.
+    pub data: String,
+    /// Whether this host has given it, for this attempt.
+    pub origin: Origin,
+}
+
+/// What has come of an instruction in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instructed {
+    /// It waits for the worker.
+    Given,
+    /// The job does not run.
+    NotRunning(JobState),
+    /// The job has no such open question.
+    NoQuestion,
+    /// The question has an answer already.
+    Answered,
+}
+
+/// How far an instruction is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// No worker has it yet.
+    Waiting,
+    /// The worker has taken it.
+    Taken,
+    /// This has come of it, in the worker's words.
+    Concluded(String),
+    /// It is not there any more: the attempt has ended.
+    Gone,
+}
+
 /// A job whose worker was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reaped {
@@ -556,6 +628,18 @@ impl StoredEvent {
             at: moment(row, "at")?.unwrap_or(UNIX_EPOCH),
             kind: text(row, "kind")?,
             data: text(row, "data")?,
+        })
+    }
+}
+
+impl Question {
+    /// Which attempt of which job has asked it is known already.
+    pub(super) fn read(row: &Row, origin: Origin) -> Result<Self, Fault> {
+        Ok(Self {
+            id: text(row, "id")?,
+            asked_at: moment(row, "asked_at")?.unwrap_or(UNIX_EPOCH),
+            question: json(row, "question")?.unwrap_or_default(),
+            origin,
         })
     }
 }

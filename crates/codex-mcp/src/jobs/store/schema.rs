@@ -34,6 +34,10 @@ pub(super) const STEPS: &[Step] = &[
         sqlite: include_str!("schema/5-sqlite.sql"),
         postgres: include_str!("schema/5-postgres.sql"),
     },
+    Step {
+        sqlite: include_str!("schema/6-sqlite.sql"),
+        postgres: include_str!("schema/6-postgres.sql"),
+    },
 ];
 
 impl Step {

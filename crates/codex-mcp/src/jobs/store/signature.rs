@@ -49,6 +49,29 @@ pub(super) fn message(purpose: Purpose, id: &str, owner: &str, request: &[Value]
     message
 }
 
+/// What is signed of a question or an instruction: it holds for one attempt at one job.
+pub(super) fn of_attempt(what: Signed, job: &str, attempt: u32, parts: &[&str]) -> Vec<u8> {
+    let label = match what {
+        Signed::Question => "codex-mcp question 1",
+        Signed::Instruction => "codex-mcp instruction 1",
+    };
+    let mut message = Vec::new();
+    for part in [label, job, &attempt.to_string()] {
+        append(&mut message, part);
+    }
+    parts.iter().for_each(|part| append(&mut message, part));
+    message
+}
+
+/// What is signed beside jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signed {
+    /// What a worker says that Codex asks.
+    Question,
+    /// What a worker is to do.
+    Instruction,
+}
+
 fn append(message: &mut Vec<u8>, part: &str) {
     let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
     message.extend(length.to_be_bytes());

@@ -58,6 +58,11 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         credentials_are_masked_when_a_job_ends
         workers_come_and_go
         demand_is_what_a_machine_may_run
+        questions_are_there_while_their_attempt_runs
+        question_that_was_changed_is_unproven
+        instruction_is_taken_once_by_its_attempt
+        question_has_one_answer
+        instruction_of_another_host_is_unproven
         whoever_waits_is_woken
         what_is_too_long_is_refused
         it_is_there_when_opened_again
@@ -686,4 +691,183 @@ async fn credentials_are_masked_when_a_job_ends(stage: &Stage) {
         let found = bytes.windows(TOKEN.len()).any(|at| at == TOKEN.as_bytes());
         assert!(!found, "the token is still in a free page");
     }
+}
+
+fn asked(id: &str) -> NewQuestion {
+    NewQuestion {
+        id: id.to_owned(),
+        question: json!({ "text": HOSTILE }).to_string(),
+    }
+}
+
+fn ids(questions: &[Question]) -> Vec<&str> {
+    questions.iter().map(|one| one.id.as_str()).collect()
+}
+
+async fn running(store: &JobStore, lease: Duration) -> Claim {
+    store.submit(&new_job("p")).await.unwrap();
+    let claimed = store.claim(&new_worker_id(), "here", lease).await.unwrap();
+    claimed.unwrap().claim
+}
+
+async fn questions_are_there_while_their_attempt_runs(stage: &Stage) {
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    let questions = async || store.questions(&claim.job).await.unwrap();
+    let set = async |open: &[NewQuestion]| store.set_questions(&claim, open).await.unwrap();
+    assert_eq!(set(&[asked("a"), asked("b")]).await, Written::Done);
+    let open = questions().await;
+    assert_eq!(ids(&open), ["a", "b"]);
+    assert_eq!(open[0].question, json!({ "text": HOSTILE }));
+    assert_eq!(open[0].origin, Origin::ThisHost);
+    // Those that stay keep their place.
+    assert_eq!(set(&[asked("b"), asked("c")]).await, Written::Done);
+    let later = questions().await;
+    assert_eq!(ids(&later), ["b", "c"]);
+    assert_eq!(later[0].asked_at, open[1].asked_at);
+    let of_another = Claim {
+        worker: new_worker_id(),
+        ..claim.clone()
+    };
+    let set_by_another = store.set_questions(&of_another, &[]).await.unwrap();
+    assert_eq!(set_by_another, Written::Lost);
+    assert_eq!(ids(&questions().await), ["b", "c"]);
+    let end = finished(Ending::Completed);
+    assert_eq!(store.finish(&claim, &end).await.unwrap(), Written::Done);
+    assert_eq!(questions().await, []);
+
+    // Nobody who could read an answer may be there.
+    let claim = running(&store, NONE).await;
+    let set = store.set_questions(&claim, &[asked("a")]).await.unwrap();
+    assert_eq!(set, Written::Done);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(store.questions(&claim.job).await.unwrap(), []);
+}
+
+async fn question_that_was_changed_is_unproven(stage: &Stage) {
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    let set = store.set_questions(&claim, &[asked("a")]).await.unwrap();
+    assert_eq!(set, Written::Done);
+    let change = async |connection: &mut Connection| {
+        let sql = "UPDATE codex_questions SET question = '{\"text\":\"harmless\"}'";
+        connection.run(sql, Vec::new()).await
+    };
+    writing!(store, change).unwrap();
+    let open = store.questions(&claim.job).await.unwrap();
+    assert_eq!(open[0].question["text"], "harmless");
+    assert_eq!(open[0].origin, Origin::Unproven);
+}
+
+fn instruction(question: Option<&str>) -> NewInstruction {
+    NewInstruction {
+        id: uuid::Uuid::new_v4(),
+        question: question.map(str::to_owned),
+        data: HOSTILE.concat(),
+    }
+}
+
+async fn instruction_is_taken_once_by_its_attempt(stage: &Stage) {
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    let new = instruction(None);
+    for _ in 0..2 {
+        let given = store.instruct(&claim.job, &new).await.unwrap();
+        assert_eq!(given, Some(Instructed::Given));
+    }
+    assert_eq!(store.progress(&new).await.unwrap(), Progress::Waiting);
+    let called = store.instructed(&claim.worker).await.unwrap();
+    assert_eq!(called, std::slice::from_ref(&claim.job));
+    assert_eq!(store.instructed(&new_worker_id()).await.unwrap(), []);
+    let taken = store.take_instructions(&claim).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(taken[0].data, new.data.replace('\0', "\u{fffd}"));
+    assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
+    assert_eq!(store.instructed(&claim.worker).await.unwrap(), []);
+    assert_eq!(store.progress(&new).await.unwrap(), Progress::Taken);
+    assert_eq!(store.withdraw(&new).await.unwrap(), Written::Lost);
+    let concluded = store.conclude(&claim, &taken[0].id, "no").await.unwrap();
+    assert_eq!(concluded, Written::Done);
+    let no = Progress::Concluded("no".to_owned());
+    assert_eq!(store.progress(&new).await.unwrap(), no);
+
+    let withdrawn = instruction(None);
+    store.instruct(&claim.job, &withdrawn).await.unwrap();
+    assert_eq!(store.withdraw(&withdrawn).await.unwrap(), Written::Done);
+    assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
+
+    // What came of one can be read when the job has ended; what was not taken is gone.
+    let late = instruction(None);
+    store.instruct(&claim.job, &late).await.unwrap();
+    store
+        .finish(&claim, &finished(Ending::Completed))
+        .await
+        .unwrap();
+    assert_eq!(store.progress(&new).await.unwrap(), no);
+    assert_eq!(store.progress(&late).await.unwrap(), Progress::Gone);
+    let ended = store.instruct(&claim.job, &instruction(None)).await;
+    let completed = Instructed::NotRunning(JobState::Completed);
+    assert_eq!(ended.unwrap(), Some(completed));
+    let nobody = new_job("p").id;
+    assert_eq!(
+        store.instruct(&nobody, &instruction(None)).await.unwrap(),
+        None
+    );
+}
+
+async fn question_has_one_answer(stage: &Stage) {
+    let store = Arc::new(stage.open().await);
+    let claim = running(&store, LONG).await;
+    let give = async |id: &str| {
+        let given = store.instruct(&claim.job, &instruction(Some(id))).await;
+        given.unwrap().unwrap()
+    };
+    assert_eq!(give("a").await, Instructed::NoQuestion);
+    let open = [asked("a"), asked("b")];
+    store.set_questions(&claim, &open).await.unwrap();
+    let all = (0..16).map(|_| {
+        let (store, job) = (Arc::clone(&store), claim.job.clone());
+        tokio::spawn(async move { store.instruct(&job, &instruction(Some("a"))).await })
+    });
+    let mut given = 0;
+    for one in futures::future::join_all(all).await {
+        match one.unwrap().unwrap().unwrap() {
+            Instructed::Given => given += 1,
+            other => assert_eq!(other, Instructed::Answered),
+        }
+    }
+    assert_eq!(given, 1);
+    let taken = store.take_instructions(&claim).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    // One that did not fit leaves the question open, one that was used does not.
+    store.conclude(&claim, &taken[0].id, "no").await.unwrap();
+    assert_eq!(give("a").await, Instructed::Given);
+    let taken = store.take_instructions(&claim).await.unwrap();
+    store.conclude(&claim, &taken[0].id, DONE).await.unwrap();
+    assert_eq!(give("a").await, Instructed::Answered);
+    assert_eq!(give("b").await, Instructed::Given);
+}
+
+async fn instruction_of_another_host_is_unproven(stage: &Stage) {
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    let state = tempfile::tempdir().unwrap();
+    let access = Access::of(state.path());
+    let other = JobStore::open(&stage.location, &access).await.unwrap();
+    if stage.location.path().is_none() {
+        let refused = other.instruct(&claim.job, &instruction(None)).await;
+        assert!(matches!(refused, Err(StoreError::OfOthers { .. })));
+    }
+    let managing = Access {
+        others: OthersJobs::Manage,
+        ..access
+    };
+    let other = JobStore::open(&stage.location, &managing).await.unwrap();
+    let given = other.instruct(&claim.job, &instruction(None)).await;
+    assert_eq!(given.unwrap(), Some(Instructed::Given));
+    let taken = store.take_instructions(&claim).await.unwrap();
+    assert_eq!(taken[0].origin, Origin::Unproven);
+    store.set_questions(&claim, &[asked("a")]).await.unwrap();
+    let seen = other.questions(&claim.job).await.unwrap();
+    assert_eq!(seen[0].origin, Origin::Unproven);
 }
