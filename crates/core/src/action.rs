@@ -221,6 +221,29 @@ pub fn choices(ask: &Ask) -> Vec<Decision> {
         .collect()
 }
 
+/// All decisions that Codex takes for an answer, but forms: those that it offers, with the
+/// rules that it proposes, and those that always fit.
+#[must_use]
+pub fn offered(ask: &Ask) -> Vec<Decision> {
+    let (rule, hosts) = match ask {
+        Ask::Command(asked) => (
+            proposed_rule(asked),
+            asked.proposed_network_policy_amendments.as_deref(),
+        ),
+        _ => (None, None),
+    };
+    let rule = rule.filter(|words| !words.is_empty());
+    let hosts = hosts.unwrap_or_default().iter();
+    let hosts = hosts.filter_map(|rule| rule.as_object().cloned());
+    [Decision::Accept, Decision::AcceptForSession]
+        .into_iter()
+        .chain(rule.map(Decision::AcceptWithExecpolicyAmendment))
+        .chain(hosts.map(Decision::ApplyNetworkPolicyAmendment))
+        .chain([Decision::Decline, Decision::Cancel])
+        .filter(|decision| answer(ask, decision).is_ok())
+        .collect()
+}
+
 /// Whether Codex would run or write something outside of the sandbox after this answer.
 #[must_use]
 pub fn leaves_the_sandbox(ask: &Ask, decision: &Decision) -> bool {

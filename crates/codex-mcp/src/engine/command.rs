@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::events::Shown;
@@ -379,6 +379,8 @@ pub struct Open {
     pub ask: Ask,
     /// All about it, for a client that is to decide it.
     pub shown: Value,
+    /// When it is declined if nobody has answered.
+    pub expires: SystemTime,
 }
 
 /// The settings in effect of a thread, as Codex tells them when it begins, takes up or

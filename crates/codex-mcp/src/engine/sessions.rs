@@ -313,6 +313,7 @@ impl Entry {
             id: action.id.clone(),
             ask: action.ask.clone(),
             shown: action.shown(),
+            expires: action.expires,
         });
         View {
             revision,

@@ -554,6 +554,7 @@ mod tests {
                 ..CommandApproval::default()
             }),
             shown: Value::Null,
+            expires: std::time::UNIX_EPOCH,
         };
         let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
         let origin = Origin {

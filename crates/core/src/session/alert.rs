@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use codex_mcp_protocol::codex::Ask;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
@@ -32,6 +33,19 @@ pub enum Alert {
     },
 }
 
+impl Alert {
+    /// That of an open question.
+    #[must_use]
+    pub fn of_question(id: &ActionId, ask: &Ask, expires: SystemTime) -> Self {
+        Self::Question {
+            id: id.clone(),
+            summary: describe::ask(ask),
+            text: approval_text::question(ask),
+            expires,
+        }
+    }
+}
+
 impl Session {
     /// The alerts since the last time: one for each question, and one for each silence.
     pub fn take_alerts(&mut self) -> Vec<Alert> {
@@ -39,12 +53,8 @@ impl Session {
     }
 
     pub(super) fn alert_of_question(&mut self, action: &Action) {
-        self.alerts.push(Alert::Question {
-            id: action.id.clone(),
-            summary: describe::ask(&action.ask),
-            text: approval_text::question(&action.ask),
-            expires: action.expires,
-        });
+        let alert = Alert::of_question(&action.id, &action.ask, action.expires);
+        self.alerts.push(alert);
     }
 
     pub(super) fn alert_of_stall(&mut self, silent: Duration) {
