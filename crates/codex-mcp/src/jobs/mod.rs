@@ -4,6 +4,7 @@
 //! - [`store`]: where jobs are kept.
 //! - [`worker`]: who takes them from the store and has Codex do them.
 //! - [`call`]: the turn of a job of `call_codex`.
+//! - [`question`]: Codex's questions in a job, [`directive`]: what its worker can be told.
 //! - [`run`]: jobs that are runs: turns until what was asked for is there.
 //! - [`report`]: what is kept of what came of one, [`shown`]: jobs as programs are told
 //!   of them, [`activity`]: the step that one is at.
@@ -11,10 +12,12 @@
 
 pub mod activity;
 pub mod call;
+pub mod directive;
 mod files;
 pub mod host;
 pub mod host_key;
 pub mod order;
+pub mod question;
 pub mod report;
 pub mod run;
 pub mod service;

@@ -11,12 +11,13 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::settings::{CallSettings, LimitOrigin, ThreadMail};
+use super::settings::{Approval, CallSettings, LimitOrigin, ThreadMail};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
 use crate::directory::resolved;
 use crate::engine::binary::{self, NoCodex, Source};
+use crate::engine::command::LONGEST_WAIT;
 use crate::engine::profile::{NoProfile, ProfileName, check_exists};
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::{Picture, PictureError};
@@ -27,6 +28,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long one of its tools may take (contract of `call_codex`).
 pub const TOOL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The least and the most that a question may stay open.
+const QUESTION_LIMITS: (Duration, Duration) = (Duration::from_secs(1), LONGEST_WAIT);
 
 /// The longest name of a task, in characters.
 pub const LONGEST_NAME: usize = 200;
@@ -73,7 +77,11 @@ pub struct Order {
     pub add_dirs: Vec<PathBuf>,
     /// Whether commands may use the network in `workspace-write`; as configured if unset.
     pub network: Option<bool>,
-    /// Who is told when it ends.
+    /// Who decides what Codex asks.
+    pub approval: Approval,
+    /// How long a question stays open; [`QUESTION_LIMIT`](super::settings::QUESTION_LIMIT) if unset.
+    pub approval_timeout: Option<Duration>,
+    /// Who is told when it ends, and of each question.
     pub notify: Vec<Notifier>,
     /// Whether Codex's events are a part of the result.
     pub expose_stream: bool,
@@ -149,6 +157,15 @@ pub enum BadOrder {
     /// It may not run again so often.
     #[error("retry must be at most {MOST_RETRIES}")]
     Retry,
+    /// A time-out of questions, and nobody is asked.
+    #[error("approval_timeout_ms goes with approval \"ask\"")]
+    TimeoutOfNothing,
+    /// Questions stay open for another time.
+    #[error(
+        "approval_timeout_ms must be from {} to {} milliseconds",
+        QUESTION_LIMITS.0.as_millis(), QUESTION_LIMITS.1.as_millis()
+    )]
+    QuestionTime,
     /// It takes too long.
     #[error("{0} must be at least 1 and at most {max} milliseconds", max = u32::MAX)]
     Time(&'static str),
@@ -193,6 +210,8 @@ impl Order {
             config: Map::new(),
             add_dirs: Vec::new(),
             network: None,
+            approval: Approval::Never,
+            approval_timeout: None,
             notify: Vec::new(),
             expose_stream: false,
             fire_and_forget: false,
@@ -338,6 +357,8 @@ impl Submitter {
             config: order.config.clone(),
             add_dirs: add_dirs.collect::<Result<_, _>>()?,
             network: order.network,
+            approval: order.approval,
+            approval_timeout_ms: question_limit(order)?,
             tool_timeout: match order.tool_timeout {
                 Some(_) => LimitOrigin::Asked,
                 None => LimitOrigin::Default,
@@ -408,6 +429,20 @@ impl Order {
             Some(name) if !is_name(name) => Err(BadOrder::Name),
             _ => Ok(()),
         }
+    }
+}
+
+fn question_limit(order: &Order) -> Result<Option<u32>, BadOrder> {
+    let Some(limit) = order.approval_timeout else {
+        return Ok(None);
+    };
+    let (least, most) = QUESTION_LIMITS;
+    match order.approval {
+        Approval::Never => Err(BadOrder::TimeoutOfNothing),
+        Approval::Ask if (least..=most).contains(&limit) => {
+            millis("approval_timeout_ms", limit).map(Some)
+        }
+        Approval::Ask => Err(BadOrder::QuestionTime),
     }
 }
 

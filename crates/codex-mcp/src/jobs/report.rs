@@ -53,6 +53,13 @@ pub struct Report {
     /// How many files more it changed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_changed_files: usize,
+    /// What Codex's own patches have changed, as a unified diff; what its commands have
+    /// changed is not in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// Whether the end of the diff is left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub diff_truncated: bool,
     /// The commit that was checked out at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_before: Option<String>,
@@ -83,6 +90,9 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Value>,
 }
+
+/// How much of the diff is kept, in bytes.
+const DIFF_LIMIT: usize = 64 * 1024;
 
 /// How many problems are told.
 const PROBLEMS: usize = 10;
@@ -191,6 +201,7 @@ impl Report {
             leaves_threads: _,
             changes,
             stream: lines,
+            diff,
             took: _,
         } = outcome;
         let report = Self {
@@ -200,6 +211,7 @@ impl Report {
             ..Self::default()
         };
         let report = report.with_digest(digest).with_changes(changes);
+        let report = report.with_diff(&diff);
         match stream {
             KeepStream::Yes => report.with_stream(&lines),
             KeepStream::No => report,
@@ -254,6 +266,16 @@ impl Report {
             more_failed_steps: digest.more_failed_steps,
             last_command_failure: digest.last_command_failure,
             warnings: digest.warnings,
+            ..self
+        }
+    }
+
+    fn with_diff(self, diff: &str) -> Self {
+        let end = diff.floor_char_boundary(DIFF_LIMIT);
+        let kept = diff.get(..end).filter(|kept| !kept.is_empty());
+        Self {
+            diff: kept.map(str::to_owned),
+            diff_truncated: diff.len() > DIFF_LIMIT,
             ..self
         }
     }

@@ -1,6 +1,8 @@
 //! Jobs as clients have them: handed over, looked at, waited for, called off. The
 //! tools and the command line are two faces of this.
 
+mod telling;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -15,14 +17,16 @@ use uuid::Uuid;
 use super::order::{BadOrder, Order, Past, Submitter, Thread};
 use super::run::order::RunOrder;
 use super::store::{
-    Access, Filter, Job, JobStore, JobSummary, Listed, Location, NewJob, OthersJobs, Request,
-    StoreError, StoredEvent, Whose,
+    Access, Filter, Job, JobStore, JobSummary, Listed, Location, NewJob, OthersJobs, Question,
+    Request, StoreError, StoredEvent, Whose,
 };
 use super::worker::start::{StartError, Starter};
 use crate::duration::ago;
 use crate::off_runtime;
 use crate::team::audit::{Audit, Event, Outcome, Record};
 use crate::thread_ids::{NoThread, ThreadPrefix};
+
+pub use telling::{NotTold, Response};
 
 /// How often it is looked whether the worker of a job that is waited for is still
 /// there.
@@ -61,6 +65,9 @@ pub enum JobsError {
     /// The store can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its worker was not told something.
+    #[error(transparent)]
+    NotTold(#[from] NotTold),
     /// What is done in somebody's name has to be in the audit first.
     #[error("it can't be written into the audit, so nothing was done: {0}")]
     Audit(String),
@@ -91,6 +98,8 @@ pub struct Cancelled {
 pub struct Looked {
     /// The job.
     pub job: Job,
+    /// What Codex asks.
+    pub questions: Vec<Question>,
     /// Why there is no worker for it, if it has not ended.
     pub no_worker: Option<StartError>,
 }
@@ -296,7 +305,15 @@ impl Jobs {
             let _ = timeout_at(until.min(look_after), watch.changed()).await;
         }
         let job = store.get(id).await?.ok_or_else(none)?;
-        Ok(Looked { job, no_worker })
+        let questions = match job.summary.state {
+            JobState::Running => store.questions(id).await?,
+            _ => Vec::new(),
+        };
+        Ok(Looked {
+            job,
+            questions,
+            no_worker,
+        })
     }
 
     /// Sees to it that no job waits for a worker that isn't there, or is in the hands of
@@ -378,15 +395,23 @@ impl Jobs {
         outcome: Outcome,
         prompt: Option<&str>,
     ) -> Result<(), JobsError> {
+        self.write_down(job, event, outcome, |record| record.summary = prompt)
+    }
+
+    fn write_down<'a>(
+        &self,
+        job: &JobId,
+        event: Event,
+        outcome: Outcome,
+        complete: impl FnOnce(&mut Record<'a>),
+    ) -> Result<(), JobsError> {
         let Some(audit) = &self.audit else {
             return Ok(());
         };
         // A job's name has the form of a UUID.
         let id = Uuid::parse_str(job.as_str()).unwrap_or_default();
-        let record = Record {
-            summary: prompt,
-            ..Record::new(id, event, outcome)
-        };
+        let mut record = Record::new(id, event, outcome);
+        complete(&mut record);
         let mut audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
         audit
             .write(&record)

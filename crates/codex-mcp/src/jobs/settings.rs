@@ -17,6 +17,9 @@ use crate::engine::confinement::set;
 const ROOTS: [&str; 2] = ["sandbox_workspace_write", "writable_roots"];
 const NETWORK: [&str; 2] = ["sandbox_workspace_write", "network_access"];
 
+/// How long a question stays open, if nobody says otherwise.
+pub const QUESTION_LIMIT: Duration = Duration::from_secs(300);
+
 /// Settings of a call. A job keeps them as JSON; what a newer program adds is refused, as
 /// it might narrow what the job may do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -35,7 +38,13 @@ pub struct CallSettings {
     /// Whether the time limit of tools was asked for.
     #[serde(skip_serializing_if = "LimitOrigin::is_default")]
     pub tool_timeout: LimitOrigin,
-    /// Who is told when the job ends.
+    /// Who decides what Codex asks.
+    #[serde(skip_serializing_if = "Approval::is_default")]
+    pub approval: Approval,
+    /// How long a question stays open, in milliseconds; [`QUESTION_LIMIT`] if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_timeout_ms: Option<u32>,
+    /// Who is told when the job ends, and of each question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notifier>,
     /// Whether the thread may use the mail of who has submitted the job.
@@ -78,6 +87,24 @@ pub enum LimitOrigin {
     Asked,
 }
 
+/// Who decides what Codex asks in a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Approval {
+    /// Nobody: Codex does not ask, and what it asks nevertheless is declined.
+    #[default]
+    Never,
+    /// The user: questions stay open until somebody answers, or their time is over.
+    Ask,
+}
+
+impl Approval {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How long a call of an MCP server's tool may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolLimit {
@@ -102,6 +129,14 @@ impl LimitOrigin {
 }
 
 impl CallSettings {
+    /// How long a question stays open.
+    pub(crate) fn question_limit(&self) -> Duration {
+        let asked = self.approval_timeout_ms;
+        asked.map_or(QUESTION_LIMIT, |millis| {
+            Duration::from_millis(millis.into())
+        })
+    }
+
     /// The settings of a request.
     ///
     /// # Errors

@@ -7,18 +7,20 @@ use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::job::Wanted;
 use serde_json::{Value, json};
 
+use super::question;
 use super::report::Report;
 use super::run::result;
-use super::store::{Job, JobSummary, PromptText, Whose};
+use super::store::{Job, JobSummary, PromptText, Question, Whose};
 
 /// All of a job: what `call_status` answers. Moments are RFC 3339 in UTC, durations
 /// in milliseconds. `metadata` is the job's [`Report`], and
 /// `null` before the end; `response` is Codex's final message. `sandbox` is the mode that
 /// is asked for, and `sandbox_in_force` what Codex ran with: known once a call has ended,
-/// or where a mode was asked for. `problems` are those of the report, and what a reader of
+/// or where a mode was asked for. `questions` are those of Codex's
+/// that are open. `problems` are those of the report, and what a reader of
 /// the answer has to know beside it. A run has its [`result`] besides.
 #[must_use]
-pub fn record(job: &Job) -> Value {
+pub fn record(job: &Job, questions: &[Question]) -> Value {
     let Job {
         summary, request, ..
     } = job;
@@ -39,6 +41,7 @@ pub fn record(job: &Job) -> Value {
         "completed_at": moment(summary.completed_at),
         "duration_ms": millis(summary.duration()),
         "error": summary.error,
+        "questions": question::shown(questions),
         "problems": report.problems(),
         "warnings": report.warnings,
         "session_id": summary.session_id,
@@ -157,7 +160,8 @@ mod tests {
             "job_id": "00000000-0000-4000-8000-000000000007", "status": "queued",
             "tool_name": "call_codex", "agent_source": null, "agent_instance": "codex",
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": null, "completed_at": null,
-            "duration_ms": null, "error": null, "problems": [], "warnings": [],
+            "duration_ms": null, "error": null, "questions": [], "problems": [],
+            "warnings": [],
             "session_id": null, "exchange_id": null,
             "metadata": null, "response": null, "prompt": "Do it.", "task_name": "call_codex",
             "model_override": null, "cwd": "/repo", "sandbox": null, "sandbox_in_force": null,
@@ -167,7 +171,7 @@ mod tests {
             "worker_host": null, "cancel_requested": false, "owner": "me@here",
             "owner_role": null, "is_ours": true, "prompt_masked": false,
         });
-        assert_eq!(record(&job()), expected);
+        assert_eq!(record(&job(), &[]), expected);
     }
 
     #[test]
@@ -179,7 +183,7 @@ mod tests {
         job.summary.wanted = Wanted::No;
         let report = json!({"response": "Done.", "sandbox": "read-only", "warnings": ["w"]});
         job.result = Some(report.clone());
-        let told = record(&job);
+        let told = record(&job, &[]);
         assert_eq!(told["response"], "Done.");
         assert_eq!(told["sandbox_in_force"], "read-only");
         assert_eq!(told["warnings"], json!(["w"]));

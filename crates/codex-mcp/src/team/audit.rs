@@ -102,6 +102,8 @@ pub enum Event {
     AtmPendingCount,
     CallCodex,
     CallCancel,
+    CallRespond,
+    CallSteer,
     CodexRun,
     /// The server asks for the summary of a thread, as it ends.
     Summary,

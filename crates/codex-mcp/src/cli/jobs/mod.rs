@@ -1,5 +1,6 @@
 //! `codex-mcp jobs`: work that Codex does whether or not anybody waits for it.
 
+mod answer;
 mod cancel;
 mod failure;
 mod find;
@@ -10,6 +11,7 @@ mod resume;
 mod show;
 mod show_run;
 mod state;
+mod steer;
 mod submit;
 mod wait;
 mod watching;
@@ -36,6 +38,8 @@ Examples:
   git diff | codex-mcp jobs submit --wait -         the prompt from another program
   codex-mcp jobs list                               what there is
   codex-mcp jobs wait 2f6c1d3e                      its progress, then Codex's final message
+  codex-mcp jobs approve 2f6c1d3e                   a yes to what Codex asks in it
+  codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"     while it works
   codex-mcp jobs resume 2f6c1d3e \"Now add a test\"   goes on where that job ended
 
 A job is named by its id, or by how the id begins: 8 characters, or more where several begin
@@ -74,6 +78,12 @@ enum Verb {
     Wait(wait::Args),
     /// Call jobs off: Codex and all that it has started is ended.
     Cancel(cancel::Args),
+    /// Allow what Codex asks for in a job.
+    Approve(answer::ApproveArgs),
+    /// Decline what Codex asks for in a job.
+    Decline(answer::DeclineArgs),
+    /// Tell Codex something while it works on a job.
+    Steer(steer::Args),
     /// Go on with what Codex did in a job: a new job in the same session.
     Resume(resume::Args),
     /// Submit the same once more, as a new job.
@@ -103,6 +113,9 @@ impl Verb {
             Self::Logs(args) => args.act(&jobs(&config)).await,
             Self::Wait(args) => args.act(&jobs(&config)).await,
             Self::Cancel(args) => args.act(&jobs(&config)).await,
+            Self::Approve(args) => args.act(&jobs(&config)).await,
+            Self::Decline(args) => args.act(&jobs(&config)).await,
+            Self::Steer(args) => args.act(&jobs(&config)).await,
             Self::Resume(args) => args.act(config).await,
             Self::Retry(args) => args.act(config).await,
             Self::Prune(args) => args.act(&jobs(&config)).await,

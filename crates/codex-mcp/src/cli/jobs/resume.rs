@@ -21,7 +21,7 @@ use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::{Kept, RunOrder};
 use crate::jobs::service::Jobs;
-use crate::jobs::settings::{CallSettings, LimitOrigin};
+use crate::jobs::settings::{Approval, CallSettings, LimitOrigin};
 use crate::jobs::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
 
 const SAME: &str = "\
@@ -78,6 +78,8 @@ impl Args {
                 config: Map::new(),
                 add_dirs: Vec::new(),
                 network: None,
+                approval: Approval::Never,
+                approval_timeout: None,
                 notify: Vec::new(),
                 ..order
             },
@@ -229,6 +231,10 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
         config: settings.config,
         add_dirs: settings.add_dirs,
         network: settings.network,
+        approval: settings.approval,
+        approval_timeout: settings
+            .approval_timeout_ms
+            .map(|millis| Duration::from_millis(millis.into())),
         notify: settings.notify,
         expose_stream: *expose_stream,
         retry: *retry,

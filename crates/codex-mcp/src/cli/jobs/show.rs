@@ -12,10 +12,11 @@ use super::{show_run, state, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::{ago, took};
+use crate::jobs::question::Kept;
 use crate::jobs::report::{CommandReport, Report, Step};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
-use crate::jobs::store::{Job, PromptText, Whose};
+use crate::jobs::store::{Job, Origin, PromptText, Question, Whose};
 use crate::output::{self, Output};
 use anstyle::{AnsiColor, Style};
 use codex_mcp_core::clock::timestamp;
@@ -57,15 +58,19 @@ impl Args {
         {
             complain("warning", &nobody_works(&why.to_string()));
         }
+        let questions = match job.summary.state {
+            JobState::Running => jobs.questions(&job.summary.id).await?,
+            _ => Vec::new(),
+        };
         if self.json {
-            output::json(&with_thread_id(shown::record(&job)))?;
+            output::json(&with_thread_id(shown::record(&job, &questions)))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut page = Page {
             out: output::stdout(),
             full: self.full,
         };
-        page.job(&job)?;
+        page.job(&job, &questions)?;
         page.out.flush()?;
         Ok(ExitCode::SUCCESS)
     }
@@ -78,10 +83,13 @@ struct Page<W> {
 }
 
 impl<W: Write> Page<W> {
-    fn job(&mut self, job: &Job) -> Result<(), Failure> {
+    fn job(&mut self, job: &Job, questions: &[Question]) -> Result<(), Failure> {
         self.head(job)?;
         self.times(job)?;
         self.settings(job)?;
+        for question in questions {
+            self.question(question)?;
+        }
         let prompt = &job.request.prompt;
         self.text("Prompt", &if_long(prompt, self.full))?;
         for (name, lines) in show_run::sections(job) {
@@ -99,7 +107,23 @@ impl<W: Write> Page<W> {
         if let Some(error) = &job.summary.error {
             self.styled(WRONG, "Failed", error)?;
         }
-        self.text("Next", &next(job))
+        self.text("Next", &next(job, questions))
+    }
+
+    /// A question, and whether it can be answered here.
+    fn question(&mut self, question: &Question) -> Result<(), Failure> {
+        let Some(kept) = Kept::of(question) else {
+            return self.styled(WRONG, "Codex asks", "It can't be read: update codex-mcp.");
+        };
+        let name = shortened(&question.id, COMMAND);
+        let heading = format!("Codex asks ({name}, declined at {})", kept.expires_at);
+        let heading = shortened(&heading, usize::MAX);
+        if question.origin == Origin::Unproven {
+            let words = "It is not signed with the key of this host: nothing shows that Codex \
+                         asks this. It can be answered on the host of the worker.";
+            return self.styled(WRONG, &heading, &format!("{words}\n{}", kept.text));
+        }
+        self.styled(WRONG, &heading, &kept.text)
     }
 
     fn head(&mut self, job: &Job) -> Result<(), Failure> {
@@ -179,6 +203,7 @@ impl<W: Write> Page<W> {
         }
         self.files(report)?;
         self.commands(report)?;
+        self.diff(report)?;
         if let Some(usage) = &report.usage {
             let words = format!(
                 "{} tokens read ({} from the cache), {} written",
@@ -232,6 +257,18 @@ impl<W: Write> Page<W> {
             more => lines.push(format!("and {more} that are not kept")),
         }
         self.lines("Commands", &lines)
+    }
+
+    /// The beginning of the diff.
+    fn diff(&mut self, report: &Report) -> Result<(), Failure> {
+        let Some(diff) = &report.diff else {
+            return Ok(());
+        };
+        let mut lines = self.first(diff.lines().map(str::to_owned).collect());
+        if report.diff_truncated && self.full {
+            lines.push("the rest of the diff is not kept".to_owned());
+        }
+        self.lines("Diff of Codex's patches", &lines)
     }
 
     fn command(&self, report: &CommandReport) -> String {
@@ -326,7 +363,7 @@ fn if_long(text: &str, full: bool) -> String {
 }
 
 /// What can be done with the job now.
-fn next(job: &Job) -> String {
+fn next(job: &Job, questions: &[Question]) -> String {
     let id = short(&job.summary.id);
     let resume = format!("`codex-mcp jobs resume {id} \"…\"` goes on in its session.");
     let what = match job.request.run {
@@ -343,6 +380,10 @@ fn next(job: &Job) -> String {
         (JobState::Queued, _) => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")
         }
+        (JobState::Running, _) if !questions.is_empty() => format!(
+            "`codex-mcp jobs approve {id}` allows what Codex asks for, `codex-mcp jobs decline {id}` \
+             declines it; with several questions, name one: `codex-mcp jobs approve {id} QUESTION`."
+        ),
         (JobState::Running, _) => format!(
             "`codex-mcp jobs wait {id}` waits for its end, `codex-mcp jobs logs -f {id}` shows \
              what Codex does, `codex-mcp jobs cancel {id}` calls it off."

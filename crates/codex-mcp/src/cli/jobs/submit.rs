@@ -27,6 +27,7 @@ use crate::engine::profile::{self, ProfileName};
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
+use crate::jobs::settings::Approval;
 use crate::jobs::store::LONGEST_TEXT;
 use crate::output;
 use crate::thread_ids::ThreadPrefix;
@@ -50,7 +51,8 @@ Examples:
 Where nothing is said, model, reasoning_effort and sandbox are what `codex-mcp config` shows,
 or else what Codex's own configuration says. Where that names no sandbox either, it is
 workspace-write: commands write to the directory, and don't use the network.
-Nobody can be asked while the job is done: what Codex would ask about, it is denied.
+What Codex would ask about, it is denied, unless --approval ask lets it ask: `jobs show` shows
+its questions, and `jobs approve` and `jobs decline` answer them.
 With --wait the exit codes are those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]
@@ -121,7 +123,17 @@ pub(super) struct Args {
     #[arg(long)]
     network: bool,
 
-    /// Tell somebody when the job ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
+    /// What becomes of Codex's questions for approvals: `never` declines them, `ask` keeps them
+    /// open for `codex-mcp jobs approve` and `decline`. The time that one is open is not
+    /// counted.
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    approval: Approval,
+
+    /// How long a question stays open before it is declined, from 1s to 24h. Default: 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    approval_timeout: Option<Duration>,
+
+    /// Tell somebody when the job ends, asks or stalls: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
     /// command:PROGRAM ARGUMENTS, which gets the line as its last argument and the
     /// result on stdin; can be given several times.
     #[arg(long, value_name = "WHOM")]
@@ -207,6 +219,8 @@ impl Args {
             config: self.config.iter().cloned().collect(),
             add_dirs: self.add_dir.iter().map(|path| resolved(path)).collect(),
             network: self.network.then_some(true),
+            approval: self.approval,
+            approval_timeout: self.approval_timeout,
             notify: self.notify.clone(),
             retry: self.retry,
             ..Order::new(prompt, &self.cwd)

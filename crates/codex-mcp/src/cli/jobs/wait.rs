@@ -21,6 +21,7 @@ use crate::jobs::activity::{JobActivity, TAIL};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, JobSummary};
+use crate::jobs::worker::ASKED;
 use crate::output;
 
 /// How many events are read at once, and how many of the past to find the last that
@@ -255,9 +256,16 @@ impl<'a> Waited<'a> {
         self.read = events.last().map(|event| event.sequence).or(self.read);
         for event in &events {
             self.activity.take(event);
+            if event.kind == ASKED
+                && let Some(asks) = words::line(event)
+            {
+                let id = short(self.id);
+                teller.say(&format!("{id} {asks}; `codex-mcp jobs show {id}` shows it"));
+            }
         }
+        let others = events.iter().rev().filter(|event| event.kind != ASKED);
         if teller.screen() == Screen::Plain
-            && let Some(did) = events.iter().rev().find_map(words::line)
+            && let Some(did) = others.filter_map(words::line).next()
         {
             teller.say(&format!("{} {did}", short(self.id)));
         }
@@ -285,7 +293,7 @@ pub(super) fn ended_in_words(job: &JobSummary) -> String {
 fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
     if form == Form::Json {
         return Ok(output::json_line(
-            &with_thread_id(shown::record(job)).to_string(),
+            &with_thread_id(shown::record(job, &[])).to_string(),
         )?);
     }
     if job.summary.state != JobState::Completed {

@@ -7,6 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{KeepStream, News};
+use crate::engine::command::Open;
+use crate::jobs::directive::Directive;
 
 /// How much is kept of the events where they are wanted, in bytes: the first of them.
 pub const STREAM_LIMIT: usize = 4 * 1024 * 1024;
@@ -60,6 +62,16 @@ impl<'a> Hearing<'a> {
             self.stream.add(&line);
         }
         (self.tell)(News::Event(&event, &line));
+    }
+
+    /// Takes in the questions that are open now.
+    pub(super) fn questions(&mut self, open: &[Open]) {
+        (self.tell)(News::Questions(open));
+    }
+
+    /// Takes in what the worker was told and has done.
+    pub(super) fn followed(&mut self, directive: &Directive) {
+        (self.tell)(News::Followed(directive));
     }
 
     /// So many events were lost.

@@ -6,10 +6,14 @@
 //!  Outcome ◄── judge ◄── git, after ◄── nothing is left ◄── end, time-out, cancel, death
 //! ```
 //!
+//! Where somebody decides what Codex asks, its questions are told as they open and close, and
+//! answered by directives; the time that one is open is not the turn's.
+//!
 //! The app-server is shared with other jobs. Codex gets the prompt when the state of the
 //! repository is known: until then it does nothing. However the turn ends, its session ends
 //! with it, and so does all that its commands have started, also in sessions of their own.
 
+mod control;
 mod events;
 mod git;
 mod hearing;
@@ -29,13 +33,16 @@ use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::control::Directives;
+pub use self::control::{Control, Given};
 use self::events::Events;
 use self::hearing::Hearing;
 pub use self::hearing::{STREAM_LIMIT, Stream};
-use self::thread::Prepared;
-use crate::engine::command::{Opened, Prompt, TurnRef};
+use self::thread::{Prepared, Progress};
+use crate::engine::command::{Open, Opened, Prompt, TurnRef};
 use crate::engine::profile::ProfileName;
 use crate::engine::{Closed, CommandMark, Engine, EngineError, Exit};
+use crate::jobs::directive::Directive;
 use crate::jobs::settings::{CallSettings, ToolLimit};
 use crate::off_runtime;
 use crate::picture::Picture;
@@ -113,6 +120,10 @@ pub enum News<'a> {
     Event(&'a WorkEvent, &'a str),
     /// So many events were lost, as they came too fast.
     Lost(u64),
+    /// These questions are open now, and no others.
+    Questions(&'a [Open]),
+    /// This was done as it was directed.
+    Followed(&'a Directive),
 }
 
 /// What came of a request. Nothing of it runs any more.
@@ -135,13 +146,15 @@ pub struct Outcome {
     pub leaves_threads: bool,
     /// The files that were changed meanwhile.
     pub changes: Changes,
+    /// What Codex's own patches have changed, as a unified diff; bounded.
+    pub diff: String,
     /// The events, if they were to be kept.
     pub stream: Stream,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Has Codex do what is wanted. When `cancel` is cancelled, or time is up, the turn is
+/// Has Codex do what is wanted. When that is cancelled, or time is up, the turn is
 /// interrupted, and all that it has started is ended: in the time that this takes, up to
 /// a second and a bit.
 ///
@@ -150,8 +163,9 @@ pub async fn run(
     engine: &Engine,
     request: &Request,
     mut on_news: impl FnMut(News<'_>),
-    cancel: CancellationToken,
+    control: impl Into<Control<'_>>,
 ) -> Outcome {
+    let Control { cancel, directives } = control.into();
     let (begun, since) = (Instant::now(), SystemTime::now());
     let mut call = Call {
         engine,
@@ -162,8 +176,10 @@ pub async fn run(
         hearing: Hearing::new(request.stream, &mut on_news),
         sandbox: None,
         leaves_threads: false,
+        waiting_since: None,
+        diff: String::new(),
     };
-    let (before, ending) = call.attempted(since).await;
+    let (before, ending) = call.attempted(since, directives).await;
     let exit = match &ending {
         Ending::Died(how) | Ending::Killed(how) => exit_of(engine, how),
         _ => None,
@@ -173,6 +189,7 @@ pub async fn run(
         hearing,
         sandbox,
         leaves_threads,
+        diff,
         ..
     } = call;
     let (digest, stream) = hearing.heard();
@@ -189,6 +206,7 @@ pub async fn run(
         lost_codex,
         leaves_threads,
         changes,
+        diff,
         stream,
         took: begun.elapsed(),
     }
@@ -198,6 +216,13 @@ pub async fn run(
 fn exit_of(engine: &Engine, how: &str) -> Option<Exit> {
     let exit = engine.last_death()?.exit;
     (exit.to_string() == how).then_some(exit)
+}
+
+/// What happens next in a turn.
+enum Step {
+    Event,
+    Directive(Given),
+    Progress(Result<Result<Progress, EngineError>, Ending>),
 }
 
 /// A request that is at work.
@@ -211,11 +236,18 @@ struct Call<'a> {
     hearing: Hearing<'a>,
     sandbox: Option<String>,
     leaves_threads: bool,
+    /// Since when a question has been open.
+    waiting_since: Option<Instant>,
+    diff: String,
 }
 
 impl Call<'_> {
     /// What git saw before, and how it ended.
-    async fn attempted(&mut self, since: SystemTime) -> (git::Seen, Ending) {
+    async fn attempted(
+        &mut self,
+        since: SystemTime,
+        directives: Directives<'_>,
+    ) -> (git::Seen, Ending) {
         let nothing = git::Seen::Nothing;
         // Its release decides what Codex is given.
         let release = match self.before_the_end(self.engine.introduce()).await {
@@ -264,7 +296,7 @@ impl Call<'_> {
         };
         self.sandbox = Some(sandbox);
         self.hearing.session(&opened.thread);
-        let ending = self.prompted(&opened, &mut events).await;
+        let ending = self.prompted(&opened, &mut events, directives).await;
         self.closed(&opened).await;
         self.leaves_threads |= events.has_subagents();
         if self.request.resume.is_some() {
@@ -281,6 +313,7 @@ impl Call<'_> {
         let timed_out = Ending::TimedOut(self.request.timeout);
         let left = self
             .limit
+            .filter(|_| self.waiting_since.is_none())
             .map(|limit| limit.saturating_duration_since(Instant::now()));
         tokio::select! {
             biased;
@@ -291,7 +324,12 @@ impl Call<'_> {
     }
 
     /// Prompts Codex and hears it out.
-    async fn prompted(&mut self, opened: &Opened, events: &mut Events) -> Ending {
+    async fn prompted(
+        &mut self,
+        opened: &Opened,
+        events: &mut Events,
+        mut directives: Directives<'_>,
+    ) -> Ending {
         let prompt = Prompt {
             text: self.request.prompt.clone(),
             pictures: self.request.images.clone(),
@@ -307,16 +345,29 @@ impl Call<'_> {
                 return ending;
             }
         };
+        let mut told = Vec::new();
         loop {
-            let ended = tokio::select! {
-                ended = self.before_the_end(thread::ended(self.engine, &turn)) => Some(ended),
-                () = events.come() => None,
+            let approval = self.request.settings.approval;
+            let progress = thread::progress(self.engine, &turn, approval, &told);
+            let step = tokio::select! {
+                progress = self.before_the_end(progress) => Step::Progress(progress),
+                () = events.come() => Step::Event,
+                given = control::next(&mut directives) => Step::Directive(given),
             };
             events.tell(&mut self.hearing);
-            match ended {
-                None => {}
-                Some(Ok(ended)) => return self.ending(ended),
-                Some(Err(ending)) => {
+            match step {
+                Step::Event => {}
+                Step::Directive(given) => self.follow(&opened.session, given).await,
+                Step::Progress(Ok(Ok(Progress::Asking(open)))) => {
+                    told = open.iter().map(|one| one.id.clone()).collect();
+                    self.asked(&open);
+                }
+                Step::Progress(Ok(Ok(Progress::Ended(outcome)))) => {
+                    self.diff.clone_from(&outcome.facts.diff);
+                    return self.ending(Ok(outcome.ending.clone()));
+                }
+                Step::Progress(Ok(Err(error))) => return self.ending(Err(error)),
+                Step::Progress(Err(ending)) => {
                     return match self.interrupted(opened, events).await {
                         // It had ended just before.
                         Some(TurnEnding::Completed) => Ending::Completed,
@@ -342,7 +393,10 @@ impl Call<'_> {
         let ended = timeout(END_PATIENCE, thread::ended(self.engine, &turn)).await;
         events.tell(&mut self.hearing);
         match ended {
-            Ok(Ok(ended)) => Some(ended),
+            Ok(Ok(ended)) => {
+                self.diff.clone_from(&ended.facts.diff);
+                Some(ended.ending.clone())
+            }
             Ok(Err(_)) => None,
             Err(_) => {
                 tracing::warn!("Codex does not end the turn that was interrupted: it is ended");

@@ -1,9 +1,10 @@
 //! The thread of a job: what it is given, and how its turn ends.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use codex_mcp_core::action::Decision;
-use codex_mcp_core::session::Ending as TurnEnding;
+use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::session::{Outcome as TurnOutcome, Patience};
 use codex_mcp_core::work::Ending;
 use codex_mcp_protocol::codex::{ApprovalPolicy, Release, ThreadId, ThreadSettings, TurnManner};
 use serde_json::{Map, Value};
@@ -12,13 +13,17 @@ use super::{DEFAULT_SANDBOX, Request};
 use crate::codex_config::{UserConfig, get};
 use crate::directory;
 use crate::engine::command::{
-    AddedInstructions, Opened, Refusals, Resume, Settings, Start, TurnRef,
+    AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
 };
 use crate::engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
 use crate::engine::profile::check_exists;
 use crate::engine::{CommandMark, Engine, EngineError};
+use crate::jobs::settings::Approval;
 use crate::team::Context;
 use crate::trust::directory_trust;
+
+/// The key of the approval policy in Codex's configuration.
+const POLICY: &str = "approval_policy";
 
 /// What a thread is begun or taken up with.
 pub(super) struct Prepared {
@@ -83,13 +88,19 @@ pub(super) fn prepare(
     let folders = folders(&request.cwd, |key| {
         get(&overrides, key).or_else(|| config.get(key))
     });
+    let policy = match request.settings.approval {
+        Approval::Never => ApprovalPolicy::Never,
+        Approval::Ask => {
+            let configured = get(&overrides, POLICY).or_else(|| config.get(POLICY));
+            asking(configured)
+        }
+    };
     let settings = Settings {
         thread: ThreadSettings {
             cwd: Some(request.cwd.clone()),
             model: request.model.clone(),
             sandbox,
-            // Nobody is there to be asked.
-            approval_policy: Some(ApprovalPolicy::Never),
+            approval_policy: Some(policy),
             config: overrides,
             ..ThreadSettings::default()
         },
@@ -108,6 +119,11 @@ pub(super) fn prepare(
         start: Start {
             settings,
             refusals: Refusals::Told,
+            patience: Some(Patience {
+                approval: request.settings.question_limit(),
+                // The worker notices itself when a turn stalls.
+                stall: LONGEST_WAIT,
+            }),
             // Newer releases remember what a thread could write to before.
             folders: Some(folders),
             ..Start::default()
@@ -121,6 +137,14 @@ pub(super) fn prepare(
 fn context(request: &Request) -> Option<String> {
     let member = request.member.as_ref().filter(|_| request.resume.is_none());
     Some(Context::gather(member?, Some(&request.cwd)).text())
+}
+
+/// The policy by which Codex asks: one under which it asks about more is kept.
+fn asking(configured: Option<&Value>) -> ApprovalPolicy {
+    match configured.and_then(|policy| serde_json::from_value(policy.clone()).ok()) {
+        Some(ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
+        _ => ApprovalPolicy::OnRequest,
+    }
 }
 
 /// The directories that the thread may write to in `workspace-write`.
@@ -171,19 +195,55 @@ pub(super) async fn open(
     }
 }
 
+/// What has become of a turn.
+pub(super) enum Progress {
+    /// It has ended.
+    Ended(Arc<TurnOutcome>),
+    /// Other questions are open than before.
+    Asking(Vec<Open>),
+}
+
 /// Waits until a turn has ended. Codex's questions are declined meanwhile: nobody is
 /// there to be asked.
-pub(super) async fn ended(engine: &Engine, turn: &TurnRef) -> Result<TurnEnding, EngineError> {
+pub(super) async fn ended(
+    engine: &Engine,
+    turn: &TurnRef,
+) -> Result<Arc<TurnOutcome>, EngineError> {
+    loop {
+        match progress(engine, turn, Approval::Never, &[]).await? {
+            Progress::Ended(outcome) => return Ok(outcome),
+            Progress::Asking(_) => {}
+        }
+    }
+}
+
+/// Waits until a turn has ended or, where somebody decides what Codex asks, other questions
+/// are open than those that were told.
+pub(super) async fn progress(
+    engine: &Engine,
+    turn: &TurnRef,
+    approval: Approval,
+    told: &[ActionId],
+) -> Result<Progress, EngineError> {
     loop {
         let view = engine.inspect(&turn.session)?;
         if let Some((number, outcome)) = &view.outcome
             && *number >= turn.number
         {
-            return Ok(outcome.ending.clone());
+            return Ok(Progress::Ended(Arc::clone(outcome)));
         }
-        for open in &view.actions {
-            // It may be answered already.
-            let _ = engine.respond(&turn.session, &open.id, &Decision::Decline, None);
+        match approval {
+            Approval::Never => {
+                for open in &view.actions {
+                    // It may be answered already.
+                    let _ = engine.respond(&turn.session, &open.id, &Decision::Decline, None);
+                }
+            }
+            Approval::Ask => {
+                if !view.actions.iter().map(|open| &open.id).eq(told) {
+                    return Ok(Progress::Asking(view.actions));
+                }
+            }
         }
         engine.changed(&turn.session, view.revision).await?;
     }
@@ -202,5 +262,24 @@ pub(super) fn ending(error: EngineError) -> Ending {
         | EngineError::Live { .. } => Ending::SessionBusy(words),
         EngineError::Refused { refusal, .. } => Ending::Refused(refusal.message),
         _ => Ending::NotStarted(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn policy_that_asks_about_more_is_kept() {
+        for (configured, policy) in [
+            (None, ApprovalPolicy::OnRequest),
+            (Some(json!("never")), ApprovalPolicy::OnRequest),
+            (Some(json!("untrusted")), ApprovalPolicy::Untrusted),
+            (Some(json!({ "granular": {} })), ApprovalPolicy::OnRequest),
+        ] {
+            assert_eq!(asking(configured.as_ref()), policy, "{configured:?}");
+        }
     }
 }

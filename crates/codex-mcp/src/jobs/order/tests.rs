@@ -173,3 +173,28 @@ fn a_codex_that_is_not_there_is_told_before_anything_waits_for_it() {
         );
     }
 }
+
+#[test]
+fn time_of_a_question_goes_with_questions() {
+    let refused = |approval, time| {
+        let (_folder, order) = order();
+        let order = Order {
+            approval,
+            approval_timeout: Some(time),
+            ..order
+        };
+        let request = submitter(Reach::Here).request(order, None);
+        request
+            .map(|request| request.settings)
+            .map_err(|error| error.to_string())
+    };
+    let second = Duration::from_secs(1);
+    let kept = json!({ "approval": "ask", "approval_timeout_ms": 1000 });
+    assert_eq!(refused(Approval::Ask, second), Ok(Some(kept)));
+    let why = refused(Approval::Never, second).unwrap_err();
+    assert!(why.contains("goes with approval \"ask\""), "{why}");
+    for time in [Duration::ZERO, Duration::from_secs(100_000)] {
+        let why = refused(Approval::Ask, time).unwrap_err();
+        assert!(why.contains("from 1000 to 86400000"), "{why}");
+    }
+}

@@ -17,12 +17,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
 use super::Worker;
+use super::dialog::Dialog;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
 use super::stalls::StallWatch;
 use super::{running, telling};
-use crate::jobs::call::{self, KeepStream, News, Outcome};
+use crate::jobs::call::{self, Control, KeepStream, News, Outcome, Request};
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{Claim, Claimed, Finished, Job, Renewed, Written};
@@ -191,7 +192,7 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
             match Kept::of(&job.request) {
                 Some(kept) => Box::pin(running::run(worker, job, kept, &journal, leash)).await,
                 None => {
-                    let mut done = Box::pin(ask_codex(worker, job, &journal, leash)).await;
+                    let mut done = Box::pin(ask_codex(worker, claim, job, &journal, leash)).await;
                     if let Closing::Finish(ending) = closing(leash.why(), done.came) {
                         let options = &worker.options;
                         let told = telling::of_call(job, options, ending, &done, leash).await;
@@ -231,7 +232,13 @@ fn closing(why: Option<End>, came: Came) -> Closing {
     }
 }
 
-async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash) -> Done {
+async fn ask_codex(
+    worker: &Worker,
+    claim: &Claim,
+    job: &Job,
+    journal: &Journal,
+    leash: &Leash,
+) -> Done {
     let options = &worker.options;
     let codex_home = order::codex_home(job, options);
     let ordered = match order::order(job, options).await {
@@ -263,28 +270,41 @@ async fn ask_codex(worker: &Worker, job: &Job, journal: &Journal, leash: &Leash)
         }
     };
     let stalls = StallWatch::new(options.stall, &alert);
+    let (dialog, mut directives) = Dialog::of(worker, claim, job, journal, leash);
     let hear = |news: News<'_>| {
         stalls.hear(&news);
         journal.hear(&news);
+        dialog.hear(&news, &alert);
     };
     let exchange = async {
         leash.pulled.run_until_cancelled(codex.start()).await;
         let engine = codex.engine();
-        let mut outcome = call::run(engine, &request, hear, leash.pulled.clone()).await;
+        let mut turn = async |request: &Request| {
+            let control = Control {
+                cancel: leash.pulled.clone(),
+                directives: Some(&mut directives),
+            };
+            call::run(engine, request, hear, control).await
+        };
+        let mut outcome = turn(&request).await;
         if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
             (if_unknown, outcome.class())
         {
             request.resume = resume;
-            outcome = call::run(engine, &request, hear, leash.pulled.clone()).await;
+            outcome = turn(&request).await;
         }
+        // What the turn was still to be told is answered now.
+        directives.close();
+        while directives.try_recv().is_ok() {}
         if outcome.class() == Some(FailureClass::Auth) || outcome.leaves_threads {
             codex.retire();
         }
         codex.tidy().await;
+        dialog.close();
         Done::of(outcome, request.stream, of(job))
     };
     tokio::select! {
-        done = exchange => done,
+        (done, ()) = async { tokio::join!(exchange, dialog.carry()) } => done,
         never = stalls.watch() => match never {},
     }
 }

@@ -13,14 +13,14 @@ use crate::jobs::store::{StoreError, Written};
 /// How many leases long a worker may be silent before it is forgotten.
 const FORGOTTEN_AFTER: u32 = 4;
 
-/// The least pause between two looks for jobs that are unwanted: events change the
+/// The least pause between two looks for cancellations and instructions: events change the
 /// store all the time.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Worker {
     /// Doesn't end.
     pub(super) async fn take_care(&self) {
-        tokio::join!(self.show_that_it_is_there(), self.heed_cancellations());
+        tokio::join!(self.show_that_it_is_there(), self.heed_others());
     }
 
     /// Waits until the store has been unusable for the idle time, while no job was worked
@@ -89,7 +89,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn heed_cancellations(&self) {
+    async fn heed_others(&self) {
         let mut watch = self.store.watch();
         loop {
             watch.changed().await;
@@ -104,6 +104,14 @@ impl Worker {
                 }
                 // Whoever writes tells of it.
                 Err(error) => tracing::debug!("looking for cancellations: {error}"),
+            }
+            match self.store.instructed(self.id()).await {
+                Ok(jobs) => {
+                    let leashes = self.leashes.borrow();
+                    let called = jobs.iter().filter_map(|job| leashes.get(job));
+                    called.for_each(|leash| leash.called.notify_one());
+                }
+                Err(error) => tracing::debug!("looking for instructions: {error}"),
             }
             sleep(PAUSE).await;
         }

@@ -103,6 +103,8 @@ impl Journal {
             News::Event(event, line) => {
                 self.pages.borrow_mut().add(kind(event, line), line);
             }
+            // The dialog notes these.
+            News::Questions(_) | News::Followed(_) => return,
         }
         self.news.notify_one();
     }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Why an attempt is ended. Of several reasons the last one in this order counts.
@@ -22,6 +23,8 @@ pub(super) enum End {
 pub(super) struct Leash {
     /// Cancelled when it is to end.
     pub(super) pulled: CancellationToken,
+    /// Woken when the store has instructions for it.
+    pub(super) called: Notify,
     why: Cell<Option<End>>,
 }
 

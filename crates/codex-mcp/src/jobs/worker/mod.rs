@@ -7,13 +7,16 @@
 //!    │ unwanted,       │ └──► finish, or give up ──► store
 //!    └─────────────► leash ◄── lease over, worker ends
 //!      not ours
+//!
+//!  store ◄── open questions ── dialog ◄── attempt
+//!    └────── instructions ───────┴──────► attempt
 //! ```
 //!
 //! Each attempt is a task of its own on the one thread, which renews its own lease and
 //! writes its own events; the store being slow or away holds up none of them. What an
 //! attempt is ended for is said by its `leash`. Beside them the worker takes
 //! `care`: it says that it is there, takes jobs from workers that are lost, and
-//! hears of cancellations. Jobs share `engines`; a Codex that dies is to its jobs what a
+//! hears of cancellations and instructions. Jobs share `engines`; a Codex that dies is to its jobs what a
 //! lost worker is.
 //!
 //! # When the store can't be used
@@ -37,6 +40,7 @@ mod admission;
 mod attempt;
 mod care;
 mod claiming;
+mod dialog;
 mod ended;
 mod engines;
 mod journal;
@@ -75,6 +79,7 @@ use crate::engine::ThreadTools;
 use crate::engine::binary::Source;
 use crate::team::Member;
 
+pub use self::dialog::{ASKED, TOLD, UNANSWERED};
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};

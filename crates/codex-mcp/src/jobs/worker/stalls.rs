@@ -18,6 +18,8 @@ pub(super) struct StallWatch<'a> {
     alert: &'a dyn Fn(&Alert),
     activity: RefCell<Activity<Instant>>,
     heard: Cell<Instant>,
+    /// Whether Codex waits for somebody.
+    is_waiting: Cell<bool>,
     news: Notify,
 }
 
@@ -30,6 +32,7 @@ impl<'a> StallWatch<'a> {
             alert,
             activity: RefCell::new(Activity::new(now)),
             heard: Cell::new(now),
+            is_waiting: Cell::new(false),
             news: Notify::new(),
         }
     }
@@ -38,8 +41,12 @@ impl<'a> StallWatch<'a> {
     pub(super) fn hear(&self, news: &News<'_>) {
         let now = Instant::now();
         self.heard.set(now);
-        if let News::Event(event, _) = news {
-            activity::take(&mut self.activity.borrow_mut(), event, now);
+        match news {
+            News::Event(event, _) => {
+                activity::take(&mut self.activity.borrow_mut(), event, now);
+            }
+            News::Questions(open) => self.is_waiting.set(!open.is_empty()),
+            News::Session(_) | News::Lost(_) | News::Followed(_) => {}
         }
         self.news.notify_one();
     }
@@ -50,6 +57,10 @@ impl<'a> StallWatch<'a> {
             let heard = self.heard.get();
             sleep_until(heard + self.limit).await;
             if self.heard.get() != heard {
+                continue;
+            }
+            if self.is_waiting.get() {
+                self.news.notified().await;
                 continue;
             }
             (self.alert)(&Alert::Stalled {

@@ -8,7 +8,7 @@ use super::jobs::JobTool;
 pub enum Group {
     /// codex, codex-reply (or codex_reply), codex_session and codex_check.
     Sessions,
-    /// call_codex, call_status, call_jobs and call_cancel.
+    /// call_codex, call_status, call_jobs, call_cancel and call_respond.
     Jobs,
     /// codex_run, call_status and call_cancel for what it begins, and codex_review.
     Runs,
@@ -53,7 +53,7 @@ impl Groups {
             | Name::ReplyToSession
             | Name::Session
             | Name::Check => &[Group::Sessions],
-            Name::Job(JobTool::Codex | JobTool::Jobs) => &[Group::Jobs],
+            Name::Job(JobTool::Codex | JobTool::Jobs | JobTool::Respond) => &[Group::Jobs],
             Name::Job(JobTool::Status | JobTool::Cancel) => &[Group::Jobs, Group::Runs],
             Name::Review | Name::Job(JobTool::Run) => &[Group::Runs],
             Name::Team(_) => &[Group::Team],

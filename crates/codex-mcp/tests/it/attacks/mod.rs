@@ -8,6 +8,7 @@ mod hidden_refs;
 mod hostile_commits;
 mod hostile_files;
 mod interrupted_runs;
+mod job_answers;
 mod outside_git;
 mod pipes;
 mod planted;

@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use codex_mcp::jobs::store::{
-    Access, Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
+    Access, Finished, JobStore, Location, NewEvent, NewJob, NewQuestion, Request, Written,
+    new_worker_id,
 };
 use codex_mcp::jobs::worker::place::{Held, Place};
 use codex_mcp::team::registry::{Mode, Registry};
@@ -216,6 +217,7 @@ async fn jobs(home: &Home, location: &Location) -> Vec<String> {
         };
         assert_eq!(store.finish(&claim, &how).await.unwrap(), Written::Done);
     }
+    let asking = asking(&store, request()).await;
     ids.push(
         store
             .submit(&NewJob::new(request()))
@@ -223,7 +225,29 @@ async fn jobs(home: &Home, location: &Location) -> Vec<String> {
             .unwrap()
             .to_string(),
     );
+    ids.push(asking);
     ids
+}
+
+/// A job that runs and asks, with a key that is this host's.
+async fn asking(store: &JobStore, request: Request) -> String {
+    let job = NewJob::new(request);
+    store.submit(&job).await.unwrap();
+    let worker = new_worker_id();
+    let claimed = store.claim(&worker, HOSTILE, LONG).await.unwrap().unwrap();
+    let question = json!({
+        "kind": "command", "text": HOSTILE, "decisions": ["decline"], "fields": [HOSTILE],
+        "expires_at": HOSTILE, "details": { "command": HOSTILE },
+    });
+    let question = NewQuestion {
+        id: HOSTILE.to_owned(),
+        question: question.to_string(),
+    };
+    store
+        .set_questions(&claimed.claim, &[question])
+        .await
+        .unwrap();
+    job.id.to_string()
 }
 
 /// A verb with arguments, and whether its output has something hostile in it.
@@ -253,7 +277,7 @@ fn case<'a>(verb: &'static str, args: &[&'a str], shows: Shows) -> Case<'a> {
 
 fn cases(jobs: &[String]) -> Vec<Case<'_>> {
     use Shows::{Answer, Hostile, Own};
-    let [done, failed, queued] = [&*jobs[0], &*jobs[1], &*jobs[2]];
+    let [done, failed, queued, asking] = [&*jobs[0], &*jobs[1], &*jobs[2], &*jobs[3]];
     let run = [
         "--sandbox",
         "workspace-write",
@@ -287,6 +311,13 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("jobs show", &[done], Hostile),
         case("jobs show", &[failed, "--full"], Hostile),
         case("jobs show", &[failed, "--json"], Hostile),
+        case("jobs show", &[asking], Hostile),
+        case("jobs show", &[asking, "--json"], Hostile),
+        case("jobs approve", &[asking], Hostile),
+        case("jobs approve", &[asking, HOSTILE_ARGUMENT], Hostile),
+        case("jobs approve", &[asking, "--rule"], Hostile),
+        case("jobs decline", &[asking, HOSTILE_ARGUMENT], Hostile),
+        case("jobs steer", &[done, HOSTILE_ARGUMENT], Own),
         case("jobs logs", &[done], Hostile),
         case("jobs logs", &[done, "--json"], Hostile),
         case("jobs wait", &[done], Answer),

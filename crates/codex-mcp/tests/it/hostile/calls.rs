@@ -27,7 +27,7 @@ fn played_by(script: &str) -> (Home, Engine) {
 }
 
 /// The same with a Codex that does this.
-fn planned(plan: &Plan) -> (Home, Engine, FakeCodex) {
+pub(super) fn planned(plan: &Plan) -> (Home, Engine, FakeCodex) {
     let home = Home::new("");
     let fake = FakeCodex::new(&home, plan);
     let [plan, log] = fake.env();
@@ -161,7 +161,7 @@ async fn events_are_told_as_they_come() {
                 cancel.cancel();
             }
         }
-        News::Session(_) => {}
+        News::Session(_) | News::Questions(_) | News::Followed(_) => {}
         News::Lost(number) => panic!("{number} events are lost"),
     };
     let outcome = outcome_with(&home, &engine, &request(&home, "hi"), note, cancel.clone()).await;

@@ -55,7 +55,7 @@ async fn initialize_and_tools_list_never_wait_for_codex() {
             serve.client.initialize(HANDSHAKE, json!({})).await;
         }
         let tools = serve.client.call("tools/list", json!({})).await;
-        assert_eq!(tools["tools"].as_array().unwrap().len(), 12);
+        assert_eq!(tools["tools"].as_array().unwrap().len(), 13);
         serve.fake.wait_for_method("initialize").await;
         serve.finish().await;
     }

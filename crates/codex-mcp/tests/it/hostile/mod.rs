@@ -6,6 +6,7 @@
 //! stdout, no panic, no process left.
 
 mod approvals;
+mod call_questions;
 mod calls;
 mod cancellation;
 mod deaths;

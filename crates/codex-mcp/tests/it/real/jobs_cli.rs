@@ -15,7 +15,7 @@ impl Stage {
         said(self.jobs_command(args)).await
     }
 
-    fn jobs_command(&self, args: &[&str]) -> Command {
+    pub(super) fn jobs_command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .arg("jobs")

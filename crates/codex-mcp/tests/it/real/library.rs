@@ -89,7 +89,7 @@ async fn works_with(version: ProtocolVersion) {
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let (client, mut server) = connect(&stage, version).await;
     let tools = client.list_all_tools().await.unwrap();
-    assert_eq!(tools.len(), 12);
+    assert_eq!(tools.len(), 13);
 
     let call = |name: &'static str, arguments: serde_json::Value| {
         CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone())
@@ -172,7 +172,7 @@ async fn the_typescript_library_is_content_with_results_and_errors() {
     let complaints = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success(), "{complaints}");
     let said: Value = serde_json::from_slice(&said.stdout).unwrap();
-    assert_eq!(said["tools"].as_array().unwrap().len(), 12);
+    assert_eq!(said["tools"].as_array().unwrap().len(), 13);
     let results = said["results"].as_array().unwrap();
     assert_completed(&results[0], "done");
     assert_completed(&results[1], "back");

@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::parameters::{Count, Limit, arguments};
-use super::schema::{about, input, off, output, sandbox, texts};
+use super::schema::{about, input, off, one_of, output, sandbox, texts};
 use super::{Thread, answer, tool};
 use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::service::{Jobs, Submitted};
+use crate::jobs::settings::Approval;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 
@@ -41,6 +42,8 @@ struct Arguments {
     config: Option<Map<String, Value>>,
     add_dirs: Option<Vec<PathBuf>>,
     network: Option<bool>,
+    approval: Option<Approval>,
+    approval_timeout_ms: Option<Limit>,
     notify: Option<Vec<Notifier>>,
     retry: Option<Count>,
 }
@@ -57,6 +60,8 @@ pub(super) fn describe() -> Tool {
         "config": { "type": "object" },
         "add_dirs": texts(),
         "network": { "type": "boolean" },
+        "approval": one_of(&["never", "ask"]),
+        "approval_timeout_ms": { "type": "integer" },
         "resume_session_id": { "type": "string" },
         "continue_latest": about(off(), "Latest job of cwd."),
         "timeout_ms": { "type": "integer", "default": 60_000 },
@@ -66,10 +71,10 @@ pub(super) fn describe() -> Tool {
         "expose_stream": off(),
         "fire_and_forget": off(),
         "notify": texts(),
-        "retry": { "type": "integer", "default": 0 },
+        "retry": { "type": "integer" },
     });
     let description = "Use to hand Codex a task that goes on when this client ends. Returns \
-{job_id} at once; follow with call_status. Nobody is asked for approvals: the sandbox decides.";
+{job_id} at once; follow with call_status. approval ask: decide its questions by call_respond.";
     let answer = output(json!({ "status": "string", "job_id": "string" }));
     let input = input(properties, ["prompt", "cwd"]);
     tool(NAME, "Call Codex", description, input).with_raw_output_schema(answer)
@@ -144,6 +149,8 @@ impl Arguments {
             config: self.config.unwrap_or_default(),
             add_dirs: self.add_dirs.unwrap_or_default(),
             network: self.network,
+            approval: self.approval.unwrap_or_default(),
+            approval_timeout: self.approval_timeout_ms.map(|Limit(time)| time),
             notify: self.notify.unwrap_or_default(),
             expose_stream: self.expose_stream.unwrap_or_default(),
             fire_and_forget: self.fire_and_forget.unwrap_or_default(),

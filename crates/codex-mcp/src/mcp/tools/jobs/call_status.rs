@@ -12,7 +12,7 @@ use super::watch::{Waited, until_ended};
 use super::{Id, answer, tool};
 use crate::jobs::service::{Jobs, Looked};
 use crate::jobs::shown;
-use crate::jobs::store::{Job, StoredEvent};
+use crate::jobs::store::{Job, Question, StoredEvent};
 use crate::jobs::worker::start::StartError;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
@@ -36,16 +36,15 @@ struct Arguments {
 pub(super) fn describe() -> Tool {
     let properties = json!({
         "job_id": { "type": "string" },
-        "wait_ms": { "type": "integer", "default": 0, "description": "For its end." },
-        "tail": { "type": "integer", "default": 0, "description": "Last events." },
+        "wait_ms": { "type": "integer", "description": "For its end." },
+        "tail": { "type": "integer" },
     });
-    let description = "Use to follow a job of call_codex or codex_run: response (final message), \
-error, problems, metadata (changed files, commands, usage), result of an ended run.";
+    let description = "Use to follow a job: response (final message), error, questions (for \
+call_respond), problems, metadata (changed files, diff, commands, usage), result of a run.";
     let answer = output(json!({
         "job_id": "string",
         "status": "string",
         "response": ["string", "null"],
-        "session_id": ["string", "null"],
     }));
     let input = input(properties, ["job_id"]);
     tool(NAME, "Job Status", description, input).with_raw_output_schema(answer)
@@ -91,14 +90,18 @@ impl Asked {
     }
 
     async fn answer(&self, jobs: &Jobs, looked: Looked) -> Result<CallToolResult, ToolError> {
-        let Looked { job, no_worker } = looked;
-        let mut record = shown::record(&job);
+        let Looked {
+            job,
+            questions,
+            no_worker,
+        } = looked;
+        let mut record = shown::record(&job, &questions);
         if let Some(members) = record.as_object_mut() {
             if self.tail > 0 {
                 let events = jobs.tail(&self.id, self.tail).await?;
                 members.insert("events".to_owned(), events.iter().map(event).collect());
             }
-            if let Some(note) = note(&job, no_worker) {
+            if let Some(note) = note(&job, &questions, no_worker) {
                 members.insert("note".to_owned(), note.into());
             }
         }
@@ -107,7 +110,11 @@ impl Asked {
 }
 
 /// What there is to say and to do, beside the record.
-fn note(job: &Job, no_worker: Option<StartError>) -> Option<String> {
+fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Option<String> {
+    if !questions.is_empty() {
+        let words = "Codex waits: decide each of questions by call_respond before it expires.";
+        return Some(words.to_owned());
+    }
     if let Some(why) = no_worker {
         return Some(format!(
             "It waits: {why}. `codex-mcp worker` runs a worker by hand."

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::parameters::{Count, Wait, arguments};
-use super::schema::{about, input, off, one_of, or, output, sandbox, texts};
+use super::schema::{about, input, off, one_of, output, sandbox, texts};
 use super::watch::{Waited, until_ended};
 use super::{Thread, answer, tool};
 use crate::engine::EngineError;
@@ -83,10 +83,10 @@ pub(super) fn describe() -> Tool {
         "sandbox": sandbox(),
         "effort": { "type": "string" },
         "profile": { "type": "string" },
-        "approve": or(one_of(&["never", "always"]), "never"),
+        "approve": one_of(&["never", "always"]),
         "notify": about(texts(), "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM"),
         "task_name": { "type": "string" },
-        "retry": { "type": "integer", "default": 0 },
+        "retry": { "type": "integer" },
         "wait_ms": { "type": "integer", "default": 50_000 },
     });
     let description = "Use when something has to exist in the end: Codex works turn after turn until \
@@ -119,7 +119,7 @@ fn exit_criteria() -> Value {
             "clean": switch,
             "command": { "type": "string", "description": "Exits with 0; unsandboxed." },
             "review": switch,
-            "diff_within": about(texts(), "Only these changed."),
+            "diff_within": texts(),
         },
     })
 }
@@ -161,7 +161,7 @@ impl Begun {
         Ok(waited.map(|looked| self.so_far(looked)))
     }
 
-    fn so_far(&self, Looked { job, no_worker }: Looked) -> CallToolResult {
+    fn so_far(&self, Looked { job, no_worker, .. }: Looked) -> CallToolResult {
         if let Some(result) = result::of(&job) {
             return match error_of(&result) {
                 Some(error) => error.into_result_with(result),

@@ -5,6 +5,7 @@
 mod call_cancel;
 mod call_codex;
 mod call_jobs;
+mod call_respond;
 mod call_status;
 mod codex_run;
 mod watch;
@@ -17,7 +18,7 @@ pub(in crate::mcp) use watch::{Waited, Watch};
 
 use super::{answer, parameters, schema, tool};
 use crate::jobs::order::BadOrder;
-use crate::jobs::service::{Jobs, JobsError};
+use crate::jobs::service::{Jobs, JobsError, NotTold};
 use crate::jobs::store::StoreError;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
@@ -30,15 +31,17 @@ pub(in crate::mcp) enum JobTool {
     Status,
     Jobs,
     Cancel,
+    Respond,
     Run,
 }
 
 impl JobTool {
-    pub(in crate::mcp) const ALL: [Self; 5] = [
+    pub(in crate::mcp) const ALL: [Self; 6] = [
         Self::Codex,
         Self::Status,
         Self::Jobs,
         Self::Cancel,
+        Self::Respond,
         Self::Run,
     ];
 
@@ -48,6 +51,7 @@ impl JobTool {
             Self::Status => call_status::NAME,
             Self::Jobs => call_jobs::NAME,
             Self::Cancel => call_cancel::NAME,
+            Self::Respond => call_respond::NAME,
             Self::Run => codex_run::NAME,
         }
     }
@@ -58,6 +62,7 @@ impl JobTool {
             Self::Status => call_status::describe(),
             Self::Jobs => call_jobs::describe(),
             Self::Cancel => call_cancel::describe(),
+            Self::Respond => call_respond::describe(),
             Self::Run => codex_run::describe(),
         }
     }
@@ -81,6 +86,7 @@ impl JobTool {
             }
             Self::Jobs => call_jobs::call(jobs, given).await,
             Self::Cancel => call_cancel::call(jobs, given).await,
+            Self::Respond => call_respond::call(jobs, given).await,
             Self::Run => {
                 let begun = codex_run::begin(jobs, client, given).await?;
                 return Ok(Called::Watched(Watch::Run(begun)));
@@ -92,7 +98,7 @@ impl JobTool {
     /// Whether the call changes something, and so has to go on when its caller has
     /// gone.
     pub(in crate::mcp) fn acts(self) -> bool {
-        matches!(self, Self::Codex | Self::Cancel | Self::Run)
+        matches!(self, Self::Codex | Self::Cancel | Self::Respond | Self::Run)
     }
 }
 
@@ -141,8 +147,21 @@ impl From<JobsError> for ToolError {
             JobsError::Order(_) | JobsError::Ambiguous { .. } => {
                 Self::new(Code::InvalidArgument, error.to_string())
             }
+            JobsError::NotTold(error) => error.into(),
             JobsError::Audit(_) => Self::new(Code::TeamFiles, error.to_string()),
         }
+    }
+}
+
+impl From<NotTold> for ToolError {
+    fn from(error: NotTold) -> Self {
+        let code = match error {
+            NotTold::NotRunning(_) | NotTold::Ended => Code::JobEnded,
+            NotTold::NotTaken | NotTold::Unknown => Code::JobStoreAway,
+            NotTold::Json(_) => Code::Internal,
+            _ => Code::InvalidArgument,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

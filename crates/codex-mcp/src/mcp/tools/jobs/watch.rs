@@ -71,7 +71,7 @@ impl Watch {
     }
 }
 
-/// Waits for the end of a job, for a second at most.
+/// Waits for the end of a job, or for a question, for a second at most.
 pub(super) async fn until_ended(
     jobs: &Jobs,
     id: &JobId,
@@ -79,7 +79,8 @@ pub(super) async fn until_ended(
 ) -> Result<Waited<Looked>, ToolError> {
     let left = until.saturating_duration_since(Instant::now());
     let looked = jobs.look(id, Some(left.min(BETWEEN_LOOKS))).await?;
-    if looked.job.summary.state.has_ended() || Instant::now() >= until {
+    let is_asked = !looked.questions.is_empty();
+    if looked.job.summary.state.has_ended() || is_asked || Instant::now() >= until {
         return Ok(Waited::Over(looked));
     }
     let events = jobs.tail(id, activity::TAIL).await?;

@@ -37,6 +37,7 @@ async fn a_child_that_never_answers_holds_nobody_up() {
                 "call_status",
                 "call_jobs",
                 "call_cancel",
+                "call_respond",
                 "codex_run",
                 "codex_threads"
             ]

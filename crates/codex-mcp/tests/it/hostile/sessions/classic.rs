@@ -54,6 +54,7 @@ async fn the_tools_to_carry_on_with_are_listed() {
             "call_status",
             "call_jobs",
             "call_cancel",
+            "call_respond",
             "codex_run",
             "codex_threads"
         ])

@@ -39,6 +39,7 @@ async fn what_codex_does_is_seen(release: &str) {
     let note = |news: News<'_>| match news {
         News::Session(id) => sessions.push(id.clone()),
         News::Event(..) => events += 1,
+        News::Questions(_) | News::Followed(_) => panic!("nothing is asked"),
         News::Lost(number) => panic!("{number} events are lost"),
     };
     let outcome = stage

@@ -354,12 +354,13 @@ async fn the_known_tools_are_the_childs(release: &str) {
             "call_status",
             "call_jobs",
             "call_cancel",
+            "call_respond",
             "codex_run",
             "codex_threads"
         ]
     );
     assert_eq!(names(&told), names(&known));
-    for place in 0..9 {
+    for place in 0..10 {
         assert_eq!(
             without_words(&known["tools"][place]),
             without_words(&told["tools"][place])

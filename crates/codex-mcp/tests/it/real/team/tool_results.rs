@@ -148,7 +148,7 @@ async fn results_of_every_tool_fit_its_output_schema() {
     classic.refuse_unknown_parameters().await;
     let all: Vec<&str> = classic.schemas.keys().map(String::as_str).collect();
     classic.has_seen_all(&all);
-    assert_eq!(all.len(), 16, "{all:?}");
+    assert_eq!(all.len(), 17, "{all:?}");
     // A run that is cancelled before Codex has begun has none.
     classic.requires_what_is_always_there(&[("codex_run", "thread_id")]);
     end(&stage, classic.client).await;
@@ -204,6 +204,14 @@ async fn jobs(checked: &mut Checked, stage: &Stage) {
     let hang = json!({ "prompt": "hang", "cwd": work });
     let job = checked.call("call_codex", hang).await["job_id"].clone();
     checked.call("call_cancel", json!({ "job_id": job })).await;
+
+    let ask = json!({ "prompt": "ask", "cwd": work, "sandbox": "read-only", "approval": "ask" });
+    let job = checked.call("call_codex", ask).await["job_id"].clone();
+    let wait = json!({ "job_id": job, "wait_ms": 60_000 });
+    let asked = checked.call("call_status", wait).await;
+    assert_eq!(asked["questions"][0]["kind"], "command", "{asked:#}");
+    let no = json!({ "job_id": job, "decision": "decline" });
+    checked.call("call_respond", no).await;
     checked.call("call_jobs", json!({})).await;
 
     let later = json!({ "task": "make it", "repo": work, "wait_ms": 0,

@@ -1,0 +1,40 @@
+//! `codex-mcp jobs steer`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use codex_mcp_core::job::JobPrefix;
+
+use super::failure::Failure;
+use super::find::{self, short};
+use crate::cli::prompt;
+use crate::jobs::service::Jobs;
+use crate::jobs::store::LONGEST_TEXT;
+use crate::output;
+
+const CODES: &str = "\
+Exit codes: 0 Codex has taken the words; 3 there is no such job, it does not run, or its worker
+has not passed them on.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+pub(super) struct Args {
+    /// The job: its id, or how it begins.
+    #[arg(value_name = "ID")]
+    job: JobPrefix,
+
+    /// What to tell Codex. With `-`, or without it where stdin is no terminal, it is read from
+    /// stdin.
+    #[arg(value_name = "WORDS")]
+    words: Option<String>,
+}
+
+impl Args {
+    pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
+        let id = find::find(jobs, &self.job).await?;
+        let words = prompt::read(self.words.as_deref(), LONGEST_TEXT)?;
+        jobs.steer(&id, words).await?;
+        writeln!(output::stdout(), "{}: steered", short(&id))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
