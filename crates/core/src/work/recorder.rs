@@ -1,6 +1,6 @@
 //! The events of a job, made of what Codex says of its thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codex_mcp_protocol::codex::{
     Heard, Notification, Plan, PlanStep, RawItem, TokenUsage, Turn, TurnStatus, raw_item,
@@ -14,6 +14,9 @@ use crate::describe::line;
 
 /// How many calls are waited for an answer at once.
 const OPEN: usize = 64;
+
+/// How many steps are known by their ids.
+const KNOWN: usize = 10_000;
 
 /// What the model is told of a command that the sandbox stopped (0.104.0): the command is
 /// an item too then.
@@ -50,6 +53,8 @@ pub struct Recorder {
     usage: Option<TokenUsage>,
     /// The calls of the model's that are no steps yet.
     calls: BTreeMap<String, Call>,
+    /// The steps that Codex has told of, by their ids.
+    steps: BTreeSet<String>,
 }
 
 /// A call of the model's that wants to act.
@@ -93,11 +98,12 @@ impl Recorder {
     }
 
     /// The event that something is which went to or from the model: a call of the model's
-    /// that Codex did not allow leaves no other trace.
+    /// that Codex did not allow leaves no other trace, nor does a command that ends at once
+    /// as the sandbox stops it.
     pub fn raw(&mut self, payload: &Value) -> Option<Value> {
         match RawItem::deserialize(payload).ok()? {
             RawItem::FunctionCall { call_id, name } if RawItem::wants_to_act(&name) => {
-                if self.calls.len() < OPEN {
+                if self.calls.len() < OPEN && !self.steps.contains(&call_id) {
                     self.calls.insert(call_id, Call::of(&name, payload));
                 }
                 None
@@ -105,11 +111,30 @@ impl Recorder {
             RawItem::FunctionCallOutput { call_id, output } => {
                 let call = self.calls.remove(&call_id)?;
                 let why = raw_item::told(&output);
-                let was_run = raw_item::was_run(&output) || why.starts_with(STOPPED);
-                (!was_run).then(|| call.refused(&call_id, &line(why)))
+                if why.starts_with(STOPPED) {
+                    return None;
+                }
+                match raw_item::was_run(&output) {
+                    true => self.failed(&call, &call_id, &output),
+                    false => Some(call.refused(&call_id, &line(why))),
+                }
             }
             _ => None,
         }
+    }
+
+    /// A command that has failed and that Codex does not tell of.
+    fn failed(&self, call: &Call, id: &str, output: &Value) -> Option<Value> {
+        let exit_code = raw_item::exit_code(output).filter(|code| *code != 0)?;
+        // Then it may have been told of.
+        let is_uncertain = self.steps.len() >= KNOWN;
+        let Call::Command(command) = call else {
+            return None;
+        };
+        let item = json!({ "id": id, "type": "command_execution", "command": command,
+            "aggregated_output": raw_item::told(output), "exit_code": exit_code,
+            "status": "failed" });
+        (!is_uncertain).then(|| json!({ "type": "item.completed", "item": item }))
     }
 
     fn ended(&self, turn: &Turn) -> Option<Value> {
@@ -136,6 +161,9 @@ impl Recorder {
         let item = item.as_object()?;
         if let Some(id) = item.get("id").and_then(Value::as_str) {
             self.calls.remove(id);
+            if self.steps.len() < KNOWN {
+                self.steps.insert(id.to_owned());
+            }
         }
         let shown = shown(item, kind == "item.completed")?;
         Some(json!({ "type": kind, "item": shown }))
@@ -347,7 +375,7 @@ mod tests {
                 "aggregated_output": "approval policy is Never; reject command",
                 "exit_code": null, "status": "declined" })
         );
-        let ran = answer("2", "Chunk ID: 5\nProcess exited with code 1\nOutput:\nno");
+        let ran = answer("2", "Chunk ID: 5\nProcess exited with code 0\nOutput:\nyes");
         assert_eq!(recorder.raw(&ran), None);
         let stopped = answer("3", "exec_command failed: SandboxDenied { }");
         assert_eq!(recorder.raw(&stopped), None);
@@ -360,5 +388,26 @@ mod tests {
         let refused = recorder.raw(&answer("p", "patch rejected")).unwrap();
         assert_eq!(refused["item"]["reason"], "patch rejected");
         assert_eq!(refused["item"]["type"], "file_change");
+    }
+
+    #[test]
+    fn command_stopped_at_once_is_told_unless_it_became_a_step() {
+        let mut recorder = Recorder::default();
+        let call = json!({ "type": "function_call", "call_id": "1", "name": "exec_command",
+            "arguments": json!({ "cmd": "touch /x" }).to_string() });
+        let told = "Chunk ID: 5\nProcess exited with code 1\nOutput:\nRead-only file system\n";
+        let answer = json!({ "type": "function_call_output", "call_id": "1", "output": told });
+        assert_eq!(recorder.raw(&call), None);
+        assert_eq!(
+            recorder.raw(&answer).unwrap()["item"],
+            json!({ "id": "1", "type": "command_execution", "command": "touch /x",
+                "aggregated_output": "Read-only file system\n", "exit_code": 1,
+                "status": "failed" })
+        );
+        // As a rollout has it that is read when the turn has ended.
+        let step = json!({ "item": { "type": "commandExecution", "id": "1" } });
+        assert!(taken(&mut recorder, "item/started", step).is_some());
+        assert_eq!(recorder.raw(&call), None);
+        assert_eq!(recorder.raw(&answer), None);
     }
 }

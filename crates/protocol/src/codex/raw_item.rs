@@ -81,6 +81,22 @@ pub fn was_run(output: &Value) -> bool {
         .any(|beginning| text.starts_with(beginning))
 }
 
+/// The exit code of a command that was run, by what the model is told of it; `None` while
+/// it runs.
+#[must_use]
+pub fn exit_code(output: &Value) -> Option<i32> {
+    let text = match output {
+        Value::String(text) => text.as_str(),
+        other => told(other),
+    };
+    let mut preamble = text.lines().take_while(|line| *line != "Output:");
+    preamble.find_map(|line| {
+        let beginnings = ["Process exited with code ", "Exit code: ", "exit code: "];
+        let code = beginnings.iter().find_map(|words| line.strip_prefix(words));
+        code?.trim().parse().ok()
+    })
+}
+
 /// Newer releases begin with the id and the time of what was run.
 fn without_preamble(text: &str) -> &str {
     match text.split_once("\nOutput:\n") {
@@ -119,6 +135,19 @@ mod tests {
             "Chunk ID: 5\nProcess exited with code 1\nOutput:\nno"
         )));
         assert!(!was_run(&json!("approval policy is Never; reject command")));
+        for (output, code) in [
+            (
+                "Chunk ID: 5\nProcess exited with code 1\nOutput:\nno",
+                Some(1),
+            ),
+            ("Exit code: 2\nWall time: 0 seconds\nOutput:\nno", Some(2)),
+            (
+                "Chunk ID: 5\nProcess running with session ID 7\nOutput:\nExit code: 3",
+                None,
+            ),
+        ] {
+            assert_eq!(exit_code(&json!(output)), code, "{output}");
+        }
         assert_eq!(
             read(json!({ "type": "message", "role": "user" })),
             RawItem::Other

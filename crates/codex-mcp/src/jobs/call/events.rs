@@ -21,6 +21,7 @@ pub(super) struct Events {
     next: Option<Value>,
     lost: Arc<AtomicU64>,
     has_subagents: Arc<AtomicBool>,
+    recorder: Arc<Mutex<Recorder>>,
 }
 
 impl Events {
@@ -29,7 +30,8 @@ impl Events {
         let (sender, coming) = mpsc::channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
         let has_subagents = Arc::new(AtomicBool::new(false));
-        let (recorder, uncounted) = (Mutex::new(Recorder::default()), Arc::clone(&lost));
+        let recorder = Arc::new(Mutex::new(Recorder::default()));
+        let (recording, uncounted) = (Arc::clone(&recorder), Arc::clone(&lost));
         let begun = Arc::clone(&has_subagents);
         engine.hear(&opened.session, move |heard| {
             if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
@@ -37,7 +39,7 @@ impl Events {
             {
                 begun.store(true, Ordering::Relaxed);
             }
-            let event = recorder
+            let event = recording
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(heard);
@@ -52,12 +54,19 @@ impl Events {
             next: None,
             lost,
             has_subagents,
+            recorder,
         })
     }
 
     /// Whether Codex has begun threads of sub-agents.
     pub(super) fn has_subagents(&self) -> bool {
         self.has_subagents.load(Ordering::Relaxed)
+    }
+
+    /// The recorder, which knows the steps of the turn.
+    pub(super) fn recorder(&self) -> Recorder {
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut recorder)
     }
 
     /// Waits for the next one.

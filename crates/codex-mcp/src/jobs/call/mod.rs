@@ -301,7 +301,8 @@ impl Call<'_> {
         self.leaves_threads |= events.has_subagents();
         if self.request.resume.is_some() {
             let codex_home = self.request.codex_home.clone();
-            for event in refused::calls(codex_home, opened.thread.clone(), since).await {
+            let thread = opened.thread.clone();
+            for event in refused::calls(codex_home, thread, since, events.recorder()).await {
                 self.hearing.hear(&event);
             }
         }

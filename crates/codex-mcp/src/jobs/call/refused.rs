@@ -1,5 +1,6 @@
-//! Calls of the model's that Codex refused in a thread that was taken up: Codex tells of
-//! them only in new threads, and otherwise only the rollout has them.
+//! Calls of the model's that Codex refused, or the sandbox stopped at once, in a thread that
+//! was taken up: Codex tells of them only in new threads, and otherwise only the rollout has
+//! them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -29,11 +30,16 @@ struct Line {
     payload: Value,
 }
 
-/// The refused calls since then, as events. Where the rollout cannot be read, none are
-/// known.
-pub(super) async fn calls(codex_home: PathBuf, id: ThreadId, since: SystemTime) -> Vec<Value> {
+/// The refused and stopped calls since then, as events. `recorder` knows the steps that
+/// Codex has told of. Where the rollout cannot be read, none are known.
+pub(super) async fn calls(
+    codex_home: PathBuf,
+    id: ThreadId,
+    since: SystemTime,
+    recorder: Recorder,
+) -> Vec<Value> {
     let looked = off_runtime::run(move || match rollouts::find(&codex_home, &id) {
-        Rollout::At(path) => calls_in(&path, since),
+        Rollout::At(path) => calls_in(&path, since, recorder),
         Rollout::Missing | Rollout::Unknown => Vec::new(),
     });
     looked.await.unwrap_or_else(|error| {
@@ -42,7 +48,7 @@ pub(super) async fn calls(codex_home: PathBuf, id: ThreadId, since: SystemTime) 
     })
 }
 
-fn calls_in(rollout: &Path, since: SystemTime) -> Vec<Value> {
+fn calls_in(rollout: &Path, since: SystemTime, mut recorder: Recorder) -> Vec<Value> {
     let Ok(file) = untrusted_file::open(rollout, Links::Refused) else {
         return Vec::new();
     };
@@ -50,7 +56,6 @@ fn calls_in(rollout: &Path, since: SystemTime) -> Vec<Value> {
         return Vec::new();
     };
     let since = timestamp(since);
-    let mut recorder = Recorder::default();
     let mut refused = Vec::new();
     for line in lines.map_while(Result::ok) {
         // What is no call costs nothing.
@@ -105,7 +110,7 @@ mod tests {
             line(3, &call("2", "ls")),
             line(
                 3,
-                &answer("2", "Chunk ID: 5\nProcess exited with code 1\nOutput:\nno"),
+                &answer("2", "Chunk ID: 5\nProcess exited with code 0\nOutput:\nyes"),
             ),
             line(3, &call("3", "rm y")),
             line(3, &answer("3", "exec_command failed: SandboxDenied { }")),
@@ -115,7 +120,11 @@ mod tests {
         ];
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), lines.join("\n")).unwrap();
-        let refused = calls_in(file.path(), UNIX_EPOCH + Duration::from_secs(2));
+        let refused = calls_in(
+            file.path(),
+            UNIX_EPOCH + Duration::from_secs(2),
+            Recorder::default(),
+        );
         let told: Vec<_> = refused
             .iter()
             .map(|event| (&event["item"]["type"], &event["item"]["status"]))
@@ -129,7 +138,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            calls_in(Path::new("/nonexistent"), UNIX_EPOCH),
+            calls_in(Path::new("/nonexistent"), UNIX_EPOCH, Recorder::default()),
             [Value::Null; 0]
         );
     }

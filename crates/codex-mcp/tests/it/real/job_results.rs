@@ -17,6 +17,7 @@ on_each_release!(
     call_codex_keeps_to_the_sandbox_of_codex_configuration,
     job_without_an_answer_has_failed,
     refused_and_failed_commands_are_told_beside_the_state,
+    command_stopped_at_once_is_told_beside_the_state,
 );
 
 impl Stage {
@@ -138,6 +139,31 @@ async fn refused_and_failed_commands_are_told_beside_the_state(release: &str) {
         "Warnings\n  ",
     ] {
         assert!(page.contains(words), "{words:?} is missing: {page}");
+    }
+    stage.finish_with_worker(client).await;
+}
+
+/// Codex tells of no step where the sandbox ends a command before it has begun in earnest,
+/// and in a thread that was taken up not what the model was told either.
+async fn command_stopped_at_once_is_told_beside_the_state(release: &str) {
+    let turn = || [Reply::shell("echo x > blocked.txt"), Reply::say("Done.")];
+    let script = Script::new().otherwise(turn().into_iter().chain(turn()));
+    let stage = Stage::for_jobs(release, script, "", "").await;
+    let mut client = stage.client(&[]).await;
+    let mut wanted = json!({ "sandbox": "read-only" });
+    for _ in 0..2 {
+        let job = stage.job(&mut client, wanted.clone()).await;
+        assert_eq!(job["status"], "completed", "{job:#}");
+        // 0.153.4 may miss the words by which a blocked command is told from a failed one.
+        let problems = strings(&job["problems"]);
+        assert_eq!(problems.len(), 1, "{job:#}");
+        assert!(problems[0].contains("echo x > blocked.txt"), "{job:#}");
+        assert_eq!(
+            job["metadata"]["failed_steps"].as_array().map(Vec::len),
+            Some(1),
+            "{job:#}"
+        );
+        wanted["resume_session_id"] = job["session_id"].clone();
     }
     stage.finish_with_worker(client).await;
 }
