@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::Ending;
+use codex_mcp_core::work::in_words;
 use codex_mcp_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -56,11 +57,23 @@ pub(crate) enum ReviewError {
     #[error("the review failed: {0}")]
     Failed(String),
     /// The review took too long.
-    #[error("the review took longer than {} s and was interrupted", .0.as_secs())]
-    TimedOut(Duration),
+    #[error("the review took longer than {} s and was interrupted{}", limit.as_secs(), last_heard(.step))]
+    TimedOut {
+        /// As long as it may take.
+        limit: Duration,
+        /// The step that the reviewer was at.
+        step: String,
+    },
     /// Nobody wants it any more.
     #[error("the review was interrupted")]
     Interrupted,
+}
+
+fn last_heard(step: &str) -> String {
+    match step {
+        "" => String::new(),
+        step => format!("; the last that was heard: {step}"),
+    }
 }
 
 impl Subject {
@@ -159,7 +172,10 @@ pub(crate) async fn reviewed(
         let turn = engine.prompt(&opened.session, prompt).await?;
         let late = tokio::select! {
             ended = ended(engine, &turn, asked.hears) => return ended,
-            () = sleep(asked.limit) => ReviewError::TimedOut(asked.limit),
+            () = sleep(asked.limit) => ReviewError::TimedOut {
+                limit: asked.limit,
+                step: engine.inspect(&turn.session)?.progress.words,
+            },
             () = asked.stop.cancelled() => ReviewError::Interrupted,
         };
         engine.interrupt(&turn)?;
@@ -196,7 +212,7 @@ async fn ended(
             return match &outcome.ending {
                 Ending::Completed => Ok((outcome.text.clone(), outcome.facts.spent)),
                 Ending::Interrupted => Err(ReviewError::Interrupted),
-                Ending::Failed(error) => Err(ReviewError::Failed(error.message.clone())),
+                Ending::Failed(error) => Err(ReviewError::Failed(in_words(error))),
                 Ending::Lost(how) => Err(ReviewError::Failed(how.clone())),
             };
         }

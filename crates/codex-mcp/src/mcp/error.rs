@@ -224,7 +224,7 @@ impl From<ReviewError> for ToolError {
             ReviewError::Engine(error) => return error.into(),
             ReviewError::Git(_) | ReviewError::NoCommit { .. } => Code::InvalidArgument,
             ReviewError::Failed(_) => Code::TurnFailed,
-            ReviewError::TimedOut(_) => Code::Timeout,
+            ReviewError::TimedOut { .. } => Code::Timeout,
             ReviewError::Interrupted => Code::Interrupted,
         };
         Self::new(code, error.to_string())

@@ -63,6 +63,9 @@ pub struct Digest {
     pub last_command_failure: Option<FailedStep>,
     /// The first that Codex warned of.
     pub warnings: Vec<String>,
+    /// The error that Codex told of last, unless it has done something since: it may try
+    /// again, for as long as it is let.
+    pub last_error: Option<String>,
     /// Steps that have begun and not ended.
     open: BTreeSet<String>,
     /// Where those commands are in `commands`.
@@ -127,6 +130,13 @@ impl AddAssign for Evidence {
 impl Digest {
     /// Takes in the next event.
     pub fn take(&mut self, event: &WorkEvent) {
+        match event {
+            WorkEvent::Error { message } => self.last_error = Some(bounded(message, ERROR_LIMIT)),
+            WorkEvent::ItemStarted { .. } | WorkEvent::ItemCompleted { .. } => {
+                self.last_error = None;
+            }
+            _ => {}
+        }
         match event {
             WorkEvent::ThreadStarted { thread_id } => self.session = Some(thread_id.clone()),
             WorkEvent::ItemStarted { item } => self.begun(item),

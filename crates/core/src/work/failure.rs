@@ -86,6 +86,8 @@ pub struct Failure {
     /// When a limit is reset, in Codex's words: `in 20s` for example, or `at May
     /// 18th, 2033 3:33 AM`, which is local time.
     pub reset: Option<String>,
+    /// What kept Codex until time was up, where it told that.
+    pub cause: Option<FailureClass>,
 }
 
 impl FailureClass {
@@ -167,6 +169,22 @@ impl Failure {
             class,
             message: bounded(message, ERROR_LIMIT),
             reset: None,
+            cause: None,
+        }
+    }
+
+    /// Time was up. Codex tries to reach a model that is not there for as long as it is let.
+    fn timed_out(after: Duration, last_error: Option<&str>) -> Self {
+        let words = format!("agent timed out after {}ms", after.as_millis());
+        match last_error {
+            Some(error) => Self {
+                cause: class_of(error),
+                ..Self::new(
+                    FailureClass::Timeout,
+                    &format!("{words}; the last that was heard: {error}"),
+                )
+            },
+            None => Self::new(FailureClass::Timeout, &words),
         }
     }
 
@@ -191,7 +209,7 @@ impl Failure {
     pub fn hint(&self) -> String {
         match &self.reset {
             Some(reset) => format!("Codex says to try again {reset}; submit it again then."),
-            None => self.class.hint().to_owned(),
+            None => self.cause.unwrap_or(self.class).hint().to_owned(),
         }
     }
 }
@@ -222,10 +240,9 @@ pub fn judge(ending: &Ending, digest: &Digest) -> Option<Failure> {
         ),
         Ending::SessionBusy(why) => (FailureClass::SessionBusy, why.clone()),
         Ending::NoLogin(why) => (FailureClass::Auth, why.clone()),
-        Ending::TimedOut(after) => (
-            FailureClass::Timeout,
-            format!("agent timed out after {}ms", after.as_millis()),
-        ),
+        Ending::TimedOut(after) => {
+            return Some(Failure::timed_out(*after, digest.last_error.as_deref()));
+        }
         Ending::Cancelled => (FailureClass::Cancelled, "cancelled".to_owned()),
         Ending::Completed => match &digest.message {
             Some(message) if !message.trim().is_empty() => return None,

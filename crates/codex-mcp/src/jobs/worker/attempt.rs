@@ -329,6 +329,7 @@ impl Done {
             class: FailureClass::NotStarted,
             message: error.to_string(),
             reset: None,
+            cause: None,
         };
         Self {
             report: Report {

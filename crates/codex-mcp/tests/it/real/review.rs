@@ -86,6 +86,7 @@ on_each_release!(
     review_at_a_shell_shows_comments_and_changes_nothing,
     review_over_mcp_returns_comments_and_a_thread,
     run_goes_on_until_the_reviewer_wants_nothing,
+    review_that_takes_too_long_names_the_last_step,
 );
 
 async fn review_at_a_shell_shows_comments_and_changes_nothing(release: &str) {
@@ -210,4 +211,14 @@ async fn run_is_not_done_where_the_reviewer_gives_no_verdict() {
             .contains("neither comments nor PASS or FAIL"),
         "{criteria}"
     );
+}
+
+async fn review_that_takes_too_long_names_the_last_step(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("sleep 1000"), Reply::say("never")]);
+    let stage = Stage::new(release, script).await;
+    std::fs::write(stage.file("new.txt"), "x").unwrap();
+    let (code, shown, told) = stage.review(&["--timeout", "5s"]).await;
+    assert_eq!((code, shown.as_str()), (Some(3), ""), "{told}");
+    let words = "took longer than 5 s and was interrupted; the last that was heard: running sleep";
+    assert!(told.contains(words), "{told}");
 }

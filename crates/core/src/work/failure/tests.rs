@@ -157,6 +157,30 @@ fn an_end_has_a_class_and_words() {
     assert!(judge(&Ending::Completed, &digest).is_some());
 }
 
+/// As 0.169.0 says it, every few seconds, until it is interrupted.
+#[test]
+fn time_out_names_what_codex_waited_for() {
+    let mut digest = Digest::default();
+    let waiting = "Reconnecting... waiting for network (Connection failed: error sending request)";
+    let error = json!({ "type": "error", "message": waiting });
+    digest.take(&serde_json::from_value(error).unwrap());
+    let ending = Ending::TimedOut(Duration::from_mins(1));
+    let failure = judge(&ending, &digest).unwrap();
+    assert_eq!(failure.class, FailureClass::Timeout);
+    assert_eq!(
+        failure.message,
+        format!("agent timed out after 60000ms; the last that was heard: {waiting}")
+    );
+    assert_eq!(failure.hint(), FailureClass::Connection.hint());
+    // It has got past that.
+    let said = json!({ "type": "item.completed",
+        "item": { "type": "agent_message", "id": "1", "text": "on it" } });
+    digest.take(&serde_json::from_value(said).unwrap());
+    let failure = judge(&ending, &digest).unwrap();
+    assert_eq!(failure.message, "agent timed out after 60000ms");
+    assert_eq!(failure.hint(), FailureClass::Timeout.hint());
+}
+
 #[test]
 fn the_reset_is_told_where_codex_knows_it() {
     for (words, reset) in [
