@@ -303,7 +303,7 @@ fn particulars(ask: &Ask) -> Value {
             "approvalId": asked.approval_id,
             "commandActions": asked.command_actions,
             "proposedExecpolicyAmendment": asked.proposed_execpolicy_amendment,
-            "availableDecisions": with_decline(asked),
+            "availableDecisions": with_those_always_taken(asked),
             "proposedNetworkPolicyAmendments": asked.proposed_network_policy_amendments,
             "additionalPermissions": asked.additional_permissions,
             "networkApprovalContext": asked.network_approval_context,
@@ -337,11 +337,13 @@ fn particulars(ask: &Ask) -> Value {
     }
 }
 
-/// The decisions that Codex offers on a command, and the one that it always takes.
-fn with_decline(asked: &CommandApproval) -> Option<Vec<Value>> {
+/// The decisions that Codex offers on a command, and those that it always takes.
+fn with_those_always_taken(asked: &CommandApproval) -> Option<Vec<Value>> {
     let mut offered = asked.available_decisions.clone()?;
-    if !offered.iter().any(|decision| decision == "decline") {
-        offered.push("decline".into());
+    for always in ["acceptForSession", "decline"] {
+        if !offered.iter().any(|decision| decision == always) {
+            offered.push(always.into());
+        }
     }
     Some(offered)
 }
