@@ -54,6 +54,12 @@ impl Identity {
         }
     }
 
+    /// The same, where the result tells enough of a thread.
+    pub(super) fn without_summaries(mut self) -> Self {
+        self.farewell = Farewell::Spared;
+        self
+    }
+
     /// Enters the team, if there is one. Those who died in it are put away.
     pub(super) fn join(&self, config: &Config) {
         let Office { records, desk } = &self.office;
@@ -111,7 +117,7 @@ impl Identity {
 
     /// Leaves the team and puts everything away, unless `hurry` is cancelled.
     pub(super) async fn close(self, hurry: &CancellationToken) {
-        self.office.close(hurry).await;
+        self.office.close(self.farewell, hurry).await;
     }
 }
 

@@ -4,9 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use codex_mcp_core::team::ThreadName;
-use codex_mcp_core::team::registry::Status;
+use codex_mcp_core::team::registry::{Entry, Status};
+use serde_json::Value;
 
 use super::stored::{self, Failure, Kept};
+use super::threads::of_jobs::of_jobs;
 use crate::output;
 use crate::team::{registry, summary};
 use crate::thread_ids::in_registry;
@@ -47,8 +49,32 @@ fn missing(kept: &Kept, thread: &ThreadName) -> Result<String, Failure> {
                  itself, with this id as threadId"
             )
         }
-        None => {
+        None => of_a_job(kept, thread).unwrap_or_else(|| {
             format!("no thread {thread} is known here; `codex-mcp threads` lists those that are")
-        }
+        }),
     })
+}
+
+/// What there is of the thread of a job.
+fn of_a_job(kept: &Kept, thread: &ThreadName) -> Option<String> {
+    let entries = of_jobs(kept).into_iter();
+    let fitting = |entry: &Entry| entry.thread_id.as_str().starts_with(thread.as_str());
+    let found: Vec<Entry> = entries.filter(fitting).collect();
+    let exact = found.iter().find(|entry| entry.thread_id == *thread);
+    let Entry {
+        thread_id, rest, ..
+    } = match (exact, found.as_slice()) {
+        (Some(entry), _) | (None, [entry]) => entry,
+        (None, []) => return None,
+        (None, _) => {
+            return Some(format!(
+                "several threads of jobs begin with {thread}; give more of the id"
+            ));
+        }
+    };
+    let job = rest.get("job_id").and_then(Value::as_str)?;
+    Some(format!(
+        "thread {thread_id} has no summary: jobs don't ask for one. `codex-mcp jobs show {job}` \
+         shows the job, and `codex-mcp jobs resume {job} PROMPT` continues the thread"
+    ))
 }

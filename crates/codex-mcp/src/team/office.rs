@@ -71,13 +71,13 @@ impl Office {
     /// Leaves the team, and puts the records away: what is still active is
     /// interrupted. Should `hurry` be cancelled, what waits for a lock is left to the
     /// next server.
-    pub async fn close(&self, hurry: &CancellationToken) {
+    pub async fn close(&self, farewell: Farewell, hurry: &CancellationToken) {
         let closing = async {
             if let Some(desk) = &self.desk {
                 desk.leave(CLOSE_PATIENCE).await;
             }
             if let Some(records) = &self.records {
-                records.close().await;
+                records.close(farewell).await;
             }
         };
         let hurried = async {

@@ -22,12 +22,16 @@ use super::context::{Context, Member};
 use super::dead;
 use super::files::FileError;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
+use super::office::Farewell;
 use super::repository::{Head, Repository};
 use super::summary::Summaries;
 use crate::engine::command::{Settings, Start, TurnRef};
 use crate::engine::{Act, Given, Kind, Witness};
 
 /// Why something could not be written down or looked up.
+/// Why a thread has no summary where nobody wanted one.
+const NOT_WANTED: &str = "runs, and servers with `--no-summaries`, don't ask for one";
+
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The registry can't be used.
@@ -310,12 +314,33 @@ impl Records {
 
     /// Puts everything away: what is still active was not summarised. Waits until all
     /// is written.
-    pub async fn close(&self) {
+    pub async fn close(&self, farewell: Farewell) {
+        if farewell == Farewell::Spared {
+            self.put_away_unasked().await;
+        }
         self.change(|| Change::InterruptActive);
         self.clerk.settle().await;
     }
 
     /// A thread, from the identity that has worked on it last. Nothing is locked for
+    /// Writes down that nobody wanted a summary of the threads that are still active.
+    async fn put_away_unasked(&self) {
+        let threads = self.threads().await.unwrap_or_else(|error| {
+            tracing::debug!("the threads cannot be listed: {error}");
+            Vec::new()
+        });
+        let active = threads
+            .into_iter()
+            .filter(|entry| entry.status == Status::Active);
+        for Entry { thread_id, .. } in active {
+            self.change(move || Change::SetStatus {
+                thread_id,
+                status: Status::Interrupted,
+                no_summary: Some(NOT_WANTED.to_owned()),
+            });
+        }
+    }
+
     /// that.
     fn find(&self, thread: &ThreadName) -> Result<Option<Entry>, RecordError> {
         let mut found: Option<Entry> = None;

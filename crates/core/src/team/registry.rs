@@ -25,7 +25,7 @@ pub const MOST_THREADS: usize = 10_000;
 const LONGEST_PATH: usize = 4096;
 
 /// Why a thread has no summary that was active when its server ended.
-const NOT_ASKED: &str = "its server ended before it asked for one";
+const NOT_ASKED: &str = "its session or its server ended before it was asked for one";
 
 /// The longest beginning of a prompt in an entry, in bytes.
 const LONGEST_PROMPT: usize = 200;

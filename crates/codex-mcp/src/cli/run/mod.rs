@@ -219,7 +219,7 @@ async fn as_a_member(
     order: &Order,
     ending: &Ending,
 ) -> Result<(Done, Vec<Told>), Failure> {
-    let identity = Identity::take(config, "app-server");
+    let identity = Identity::take(config, "app-server").without_summaries();
     identity.join(config);
     let engine = engine(config, &identity, order);
     let worked = work(args, config, &identity, &engine, order, ending).await;

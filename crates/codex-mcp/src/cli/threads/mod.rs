@@ -1,6 +1,6 @@
 //! `codex-mcp threads`: what there is to take up again, and what may be forgotten.
 
-mod of_jobs;
+pub(super) mod of_jobs;
 mod table;
 
 use std::cmp::Reverse;

@@ -23,7 +23,7 @@ const MOST: u32 = 500;
 const PROMPT: usize = 2000;
 
 /// The threads of this user's jobs, each once. A store that cannot be read is told.
-pub(super) fn of_jobs(kept: &Kept) -> Vec<Entry> {
+pub(in crate::cli) fn of_jobs(kept: &Kept) -> Vec<Entry> {
     let Some((settings, identity)) = &kept.jobs else {
         return Vec::new();
     };

@@ -3,6 +3,7 @@
 use std::process::{Output, Stdio};
 
 use scripted_model::{Reply, Script};
+use serde_json::Value;
 use tokio::process::Command;
 
 use super::{Stage, on_each_release};
@@ -76,6 +77,31 @@ async fn a_job_is_handed_over_waited_for_shown_and_resumed(release: &str) {
     assert!(asked.user_messages().contains(&"the number is 7"));
     assert!(asked.assistant_messages().contains(&"One."));
     assert!(stage.jobs(&["list"]).await.ends_with("\n2 of 2\n"));
+}
+
+/// `codex-mcp threads` lists it too.
+#[tokio::test]
+async fn thread_of_a_job_says_why_it_has_no_summary() {
+    let script = Script::new().otherwise([Reply::say("One.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    stage.jobs(&["submit", "--wait", "say one"]).await;
+    let listed = said(stage.program(&["threads", "--json"])).await;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
+    for name in [thread, &thread[..8]] {
+        let output = stage.program(&["summary", name]).output().await.unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("jobs don't ask for one"), "{told}");
+        assert!(told.contains("codex-mcp jobs show "), "{told}");
+    }
+    stage.jobs(&["submit", "--wait", "say one"]).await;
+    let output = stage.program(&["summary", "01"]).output().await.unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("several threads of jobs begin with 01"),
+        "{told}"
+    );
 }
 
 /// As in a hook of git, which names its repository to all that it starts.

@@ -493,3 +493,16 @@ async fn a_hostile_task_is_plain_words() {
         "{names:?}"
     );
 }
+
+#[tokio::test]
+async fn thread_of_a_run_says_why_it_has_no_summary() {
+    let script = Script::new().otherwise([Reply::shell("echo x > new.txt"), Reply::say("Done.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let ran = stage.run(&["make a file"]).await;
+    let thread = ran.result["thread_id"].as_str().unwrap();
+    let output = stage.program(&["summary", thread]).output().await.unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let words = "no summary: runs, and servers with `--no-summaries`, don't ask for one.";
+    assert!(told.contains(words), "{told}");
+}

@@ -84,7 +84,7 @@ impl Stage {
         self.program(&[&["run"], args].concat())
     }
 
-    fn program(&self, args: &[&str]) -> Command {
+    pub(in crate::real) fn program(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .args(args)
