@@ -1,6 +1,7 @@
 //! Errors as MCP clients see them: a code, what happened, what to do.
 
 use codex_mcp_core::session::{DecisionRefused, PromptRefused};
+use codex_mcp_core::work::{FailureClass, class_of_turn};
 use codex_mcp_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use serde_json::{Map, Value, json};
 
@@ -242,13 +243,26 @@ impl From<TurnError> for ToolError {
             ErrorKind::ModelNotFound => Code::ModelNotFound,
             ErrorKind::Sandbox => Code::Sandbox,
             ErrorKind::Connection => Code::Connection,
-            ErrorKind::Other => Code::TurnFailed,
+            ErrorKind::Other => code_by_words(&error),
         };
         let message = match error.additional_details {
             Some(details) => format!("{} ({details})", error.message),
             None => error.message,
         };
         Self::new(code, message)
+    }
+}
+
+/// The code of an error whose kind Codex does not tell, as before 0.154.
+fn code_by_words(error: &TurnError) -> Code {
+    match class_of_turn(error) {
+        FailureClass::Auth => Code::Unauthorized,
+        FailureClass::RateLimit => Code::RateLimited,
+        FailureClass::ContextWindow => Code::ContextWindow,
+        FailureClass::Overloaded => Code::Overloaded,
+        FailureClass::ModelNotFound => Code::ModelNotFound,
+        FailureClass::Connection => Code::Connection,
+        _ => Code::TurnFailed,
     }
 }
 

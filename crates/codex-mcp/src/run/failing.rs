@@ -2,7 +2,7 @@
 
 use codex_mcp_core::run::machine::TurnEnd;
 use codex_mcp_core::session::Ending;
-use codex_mcp_core::work::{FailureClass, in_words};
+use codex_mcp_core::work::{FailureClass, class_of_turn, in_words};
 
 use crate::engine::EngineError;
 
@@ -11,7 +11,7 @@ pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {
     match ending {
         Ending::Completed => (TurnEnd::Completed, None),
         Ending::Interrupted => (TurnEnd::Interrupted, None),
-        Ending::Failed(error) => (TurnEnd::Failed(error.kind().into()), Some(in_words(error))),
+        Ending::Failed(error) => (TurnEnd::Failed(class_of_turn(error)), Some(in_words(error))),
         Ending::Lost(how) => (TurnEnd::Died, Some(format!("{how} during the turn"))),
     }
 }

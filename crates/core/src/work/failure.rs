@@ -263,6 +263,12 @@ pub fn judge(ending: &Ending, digest: &Digest) -> Option<Failure> {
     Some(Failure::new(class, &message))
 }
 
+/// What kind of failure a turn had, by Codex's words and its kind of error.
+#[must_use]
+pub fn class_of_turn(error: &TurnError) -> FailureClass {
+    of_turn(error).class
+}
+
 fn of_turn(error: &TurnError) -> Failure {
     let words = in_words(error);
     Failure::said(&words, error.kind().into())

@@ -20,6 +20,6 @@ pub mod refusal;
 pub use changes::{ChangeKind, ChangedFile, Changes, GitState, Look, SeenBy};
 pub use digest::{Command, Digest, Evidence};
 pub use failed_step::{FailedStep, StepFailure, StepKind};
-pub use failure::{Ending, Failure, FailureClass, in_words, judge};
+pub use failure::{Ending, Failure, FailureClass, class_of_turn, in_words, judge};
 pub use recorder::Recorder;
 pub use refusal::{Refusal, is_by_the_sandbox};

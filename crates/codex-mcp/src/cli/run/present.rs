@@ -90,6 +90,7 @@ impl Result {
             Some(reason) => format!("not done after {turns}: {}", reason.words()),
         }];
         lines.extend(outcome.why.iter().map(|why| format!("  {why}")));
+        lines.extend(outcome.hint.iter().map(|hint| format!("  {hint}")));
         let made = outcome.made();
         lines.extend(made.iter().take(SHOWN).map(|artifact| {
             let (what, which) = words::artifact(artifact);

@@ -254,7 +254,10 @@ pub(super) fn ending(error: EngineError) -> Ending {
     let words = error.to_string();
     match error {
         EngineError::NoThread(thread) => Ending::UnknownSession(thread),
-        EngineError::NoLogin => Ending::NoLogin(words),
+        // The hint of a job says what to do.
+        EngineError::NoLogin => {
+            Ending::NoLogin("Codex has no login for its model provider".to_owned())
+        }
         EngineError::Gone(_) => Ending::Died(words),
         EngineError::ThreadInUse(_)
         | EngineError::Busy(_)

@@ -12,6 +12,8 @@ use super::{Stage, assert_completed, assert_error, on_each_release, structured, 
 on_each_release!(
     missing_login_is_told_before_the_first_prompt,
     missing_login_ends_a_run_before_its_first_turn,
+    missing_login_fails_a_job_before_its_first_request,
+    refused_key_is_told_with_the_remedy,
     thread_with_a_provider_of_its_own_needs_no_login,
 );
 
@@ -86,6 +88,51 @@ async fn missing_login_ends_a_run_before_its_first_turn(release: &str) {
     assert!(!ran.told.contains("turn 1"), "{}", ran.told);
     assert!(!ran.told.contains("missing"), "{}", ran.told);
     assert_eq!(stage.model.request_count(), 0);
+}
+
+async fn missing_login_fails_a_job_before_its_first_request(release: &str) {
+    let stage = stage(release).await;
+    let directory = stage.home.atm_home().join(".config/atm");
+    std::fs::create_dir_all(&directory).unwrap();
+    let leaves = "[plugins.codex-mcp]\nworker_idle_secs = 1\n";
+    std::fs::write(directory.join("config.toml"), leaves).unwrap();
+    let mut client = stage.client_of_openai().await;
+    // Not tried again: it would fail again.
+    let arguments = json!({"prompt": "work", "cwd": stage.home.work(), "retry": 2});
+    let queued = client.call_tool("call_codex", arguments).await;
+    let status = json!({"job_id": structured(&queued)["job_id"], "wait_ms": 60_000});
+    let ended = client.call_tool("call_status", status).await;
+    let job = structured(&ended);
+    assert_eq!(
+        (&job["status"], &job["attempts"]),
+        (&json!("failed"), &json!(1)),
+        "{job:#}"
+    );
+    let told = job["error"].as_str().unwrap();
+    assert_eq!(told.matches("`codex login`").count(), 1, "{told}");
+    assert_eq!(job["metadata"]["failure"]["class"], "auth");
+    assert_eq!(stage.model.request_count(), 0);
+    assert!(client.finish().await.success());
+    while !stage.home.processes().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+async fn refused_key_is_told_with_the_remedy(release: &str) {
+    let body = json!({ "error": { "message": "Incorrect API key", "code": "invalid_api_key" } });
+    let refuses = Reply::fail(401, body.to_string());
+    let stage = Stage::new(release, Script::new().otherwise(vec![refuses; 20])).await;
+    let arguments = ["--sandbox", "workspace-write", "make a file"];
+    let ran = stage.run_command(&arguments).output().await.unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(ran.status.code(), Some(3), "{told}");
+    assert!(told.contains("401 Unauthorized"), "{told}");
+    assert_eq!(told.matches("`codex login`").count(), 1, "{told}");
+
+    let mut client = stage.client(&[]).await;
+    let failed = client.call_tool("codex", json!({"prompt": "work"})).await;
+    assert_error(&failed, "UNAUTHORIZED");
+    stage.finish(client).await;
 }
 
 async fn thread_with_a_provider_of_its_own_needs_no_login(release: &str) {

@@ -46,6 +46,9 @@ pub struct Outcome {
     /// More about the reason, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What to do about it, for people; `None` where `why` says that.
+    #[serde(skip)]
+    pub hint: Option<&'static str>,
     /// What was made all the same, if not all holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<Vec<Artifact>>,
@@ -228,7 +231,7 @@ impl Outcome {
         made.truncate(ARTIFACTS_LIMIT);
         let reason = Reason::of(end);
         let hint = match end {
-            End::CouldNotRun(class) => Some(class.hint().to_owned()),
+            End::CouldNotRun(class) => Some(class.hint()),
             _ => None,
         };
         let (artifacts, partial) = match reason {
@@ -243,7 +246,8 @@ impl Outcome {
             evidence,
             turns,
             reason,
-            why: why.or(hint),
+            hint: hint.filter(|_| why.is_some()),
+            why: why.or_else(|| hint.map(str::to_owned)),
             partial,
             more_artifacts,
         }
