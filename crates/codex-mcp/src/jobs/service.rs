@@ -448,15 +448,17 @@ impl Cancelled {
     pub fn message(self) -> String {
         match (self.answer, self.state) {
             (CancelAnswer::Asked, JobState::Cancelled) => {
-                "Job cancelled; Codex and all that it started is gone".to_owned()
+                "Job cancelled; nothing of it runs any more".to_owned()
             }
             (CancelAnswer::Asked, state) if state.has_ended() => {
                 format!("Job {state} before it could be cancelled")
             }
-            (CancelAnswer::Asked, _) => "Cancellation requested; its worker has not ended Codex \
+            (CancelAnswer::Asked, _) => {
+                "Cancellation requested; its worker has not ended its turn \
                 yet. If the worker has died, so has Codex, and the job is cancelled when the \
                 worker's lease ends"
-                .to_owned(),
+                    .to_owned()
+            }
             (answer, _) => answer.message(),
         }
     }

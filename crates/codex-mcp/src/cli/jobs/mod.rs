@@ -76,7 +76,7 @@ enum Verb {
     Logs(logs::Args),
     /// Wait until jobs have ended, then print Codex's final message.
     Wait(wait::Args),
-    /// Call jobs off: Codex and all that it has started is ended.
+    /// Cancel jobs: what Codex does in them, and all that its commands have started, is ended.
     Cancel(cancel::Args),
     /// Allow what Codex asks for in a job.
     Approve(answer::ApproveArgs),

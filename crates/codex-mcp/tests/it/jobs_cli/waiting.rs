@@ -230,6 +230,6 @@ async fn jobs_are_called_off() {
     assert_eq!(said.code, 0, "{}", said.stderr);
     assert!(
         said.stdout
-            .contains("Codex and all that it started is gone")
+            .contains("Job cancelled; nothing of it runs any more")
     );
 }
