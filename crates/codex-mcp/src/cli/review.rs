@@ -58,6 +58,7 @@ pub(super) struct Args {
     /// The repository. Default: that of the current directory.
     #[arg(
         long,
+        alias = "repo",
         value_name = "DIR",
         default_value = ".",
         hide_default_value = true

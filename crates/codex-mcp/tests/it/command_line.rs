@@ -50,6 +50,21 @@ fn wrong_command_line_is_2_and_3_where_2_tells_an_outcome() {
     }
 }
 
+/// `--repo` is the same as `--cwd`, as it is in the tools.
+#[test]
+fn repo_is_taken_for_cwd() {
+    let home = Home::new("");
+    for verb in [&["review"][..], &["run", "x"], &["jobs", "submit", "x"]] {
+        let args = [verb, &["--repo", "/no/such/directory"]].concat();
+        let said = say(&home, &args, &[]);
+        assert_eq!(said.code, Some(3), "{args:?}: {}", said.stderr);
+        let named = said.stderr.contains("/no/such/directory");
+        assert!(named, "{args:?}: {}", said.stderr);
+    }
+    let said = say(&home, &["jobs", "list", "--repo", "."], &[]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+}
+
 #[test]
 fn limit_that_cannot_be_is_named_by_its_option() {
     let home = Home::new("");

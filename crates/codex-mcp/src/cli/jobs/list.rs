@@ -48,7 +48,7 @@ pub(super) struct Args {
     tool: Option<String>,
 
     /// Only jobs of this folder.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "repo", value_name = "DIR")]
     cwd: Option<PathBuf>,
 
     /// How many to list at most.

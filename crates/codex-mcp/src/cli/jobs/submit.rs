@@ -65,6 +65,7 @@ pub(super) struct Args {
     /// The folder to work in. Default: this one.
     #[arg(
         long,
+        alias = "repo",
         value_name = "DIR",
         default_value = ".",
         hide_default_value = true
