@@ -83,6 +83,35 @@ impl From<&Ask> for ActionKind {
     }
 }
 
+/// By whom a question is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The client, by a call of a tool.
+    Client,
+    /// The client, where the question was put to its user as an elicitation.
+    Elicitation,
+    /// A person at a terminal.
+    Terminal,
+    /// Settings that say so beforehand, as where there is nobody to be asked.
+    Settings,
+    /// Nobody, in time.
+    Nobody,
+}
+
+impl DecidedBy {
+    /// Its name in the audit.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Elicitation => "elicitation",
+            Self::Terminal => "terminal",
+            Self::Settings => "settings",
+            Self::Nobody => "nobody",
+        }
+    }
+}
+
 /// An answer to an [`Action`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

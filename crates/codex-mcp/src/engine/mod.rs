@@ -68,7 +68,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use codex_mcp_core::action::{self, ActionId, Decision};
+use codex_mcp_core::action::{self, ActionId, DecidedBy, Decision};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{Patience, Session, State};
 use codex_mcp_protocol::codex::{
@@ -310,14 +310,31 @@ impl Engine {
         active.count()
     }
 
+    /// Answers a question of Codex's as a client wants it by a call of a tool; a note is
+    /// written to the log.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::respond_as`].
+    pub fn respond(
+        &self,
+        session: &SessionId,
+        action: &ActionId,
+        decision: &Decision,
+        note: Option<&str>,
+    ) -> Result<(), EngineError> {
+        self.respond_as(DecidedBy::Client, session, action, decision, note)
+    }
+
     /// Answers a question of Codex's; a note is written to the log.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`], [`EngineError::Cancelled`], [`EngineError::Decision`] and
     /// [`EngineError::OutOfBounds`].
-    pub fn respond(
+    pub fn respond_as(
         &self,
+        by: DecidedBy,
         session: &SessionId,
         action: &ActionId,
         decision: &Decision,
@@ -328,7 +345,8 @@ impl Engine {
             return Err(entry.cancelled());
         }
         self.check_decision(&entry, action, decision)?;
-        let effects = entry.change(|machine, now| machine.decide(action, decision, note, now))?;
+        let effects =
+            entry.change(|machine, now| machine.decide_as(by, action, decision, note, now))?;
         perform(&entry, effects);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::action::{ActionId, DecidedBy, Decision};
 use codex_mcp_core::session::{self, DecisionRefused};
 use codex_mcp_protocol::codex::ThreadId;
 use rmcp::model::{
@@ -558,11 +558,13 @@ fn try_decide(
         return Ok(Taken::Dismissed);
     };
     for decision in decisions {
-        match engine.respond(session, action, &decision, reason.as_deref()) {
+        let asked = DecidedBy::Elicitation;
+        match engine.respond_as(asked, session, action, &decision, reason.as_deref()) {
             Ok(()) => break,
             Err(EngineError::OutOfBounds(why)) => {
                 let why = why.to_string();
-                engine.respond(session, action, &Decision::Decline, Some(&why))?;
+                let (bounds, no) = (DecidedBy::Settings, &Decision::Decline);
+                engine.respond_as(bounds, session, action, no, Some(&why))?;
                 break;
             }
             Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::pending;
 
-use codex_mcp_core::action::{ActionId, Decision};
+use codex_mcp_core::action::{ActionId, DecidedBy, Decision};
 use codex_mcp_core::approval_text;
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
@@ -224,8 +224,8 @@ impl<'a, W: Watcher> Turn<'a, W> {
             tokio::select! {
                 changed = engine.changed(&self.turn.session, view.revision) => changed?,
                 Some(decided) = deciding.next() => {
-                    if let Some((decision, open)) = decided {
-                        self.answer(&open, &decision);
+                    if let Some(((by, decision), open)) = decided {
+                        self.answer(by, &open, &decision);
                     }
                 }
                 _ = leash.pull() => {
@@ -264,8 +264,8 @@ impl<'a, W: Watcher> Turn<'a, W> {
         new
     }
 
-    fn answer(&mut self, open: &Open, decision: &Decision) {
-        let Err(error) = self.respond(&open.id, decision) else {
+    fn answer(&mut self, by: DecidedBy, open: &Open, decision: &Decision) {
+        let Err(error) = self.respond(by, &open.id, decision) else {
             if *decision == Decision::Decline {
                 self.note(&open.ask);
             }
@@ -273,16 +273,21 @@ impl<'a, W: Watcher> Turn<'a, W> {
         };
         // A question for words has no yes.
         tracing::debug!("{decision:?} is no answer to {:?}: {error}", open.id);
-        match self.respond(&open.id, &Decision::Decline) {
+        match self.respond(DecidedBy::Settings, &open.id, &Decision::Decline) {
             Ok(()) => self.note(&open.ask),
             // It was answered or withdrawn meanwhile.
             Err(error) => tracing::debug!("{:?} is answered already: {error}", open.id),
         }
     }
 
-    fn respond(&self, action: &ActionId, decision: &Decision) -> Result<(), EngineError> {
+    fn respond(
+        &self,
+        by: DecidedBy,
+        action: &ActionId,
+        decision: &Decision,
+    ) -> Result<(), EngineError> {
         let session = &self.turn.session;
-        self.engine.respond(session, action, decision, None)
+        self.engine.respond_as(by, session, action, decision, None)
     }
 
     /// A command or a change that is declined is a step that Codex tells itself.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use codex_mcp_core::action::Decision;
+use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::findings::Verdict;
 use codex_mcp_core::run::machine::Prompt;
@@ -77,5 +77,5 @@ pub trait Watcher {
 
     /// Answers a question of Codex's, at the latest at `until`. Dropped when the question
     /// is closed in another way.
-    fn decides(&self, ask: &Ask, until: Instant) -> impl Future<Output = Decision>;
+    fn decides(&self, ask: &Ask, until: Instant) -> impl Future<Output = (DecidedBy, Decision)>;
 }

@@ -64,6 +64,8 @@ pub struct Record<'a> {
     pub summary: Option<&'a str>,
     /// How a question was decided.
     pub decision: Option<&'a str>,
+    /// By whom, see [`DecidedBy`](codex_mcp_core::action::DecidedBy).
+    pub decided_by: Option<&'a str>,
     /// The messages that were read.
     pub messages: &'a [Envelope],
     /// Why it failed.
@@ -82,6 +84,7 @@ impl Record<'_> {
             recipient: None,
             summary: None,
             decision: None,
+            decided_by: None,
             messages: &[],
             error: None,
         }
@@ -162,10 +165,13 @@ pub struct Line {
     /// The beginning of the prompt, the message or the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// How a question was decided: by the client, or as it ran into its time-out or the
-    /// end of its turn.
+    /// How a question was decided, also where it ran into its time-out or the end of its
+    /// turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
+    /// By whom: see [`DecidedBy`](codex_mcp_core::action::DecidedBy).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
     /// How many messages were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
@@ -257,6 +263,7 @@ impl Audit {
             recipient: shown(record.recipient, NAME),
             summary: shown(record.summary, SUMMARY),
             decision: shown(record.decision, NAME),
+            decided_by: shown(record.decided_by, NAME),
             count: (record.event == Event::AtmRead && record.outcome == Outcome::Done)
                 .then_some(record.messages.len()),
             messages: record.messages.iter().take(MESSAGES).map(read).collect(),

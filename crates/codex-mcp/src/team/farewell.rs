@@ -4,7 +4,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use codex_mcp_core::action::Decision;
+use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::session::{Ending, IDLE_LIMIT, State};
 use codex_mcp_protocol::codex::{Keeping, ThreadId};
 use futures::StreamExt;
@@ -144,7 +144,8 @@ async fn interrupt(engine: &Engine, session: &SessionId) -> Result<(), EngineErr
 /// There is nobody left to ask.
 fn decline_all(engine: &Engine, session: &SessionId, view: &View) -> Result<(), EngineError> {
     for open in &view.actions {
-        match engine.respond(session, &open.id, &Decision::Decline, None) {
+        let (by, no) = (DecidedBy::Settings, &Decision::Decline);
+        match engine.respond_as(by, session, &open.id, no, None) {
             Ok(()) | Err(EngineError::Decision(_)) => {}
             Err(error) => return Err(error),
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use codex_mcp_core::action::DecidedBy;
 use codex_mcp_core::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
 use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnState};
 use codex_mcp_core::team::secrets;
@@ -21,17 +22,17 @@ use super::clerk::{Clerk, Ended};
 use super::context::{Context, Member};
 use super::dead;
 use super::files::FileError;
-use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::office::Farewell;
+use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::repository::{Head, Repository};
 use super::summary::Summaries;
 use crate::engine::command::{Settings, Start, TurnRef};
 use crate::engine::{Act, Given, Kind, Witness};
 
-/// Why something could not be written down or looked up.
 /// Why a thread has no summary where nobody wanted one.
 const NOT_WANTED: &str = "runs, and servers with `--no-summaries`, don't ask for one";
 
+/// Why something could not be written down or looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The registry can't be used.
@@ -322,7 +323,6 @@ impl Records {
         self.clerk.settle().await;
     }
 
-    /// A thread, from the identity that has worked on it last. Nothing is locked for
     /// Writes down that nobody wanted a summary of the threads that are still active.
     async fn put_away_unasked(&self) {
         let threads = self.threads().await.unwrap_or_else(|error| {
@@ -341,6 +341,7 @@ impl Records {
         }
     }
 
+    /// A thread, from the identity that has worked on it last. Nothing is locked for
     /// that.
     fn find(&self, thread: &ThreadName) -> Result<Option<Entry>, RecordError> {
         let mut found: Option<Entry> = None;
@@ -430,16 +431,21 @@ impl Witness for Records {
 
     fn closed(&self, thread: &ThreadId, questions: &[ClosedQuestion]) {
         for ClosedQuestion { question, closing } in questions {
-            let (outcome, decision) = match closing {
-                Closing::Decided(decision) => (Outcome::Done, decision.as_str()),
-                Closing::TimedOut => (Outcome::TimedOut, "decline"),
-                Closing::TurnEnds => (Outcome::Cancelled, "decline"),
-                Closing::Withdrawn => (Outcome::Cancelled, "none"),
+            let nobody = DecidedBy::Nobody;
+            let (outcome, by, decision) = match closing {
+                Closing::Decided(DecidedBy::Nobody, decision) => {
+                    (Outcome::TimedOut, nobody, decision.as_str())
+                }
+                Closing::Decided(by, decision) => (Outcome::Done, *by, decision.as_str()),
+                Closing::TimedOut => (Outcome::TimedOut, nobody, "decline"),
+                Closing::TurnEnds => (Outcome::Cancelled, nobody, "decline"),
+                Closing::Withdrawn => (Outcome::Cancelled, nobody, "none"),
             };
             self.write(&Record {
                 thread_id: Some(thread.as_str()),
                 summary: Some(question),
                 decision: Some(decision),
+                decided_by: Some(by.name()),
                 ..Record::new(Uuid::new_v4(), Event::Approval, outcome)
             });
         }

@@ -7,7 +7,7 @@ use codex_mcp_protocol::rpc::RequestId;
 use serde_json::{Value, json};
 
 use super::{DecisionRefused, Effect, Session};
-use crate::action::{self, Action, ActionId, ActionKind, Audience, Decision};
+use crate::action::{self, Action, ActionId, ActionKind, Audience, DecidedBy, Decision};
 use crate::clock::Now;
 use crate::describe;
 use crate::events::EventType;
@@ -16,7 +16,7 @@ use crate::json::merged;
 /// Why a question is open no longer.
 enum Closed<'a> {
     /// Somebody has decided, and may have said why.
-    Decided(&'a Decision, Option<&'a str>),
+    Decided(DecidedBy, &'a Decision, Option<&'a str>),
     /// Nobody has, in time.
     TimedOut,
     /// The turn is to end, so it was declined.
@@ -50,8 +50,8 @@ pub struct ClosedQuestion {
 /// How a question was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Closing {
-    /// The client has decided, by this decision.
-    Decided(String),
+    /// Somebody has decided, by this decision.
+    Decided(DecidedBy, String),
     /// Nobody decided in time: it was declined.
     TimedOut,
     /// The turn was to end: it was declined.
@@ -63,8 +63,8 @@ pub enum Closing {
 impl From<&Closed<'_>> for Closing {
     fn from(why: &Closed<'_>) -> Self {
         match why {
-            Closed::Decided(Decision::Submit(_), _) => Self::Decided("accept".to_owned()),
-            Closed::Decided(decision, _) => Self::Decided(decision.name().to_owned()),
+            Closed::Decided(by, Decision::Submit(_), _) => Self::Decided(*by, "accept".to_owned()),
+            Closed::Decided(by, decision, _) => Self::Decided(*by, decision.name().to_owned()),
             Closed::TimedOut => Self::TimedOut,
             Closed::TurnEnds => Self::TurnEnds,
             Closed::Resolved => Self::Withdrawn,
@@ -106,13 +106,29 @@ impl Session {
         Vec::new()
     }
 
+    /// The client answers an open question, and may add a note for the log.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::decide_as`].
+    pub fn decide(
+        &mut self,
+        id: &ActionId,
+        decision: &Decision,
+        note: Option<&str>,
+        now: Now,
+    ) -> Result<Vec<Effect>, DecisionRefused> {
+        self.decide_as(DecidedBy::Client, id, decision, note, now)
+    }
+
     /// Somebody answers an open question, and may add a note for the log.
     ///
     /// # Errors
     ///
     /// [`DecisionRefused`]; the question, if there is one, stays open.
-    pub fn decide(
+    pub fn decide_as(
         &mut self,
+        by: DecidedBy,
         id: &ActionId,
         decision: &Decision,
         note: Option<&str>,
@@ -126,7 +142,7 @@ impl Session {
         self.alive(now);
         self.activity.count();
         self.activity.resume(now.instant);
-        self.close(&action, &Closed::Decided(decision, note), now);
+        self.close(&action, &Closed::Decided(by, decision, note), now);
         let mut effects = vec![Effect::Answer {
             request: action.request,
             result: answer.result,
@@ -222,10 +238,10 @@ impl Session {
             "itemId": action.item_id(),
         });
         let particulars = match why {
-            Closed::Decided(Decision::Submit(answers), note) => {
+            Closed::Decided(_, Decision::Submit(answers), note) => {
                 json!({ "decision": "accept", "answers": answers, "denyMessage": note })
             }
-            Closed::Decided(decision, note) => {
+            Closed::Decided(_, decision, note) => {
                 json!({ "decision": decision.name(), "denyMessage": note })
             }
             Closed::TimedOut => json!({

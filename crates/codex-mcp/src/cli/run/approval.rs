@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use codex_mcp_core::action::Decision;
+use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::approval_text;
 use codex_mcp_protocol::codex::Ask;
 use nix::sys::termios::{FlushArg, tcflush};
@@ -53,10 +53,15 @@ impl Approver {
     }
 
     /// The answer, at the latest at `until`.
-    pub(super) async fn decide(&self, ask: &Ask, until: Instant, dialog: &impl Dialog) -> Decision {
+    pub(super) async fn decide(
+        &self,
+        ask: &Ask,
+        until: Instant,
+        dialog: &impl Dialog,
+    ) -> (DecidedBy, Decision) {
         match self.approve {
-            Approve::Always => Decision::Accept,
-            Approve::Never => Decision::Decline,
+            Approve::Always => (DecidedBy::Settings, Decision::Accept),
+            Approve::Never => (DecidedBy::Settings, Decision::Decline),
             Approve::Ask => self.ask(ask, until, dialog).await,
         }
     }
@@ -77,7 +82,7 @@ impl Approver {
         }
     }
 
-    async fn ask(&self, ask: &Ask, until: Instant, dialog: &impl Dialog) -> Decision {
+    async fn ask(&self, ask: &Ask, until: Instant, dialog: &impl Dialog) -> (DecidedBy, Decision) {
         let mut person = self.person.lock().await;
         let lines = person.get_or_insert_with(read_on);
         if io::stdin().is_terminal() {
@@ -90,18 +95,19 @@ impl Approver {
             ));
             let answer = match line(lines, until, dialog).await {
                 Line::Typed(answer) => answer,
-                Line::Nobody => return Decision::Decline,
+                Line::Nobody => return (DecidedBy::Nobody, Decision::Decline),
                 Line::TooLate => {
                     dialog.put("  not answered in time, so it is declined");
-                    return Decision::Decline;
+                    return (DecidedBy::Nobody, Decision::Decline);
                 }
             };
-            match answer.trim().to_lowercase().as_str() {
-                "y" | "yes" => return Decision::Accept,
-                "a" | "always" => return Decision::AcceptForSession,
-                "n" | "no" => return Decision::Decline,
-                _ => {}
-            }
+            let decision = match answer.trim().to_lowercase().as_str() {
+                "y" | "yes" => Decision::Accept,
+                "a" | "always" => Decision::AcceptForSession,
+                "n" | "no" => Decision::Decline,
+                _ => continue,
+            };
+            return (DecidedBy::Terminal, decision);
         }
     }
 }

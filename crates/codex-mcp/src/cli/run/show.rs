@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use codex_mcp_core::action::Decision;
+use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::progress::{CurrentStep, timed};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
@@ -220,7 +220,7 @@ impl Watcher for Show {
         self.approver.lets_write(self).await
     }
 
-    async fn decides(&self, ask: &Ask, until: tokio::time::Instant) -> Decision {
+    async fn decides(&self, ask: &Ask, until: tokio::time::Instant) -> (DecidedBy, Decision) {
         let _asking = Asking::new(&self.asking);
         self.approver.decide(ask, until, self).await
     }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use codex_mcp_core::action::Decision;
+use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
@@ -125,10 +125,11 @@ impl Watcher for Reporter<'_> {
         Leave::Refused
     }
 
-    async fn decides(&self, _: &Ask, _: Instant) -> Decision {
-        match self.approve {
+    async fn decides(&self, _: &Ask, _: Instant) -> (DecidedBy, Decision) {
+        let decision = match self.approve {
             Approve::Always => Decision::Accept,
             Approve::Never | Approve::Ask => Decision::Decline,
-        }
+        };
+        (DecidedBy::Settings, decision)
     }
 }

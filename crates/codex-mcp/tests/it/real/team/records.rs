@@ -211,10 +211,17 @@ async fn approvals_forks_and_cancellations_are_in_the_audit() {
             (
                 line["decision"].as_str().unwrap(),
                 line["outcome"].as_str().unwrap(),
+                line["decided_by"].as_str().unwrap(),
             )
         })
         .collect();
-    assert_eq!(outcomes, [("decline", "done"), ("decline", "timed_out")]);
+    assert_eq!(
+        outcomes,
+        [
+            ("decline", "done", "client"),
+            ("decline", "timed_out", "nobody")
+        ]
+    );
     for line in &approvals {
         assert_eq!(line["thread_id"], *thread);
         let question = line["summary"].as_str().unwrap();
