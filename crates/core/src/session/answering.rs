@@ -141,7 +141,14 @@ impl Session {
         let action = self.actions.remove(position);
         self.alive(now);
         self.activity.count();
-        self.activity.resume(now.instant);
+        match decision {
+            // A step that was declined does not begin.
+            Decision::Decline | Decision::Cancel => {
+                self.activity
+                    .end(action.item_id().unwrap_or_default(), now.instant);
+            }
+            _ => self.activity.resume(now.instant),
+        }
         self.close(&action, &Closed::Decided(by, decision, note), now);
         let mut effects = vec![Effect::Answer {
             request: action.request,

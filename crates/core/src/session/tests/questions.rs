@@ -93,6 +93,26 @@ fn an_answer_that_does_not_fit_leaves_the_question_open() {
 }
 
 #[test]
+fn declined_step_is_not_shown_as_running() {
+    for (decision, words) in [
+        (Decision::Accept, "running make"),
+        (Decision::Decline, "thinking"),
+    ] {
+        let mut world = World::running();
+        let item = json!({"type": "commandExecution", "id": "c", "command": "make"});
+        world.hear_item("item/started", &item);
+        world.ask(Ask::Command(CommandApproval {
+            item_id: "c".into(),
+            ..CommandApproval::default()
+        }));
+        let id = ActionId("req_1".into());
+        let decided = world.session.decide(&id, &decision, None, world.now);
+        assert!(decided.is_ok(), "{decision:?}");
+        assert_eq!(world.session.progress(world.now.instant).words, words);
+    }
+}
+
+#[test]
 fn deciding_a_question_is_a_step() {
     let mut world = World::running();
     world.apply(Event::Asked);
