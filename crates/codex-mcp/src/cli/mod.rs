@@ -128,8 +128,8 @@ enum Verb {
     Summary(summary::Args),
     /// Run jobs: prompts that were handed over for good, and outlive who did so.
     ///
-    /// Takes jobs from a store, oldest first, and has Codex do them, each in a `codex
-    /// exec` of its own. What comes of them is kept in the store. The log, on stderr,
+    /// Takes jobs from a store, oldest first, and has Codex do them, each in a session of its
+    /// own. The result of each is kept in the store. The log, on stderr,
     /// says when each begins and ends; CODEX_MCP_LOG=debug tells more.
     Worker(worker::Args),
     /// Run the interactive Codex, and bring it the pictures that it asks for.
