@@ -15,8 +15,9 @@ const HEADING: &str = "Global options";
 #[derive(Debug, clap::Args)]
 pub(super) struct Global {
     /// Work as if started in this directory: paths in other options count from there.
+    // `trust` has an argument `directory`, and clap knows arguments by their names.
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = HEADING)]
-    directory: Option<PathBuf>,
+    working_directory: Option<PathBuf>,
 
     /// Print errors and results only: no progress, no warnings; log errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = HEADING)]
@@ -75,7 +76,7 @@ impl Global {
             (_, true) => Verbosity::Verbose,
             (false, false) => Verbosity::Usual,
         });
-        let Some(directory) = &self.directory else {
+        let Some(directory) = &self.working_directory else {
             return Ok(());
         };
         env::set_current_dir(directory).map_err(|error| NoDirectory {

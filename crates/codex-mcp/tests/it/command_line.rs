@@ -50,6 +50,26 @@ fn wrong_command_line_is_2_and_3_where_2_tells_an_outcome() {
     }
 }
 
+#[test]
+fn directory_of_trust_is_not_the_global_one() {
+    let home = Home::new("");
+    fs::create_dir(home.work().join("sub")).unwrap();
+    for args in [
+        &["trust", "--show", "sub"][..],
+        &["-C", "sub", "trust", "--list"],
+    ] {
+        let said = say(&home, args, &[]);
+        assert_eq!(said.code, Some(0), "{args:?}: {}", said.stderr);
+    }
+    let said = say(&home, &["trust", "/no/such/directory"], &[]);
+    assert!(!said.stderr.contains("-C"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("/no/such/directory"),
+        "{}",
+        said.stderr
+    );
+}
+
 /// `--repo` is the same as `--cwd`, as it is in the tools.
 #[test]
 fn repo_is_taken_for_cwd() {
