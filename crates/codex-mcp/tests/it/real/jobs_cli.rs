@@ -104,6 +104,30 @@ async fn thread_of_a_job_says_why_it_has_no_summary() {
     );
 }
 
+/// So that the lines of one of them can be filtered.
+#[tokio::test]
+async fn lines_of_the_log_name_their_job_and_thread() {
+    let script = Script::new().otherwise([Reply::say("One.")]);
+    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let id = stage.jobs(&["submit", "say one"]).await;
+    let id = id.trim_end();
+    stage.jobs(&["wait", id]).await;
+    let job = stage.jobs(&["show", "--json", id]).await;
+    let job: Value = serde_json::from_str(&job).unwrap();
+    let thread = job["thread_id"].as_str().unwrap();
+    let log = stage.home.root().join("state/codex-mcp/worker.log");
+    let log = std::fs::read_to_string(log).unwrap();
+    let begins = log.lines().find(|line| line.contains("a session begins"));
+    let begins = begins.unwrap_or_else(|| panic!("{log}"));
+    for words in [
+        format!("job{{id={id}}}"),
+        "session{id=sess_".to_owned(),
+        format!("thread={thread}}}"),
+    ] {
+        assert!(begins.contains(&words), "{words} is missing: {begins}");
+    }
+}
+
 /// As in a hook of git, which names its repository to all that it starts.
 #[tokio::test]
 async fn a_job_works_in_its_own_repository() {
