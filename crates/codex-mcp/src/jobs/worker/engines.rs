@@ -1,8 +1,8 @@
-//! The engines of a worker: jobs with the same Codex, CODEX_HOME, login and mail share
-//! an app-server.
+//! The engines of a worker: jobs with the same Codex, CODEX_HOME, login, configuration and
+//! mail share an app-server.
 //!
-//! An app-server that nobody uses is ended after a while. One whose Codex or login was
-//! replaced gets no more jobs.
+//! An app-server that nobody uses is ended after a while. One whose Codex, login or
+//! configuration was replaced gets no more jobs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -31,20 +31,26 @@ const KEPT: Duration = Duration::from_secs(60);
 /// Where Codex keeps its login, in its home. An app-server never sees a later one.
 const LOGIN: &str = "auth.json";
 
+/// Where it keeps its configuration, which decides whether a login is needed: an
+/// app-server tells that of when it was started.
+const CONFIG: &str = "config.toml";
+
 /// What decides which app-server a job runs in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     codex: Stamp,
     codex_home: PathBuf,
     login: Stamp,
+    config: Stamp,
     mail: Option<MailOf>,
 }
 
 impl Key {
-    /// Whether it is the same but for a newer Codex or login.
+    /// Whether it is the same but for a newer Codex, login or configuration.
     fn is_replaced_by(&self, newer: &Self) -> bool {
         self.codex_home == newer.codex_home
-            && (&self.codex, &self.login) != (&newer.codex, &newer.login)
+            && (&self.codex, &self.login, &self.config)
+                != (&newer.codex, &newer.login, &newer.config)
     }
 }
 
@@ -91,6 +97,7 @@ impl Engines {
             codex: stamp(&binary::find(codex.clone())?.native),
             codex_home: codex_home.to_owned(),
             login: stamp(&codex_home.join(LOGIN)),
+            config: stamp(&codex_home.join(CONFIG)),
             mail,
         };
         let mut current = self.current.borrow_mut();

@@ -14,6 +14,7 @@ on_each_release!(
     missing_login_ends_a_run_before_its_first_turn,
     missing_login_fails_a_job_before_its_first_request,
     refused_key_is_told_with_the_remedy,
+    login_is_asked_for_again_when_the_configuration_has_changed,
     thread_with_a_provider_of_its_own_needs_no_login,
 );
 
@@ -116,6 +117,22 @@ async fn missing_login_fails_a_job_before_its_first_request(release: &str) {
     while !stage.home.processes().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
+}
+
+/// The worker goes on with the Codex that it has, otherwise.
+async fn login_is_asked_for_again_when_the_configuration_has_changed(release: &str) {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = Stage::new(release, script).await;
+    assert_eq!(stage.jobs(&["submit", "--wait", "work"]).await, "hello\n");
+    let requests = stage.model.request_count();
+    let config = format!("openai_base_url = \"{}\"\n", stage.model.base_url());
+    std::fs::write(stage.home.codex_home().join("config.toml"), config).unwrap();
+    let submit = ["jobs", "submit", "--wait", "--timeout", "20s", "work"];
+    let output = stage.program(&submit).output().await.unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(told.matches("`codex login`").count(), 1, "{told}");
+    assert_eq!(stage.model.request_count(), requests);
 }
 
 async fn refused_key_is_told_with_the_remedy(release: &str) {
