@@ -14,6 +14,7 @@ use crate::terminal::Terminal;
 on_each_release!(
     session_that_waits_or_stalls_is_told_once,
     job_that_stalls_is_told_once,
+    job_that_asks_is_told_once,
 );
 
 /// Waits until this file is there.
@@ -174,6 +175,44 @@ async fn job_that_stalls_is_told_once(release: &str) {
     assert!(stalls_of_commands(&told).len() <= 1, "{told:#?}");
     let end = &told.last().unwrap().line;
     assert!(end.starts_with(&format!("DONE job {}", &job[..8])), "{end}");
+    assert!(client.finish().await.success());
+    until_all_is_gone(&stage).await;
+}
+
+/// Waiting for an answer is no stall.
+async fn job_that_asks_is_told_once(release: &str) {
+    let touch = Reply::shell(Shell::escalated("touch asked.txt", "it is wanted"));
+    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
+    let stage = Stage::new(release, script).await;
+    let notifier = stage.notifier();
+    stage.configure("stall_timeout_secs = 2\nworker_idle_secs = 1\nsandbox = \"read-only\"");
+    let mut client = stage.client(&[]).await;
+    let call = json!({ "prompt": "ask", "cwd": stage.home.work(), "notify": [notifier],
+        "approval": "ask" });
+    let queued = client.call_tool("call_codex", call).await;
+    let job = structured(&queued)["job_id"].as_str().unwrap().to_owned();
+    let is_question = |told: &&Told| told.result["event"] == "approval_needed";
+    let told = loop {
+        let told = stage.told();
+        if told.iter().any(|told| is_question(&told)) {
+            break told;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let question = told.iter().find(is_question).unwrap();
+    let begins = format!("APPROVAL :: job {}: waiting for approval to run", &job[..8]);
+    assert!(question.line.starts_with(&begins), "{}", question.line);
+    assert_eq!(question.result["job_id"], job);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(stage.told().len(), told.len(), "{:#?}", stage.told());
+    let answer = json!({ "job_id": job, "request_id": question.result["request_id"],
+        "decision": "decline" });
+    let answered = client.call_tool("call_respond", answer).await;
+    assert_ne!(answered["isError"], true, "{answered:#}");
+    let status = json!({ "job_id": job, "wait_ms": 600_000 });
+    let done = client.call_tool("call_status", status).await;
+    assert_eq!(structured(&done)["status"], "completed", "{done:#}");
+    assert_eq!(stage.told().iter().filter(is_question).count(), 1);
     assert!(client.finish().await.success());
     until_all_is_gone(&stage).await;
 }
