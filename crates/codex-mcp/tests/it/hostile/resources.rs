@@ -59,7 +59,7 @@ async fn six_resources_are_listed_and_read_whichever_tools_are_served() {
             assert_eq!(content["mimeType"], listed["mimeType"]);
             let text = content["text"].as_str().unwrap();
             assert!(
-                (200..12_000).contains(&text.len()),
+                (200..13_000).contains(&text.len()),
                 "{name}: {}",
                 text.len()
             );

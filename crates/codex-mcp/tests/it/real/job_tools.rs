@@ -154,7 +154,7 @@ async fn a_job_is_called_off_with_all_that_it_has_started(release: &str) {
     assert_eq!(cancelled["new_status"], "cancelled");
     assert_eq!(cancelled["was_running_in_registry"], true);
     let message = cancelled["message"].as_str().unwrap();
-    assert!(message.contains("is gone"), "{message}");
+    assert!(message.contains("nothing of it runs"), "{message}");
     let left = stage.home.processes();
     assert!(!format!("{left:?}").contains("sleep"), "{left:?}");
 

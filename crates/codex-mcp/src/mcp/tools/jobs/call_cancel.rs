@@ -22,7 +22,7 @@ struct Arguments {
 
 pub(super) fn describe() -> Tool {
     let properties = json!({ "job_id": { "type": "string" } });
-    let description = "Use to end a job. If its commands do not end at once, message says when.";
+    let description = "Use to end a job. If it does not end at once, message says when.";
     let answer = output(json!({
         "job_id": "string",
         "new_status": "string",

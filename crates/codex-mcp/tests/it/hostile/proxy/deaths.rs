@@ -23,7 +23,7 @@ async fn reported(serve: &mut Serve, words: &str) {
 
     assert_eq!(serve.client.call("ping", json!({})).await, json!({}));
     let list = serve.client.call("tools/list", json!({})).await;
-    assert_eq!(list["tools"].as_array().unwrap().len(), 9);
+    assert_eq!(list["tools"].as_array().unwrap().len(), 10);
     let codex = &status(serve).await["codex"];
     assert_eq!(codex["state"], "gone");
     assert!(codex["reason"].as_str().unwrap().contains(words));
