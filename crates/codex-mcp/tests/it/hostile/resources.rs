@@ -65,7 +65,7 @@ async fn six_resources_are_listed_and_read_whichever_tools_are_served() {
             );
         }
         let report = read_json(&mut serve, "compat-report").await;
-        assert_eq!(report["toolCounts"]["core"], 12);
+        assert_eq!(report["toolCounts"]["core"], 13);
         assert_eq!(report["runtimeWarnings"], json!([]));
         assert_eq!(read_json(&mut serve, "server-info").await["api"], api);
         serve.finish().await;
