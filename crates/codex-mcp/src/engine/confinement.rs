@@ -392,10 +392,19 @@ mod tests {
             approval_policy: &mut policy,
             config: &mut config,
         });
+        without_path(&mut config);
         Said {
             sandbox,
             policy,
             config: Value::Object(config),
+        }
+    }
+
+    /// Where the tests run, PATH may have directories that Codex's commands can write to.
+    fn without_path(config: &mut Map<String, Value>) {
+        config.remove("shell_environment_policy.set.PATH");
+        if let Some(Value::Object(policy)) = config.get_mut("shell_environment_policy") {
+            policy.remove("set.PATH");
         }
     }
 
