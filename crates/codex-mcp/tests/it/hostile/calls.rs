@@ -212,12 +212,12 @@ async fn jobs_that_resume_a_thread_at_once_do_not_share_its_session() {
         .on("thread/resume", [Action::gate("two"), Action::Proceed])
         .nth(2);
     let (home, engine, fake) = planned(&plan);
-    // Git reads it when it compares the file beside it.
+    // Git reads it when it compares the file beside it, which has the same length.
     let below = home.work().join("below");
     fs::create_dir(&below).unwrap();
     fs::write(below.join("file"), "x").unwrap();
     home.git(&["add", "below/file"]);
-    fs::write(below.join("file"), "other").unwrap();
+    fs::write(below.join("file"), "y").unwrap();
     let pipe = below.join(".gitattributes");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
 
