@@ -288,8 +288,11 @@ impl Call<'_> {
             Err(ending) => {
                 halt.cancel();
                 // What Codex has begun is not to stay behind.
-                if let Ok((_, Ok((opened, _)))) = timeout(END_PATIENCE, both).await {
-                    self.closed(&opened).await;
+                match timeout(END_PATIENCE, both).await {
+                    Ok((_, Ok((opened, _)))) => self.closed(&opened).await,
+                    Ok((_, Err(_))) => {}
+                    // Codex may begin it yet, and nobody would unload it.
+                    Err(_) => self.leaves_threads = true,
                 }
                 return (nothing, ending);
             }
