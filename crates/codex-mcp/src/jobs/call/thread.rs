@@ -6,11 +6,13 @@ use std::sync::Arc;
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::session::{Outcome as TurnOutcome, Patience};
 use codex_mcp_core::work::Ending;
-use codex_mcp_protocol::codex::{ApprovalPolicy, Release, ThreadId, ThreadSettings, TurnManner};
+use codex_mcp_protocol::codex::{
+    ApprovalPolicy, Release, SandboxMode, ThreadId, ThreadSettings, TurnManner,
+};
 use serde_json::{Map, Value};
 
 use super::{DEFAULT_SANDBOX, Request};
-use crate::codex_config::{UserConfig, get};
+use crate::codex_config::{CodexConfig, UserConfig, get};
 use crate::directory;
 use crate::engine::command::{
     AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
@@ -34,44 +36,19 @@ pub(super) struct Prepared {
     pub(super) left_out: Option<String>,
 }
 
-/// Reads what decides how a thread is begun. An error is told to whoever has submitted the
-/// job.
+/// Reads what decides how a thread is begun. An error is told to the submitter of the job.
 pub(super) fn prepare(
     request: &Request,
     release: Option<Release>,
     mark: &CommandMark,
 ) -> Result<Prepared, String> {
-    if !request.cwd.is_dir() {
-        let directory = request.cwd.display();
-        return Err(format!(
-            "the working directory {directory} is not there, or not a directory"
-        ));
-    }
-    let noted = directory::check(&request.cwd);
-    let noted = noted.and_then(|()| request.settings.check_directories());
-    noted.map_err(|replaced| replaced.to_string())?;
-    if let Some(name) = &request.profile {
-        check_exists(&request.codex_home, name).map_err(|error| error.to_string())?;
-    }
+    check(request)?;
     let user = UserConfig::read(&request.codex_home);
     let trust = directory_trust(&request.cwd, &user).map_err(|error| error.to_string())?;
     let config = user.layers(request.profile.as_ref(), Some(&trust));
     let mut overrides = request.settings.overrides(|key| config.get(key).cloned());
     strip_nulls(&mut overrides);
-    let configured = ConfiguredSandbox::of(&overrides, &config);
-    let (sandbox, in_force) = match (request.sandbox, configured) {
-        (None, Some(configured)) => {
-            // Newer releases resume a thread with the sandbox that it had.
-            if request.resume.is_some() {
-                configured.set_in(&mut overrides);
-            }
-            (None, configured.to_string())
-        }
-        (asked, _) => {
-            let mode = asked.unwrap_or(DEFAULT_SANDBOX);
-            (Some(mode), word(mode))
-        }
-    };
+    let (sandbox, in_force) = sandbox(request, &mut overrides, &config);
     let workplace = Workplace {
         conversation: match request.resume {
             None => Conversation::New,
@@ -90,10 +67,7 @@ pub(super) fn prepare(
     });
     let policy = match request.settings.approval {
         Approval::Never => ApprovalPolicy::Never,
-        Approval::Ask => {
-            let configured = get(&overrides, POLICY).or_else(|| config.get(POLICY));
-            asking(configured)
-        }
+        Approval::Ask => asking(get(&overrides, POLICY).or_else(|| config.get(POLICY))),
     };
     let settings = Settings {
         thread: ThreadSettings {
@@ -131,6 +105,47 @@ pub(super) fn prepare(
         sandbox: in_force,
         left_out: left_out(&trust),
     })
+}
+
+/// Checks that the directories and the profile are there, and the same as when the job was
+/// submitted.
+fn check(request: &Request) -> Result<(), String> {
+    if !request.cwd.is_dir() {
+        let directory = request.cwd.display();
+        return Err(format!(
+            "the working directory {directory} is not there, or not a directory"
+        ));
+    }
+    let noted = directory::check(&request.cwd);
+    let noted = noted.and_then(|()| request.settings.check_directories());
+    noted.map_err(|replaced| replaced.to_string())?;
+    match &request.profile {
+        Some(name) => check_exists(&request.codex_home, name).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// The sandbox that Codex is given, unless its configuration has one; and the name of the
+/// one that is in force.
+fn sandbox(
+    request: &Request,
+    overrides: &mut Map<String, Value>,
+    config: &CodexConfig,
+) -> (Option<SandboxMode>, String) {
+    let configured = ConfiguredSandbox::of(overrides, config);
+    match (request.sandbox, configured) {
+        (None, Some(configured)) => {
+            // Newer releases resume a thread with the sandbox that it had.
+            if request.resume.is_some() {
+                configured.set_in(overrides);
+            }
+            (None, configured.to_string())
+        }
+        (asked, _) => {
+            let mode = asked.unwrap_or(DEFAULT_SANDBOX);
+            (Some(mode), word(mode))
+        }
+    }
 }
 
 /// What a new conversation is told of where it works and for whom.
