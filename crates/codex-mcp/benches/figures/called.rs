@@ -23,10 +23,10 @@ const AT_ONCE: usize = 8;
 /// Jobs before the measured ones: the first turns of an app-server take longer.
 const WARM_UP: u16 = 5;
 
-/// How many jobs are compared in a round.
+/// The jobs of each round, with a direct turn beside each.
 const JOBS: u16 = 20;
 
-/// How long one look waits for the end of a job, in milliseconds.
+/// The `wait_ms` of `call_status`, in milliseconds.
 const WAIT: u32 = 60_000;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {

@@ -1,6 +1,6 @@
-//! What a server of ours holds in memory with all processes below it, after 500 calls
-//! on threads of their own, beside an app-server after as many such turns; and `serve`
-//! alone after 100.
+//! The memory of `serve` and all processes below it after 500 calls, each on a thread of
+//! its own, beside that of an app-server after as many turns; and the memory of `serve`
+//! alone after 100 calls.
 
 use testkit::process;
 
@@ -16,10 +16,10 @@ const SERVE: f64 = 25.0 * MIB;
 
 const TREE: f64 = 1.05;
 
-/// After how many calls `serve` is looked at alone, and how many come at once.
+/// The calls that are made at once. After the first of them, `serve` is measured alone.
 const CALLS: usize = 100;
 
-/// How often so many come.
+/// How many times [`CALLS`] calls are made.
 const CROWDS: usize = 5;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
