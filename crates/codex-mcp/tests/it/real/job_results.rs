@@ -43,14 +43,6 @@ impl Stage {
         structured(&ended).clone()
     }
 
-    /// Ends the client, and waits until the worker has left.
-    async fn finish_with_worker(&self, client: McpClient) {
-        assert!(client.finish().await.success());
-        while !self.home.processes().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    }
-
     fn codex_config(&self) -> String {
         fs::read_to_string(self.home.codex_home().join("config.toml")).unwrap()
     }

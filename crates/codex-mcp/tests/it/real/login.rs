@@ -113,10 +113,7 @@ async fn missing_login_fails_a_job_before_its_first_request(release: &str) {
     assert_eq!(told.matches("`codex login`").count(), 1, "{told}");
     assert_eq!(job["metadata"]["failure"]["class"], "auth");
     assert_eq!(stage.model.request_count(), 0);
-    assert!(client.finish().await.success());
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    stage.finish_with_worker(client).await;
 }
 
 /// The worker goes on with the Codex that it has, otherwise.

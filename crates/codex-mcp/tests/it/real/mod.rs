@@ -64,6 +64,14 @@ impl Stage {
         }
     }
 
+    /// Ends the client, and waits until the worker has left, and nothing with it.
+    async fn finish_with_worker(&self, client: McpClient) {
+        assert!(client.finish().await.success());
+        while !self.home.processes().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+
     fn launch(&self, args: &[&str]) -> Launch {
         Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])

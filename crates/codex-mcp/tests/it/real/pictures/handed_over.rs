@@ -62,14 +62,6 @@ async fn done(client: &mut McpClient, stage: &Stage, tool: &str, prompt: &str) -
     structured(&ended).clone()
 }
 
-/// Waits until the worker has left, and nothing with it.
-async fn finish(stage: &Stage, client: McpClient) {
-    assert!(client.finish().await.success());
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-}
-
 async fn jobs_are_shown_what_they_ask_for(release: &str) {
     let stage = with_worker(release, "").await;
     let mut client = client(&stage, &[]).await;
@@ -82,7 +74,7 @@ async fn jobs_are_shown_what_they_ask_for(release: &str) {
         assert_eq!(ended["response"], SEEN, "{tool}: {ended:#}");
         stage.assert_shown(&bytes);
     }
-    finish(&stage, client).await;
+    stage.finish_with_worker(client).await;
 }
 
 /// For jobs, what counts is the configuration of the worker.
@@ -107,5 +99,5 @@ async fn runs_and_jobs_do_without_where_it_is_not_wanted() {
             stage.offered()
         );
     }
-    finish(&stage, client).await;
+    stage.finish_with_worker(client).await;
 }

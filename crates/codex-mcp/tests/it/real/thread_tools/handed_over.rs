@@ -40,14 +40,6 @@ fn last_request(stage: &Stage) -> (String, String) {
     (told, last.tool_names().join(" "))
 }
 
-/// Waits until the worker has left, and nothing with it.
-async fn finish(stage: &Stage, client: McpClient) {
-    assert!(client.finish().await.success());
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-}
-
 async fn runs_and_jobs_write_in_the_name_of_their_member(release: &str) {
     let stage = Stage::with_config(
         release,
@@ -78,7 +70,7 @@ async fn runs_and_jobs_write_in_the_name_of_their_member(release: &str) {
     let text = fs::read_to_string(&inbox).unwrap();
     let all: Vec<Value> = serde_json::from_str(&text).unwrap();
     assert!(all.iter().all(|message| message["from"] == "arch"));
-    finish(&stage, client).await;
+    stage.finish_with_worker(client).await;
 }
 
 /// Nobody is there to approve each call, as a member needs whom a repository has chosen.
@@ -100,6 +92,6 @@ async fn jobs_of_a_repositorys_member_have_no_mail() {
             assert_eq!(offered.contains("atm_send"), given, "{tool}: {offered}");
         }
         assert_eq!(mail(&inbox).is_empty(), !given);
-        finish(&stage, client).await;
+        stage.finish_with_worker(client).await;
     }
 }
