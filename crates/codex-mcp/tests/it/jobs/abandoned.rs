@@ -1,6 +1,7 @@
 //! Workers whose store is gone for good.
 
 use std::fs;
+use std::path::Path;
 
 use testkit::postgres::{Durability, Postgres};
 
@@ -15,6 +16,14 @@ async fn left(worker: Worker) -> String {
         "{log}"
     );
     log
+}
+
+/// Deletes the directory of a store in which a worker still makes files: renamed first, so
+/// that none can be made in it while it is emptied.
+fn delete_at_once(directory: &Path) {
+    let gone = directory.with_extension("gone");
+    fs::rename(directory, &gone).unwrap();
+    fs::remove_dir_all(gone).unwrap();
 }
 
 #[tokio::test]
@@ -54,7 +63,7 @@ async fn worker_of_a_file_leaves_when_the_directory_is_deleted() {
     let stage = Stage::sqlite();
     let worker = stage.worker(&["--idle", "2s", "--heartbeat-ms", "100"]);
     worker.says("takes jobs from").await;
-    fs::remove_dir_all(stage.folder.path().join("state")).unwrap();
+    delete_at_once(&stage.folder.path().join("state"));
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
     assert!(log.contains("leaves"), "{log}");
@@ -67,7 +76,7 @@ async fn worker_leaves_when_its_file_can_never_be_made_again() {
     let worker = stage.worker(&["--idle", "2s", "--heartbeat-ms", "100"]);
     worker.says("takes jobs from").await;
     let state = stage.folder.path().join("state");
-    fs::remove_dir_all(&state).unwrap();
+    delete_at_once(&state);
     fs::write(&state, "").unwrap();
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
