@@ -16,12 +16,11 @@ use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
 use serde_json::{Map, Value};
 
 use crate::codex_config::{CodexConfig, UserConfig};
-use crate::config::{ConfigError, Source};
+use crate::config::{ConfigError, DEFAULT_SANDBOX, Source};
 use crate::directory;
 use crate::engine::command::{Overrides, Settings};
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::profile::ProfileName;
-use crate::jobs::call::DEFAULT_SANDBOX;
 use crate::trust::{Trust, directory_trust, top_of};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
@@ -137,11 +136,6 @@ pub enum OutOfBounds {
     /// Commands that leave the sandbox without anybody being asked.
     #[error("approve = \"always\" lets commands leave the sandbox, which {0} forbids")]
     ApproveAll(Bound),
-    /// A yes to a question by which a command leaves the sandbox.
-    #[error(
-        "a yes to this question lets a command leave the sandbox, which {0} forbids; decline it"
-    )]
-    Approval(Bound),
     /// A profile of permissions that may allow more.
     #[error(
         "default_permissions in Codex's configuration, or sandbox_mode beside it, may allow more \

@@ -11,13 +11,6 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
-
-/// Where overrides of Codex's configuration have further writable directories.
-const TABLE: &str = "sandbox_workspace_write";
-const ROOTS: &str = "writable_roots";
-const DOTTED_ROOTS: &str = "sandbox_workspace_write.writable_roots";
-
 /// A noted path that resolves to another one now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -70,46 +63,9 @@ pub(crate) fn check(noted: &Path) -> Result<(), ReplacedDirectory> {
     }
 }
 
-/// Resolves the further writable directories that overrides of Codex's configuration name.
-/// Relative ones count from the working directory `cwd`: Codex's own reading depends on where
-/// its server was started.
-pub(crate) fn resolve_roots(config: &mut Map<String, Value>, cwd: &Path) {
-    for (key, value) in config {
-        let roots = match key.as_str() {
-            TABLE => value.get_mut(ROOTS),
-            DOTTED_ROOTS => Some(value),
-            _ => None,
-        };
-        for root in roots.and_then(Value::as_array_mut).into_iter().flatten() {
-            let path = root.as_str().map(|path| resolved(&cwd.join(path)));
-            if let Some(path) = path.as_deref().and_then(Path::to_str) {
-                *root = path.into();
-            }
-        }
-    }
-}
-
-/// Checks the directories that [`resolve_roots`] has resolved.
-///
-/// # Errors
-///
-/// [`ReplacedDirectory`].
-pub(crate) fn check_roots(config: &Map<String, Value>) -> Result<(), ReplacedDirectory> {
-    let nested = config.get(TABLE).and_then(|table| table.get(ROOTS));
-    let lists = nested.into_iter().chain(config.get(DOTTED_ROOTS));
-    let roots = lists.filter_map(Value::as_array).flatten();
-    let mut paths = roots.filter_map(Value::as_str).map(Path::new);
-    paths.try_for_each(|path| match path.is_absolute() {
-        true => check(path),
-        false => Ok(()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-
-    use serde_json::json;
 
     use super::*;
 
@@ -149,33 +105,5 @@ mod tests {
         symlink("b", &noted).unwrap();
         symlink("a", all.join("b")).unwrap();
         assert_eq!(check(&noted).unwrap_err().now, all.join("b"));
-    }
-
-    #[test]
-    fn writable_roots_are_resolved_and_checked_in_both_forms() {
-        let all = tempfile::tempdir().unwrap();
-        let all = all.path().canonicalize().unwrap();
-        let (real, link) = (all.join("real"), all.join("link"));
-        fs::create_dir(&real).unwrap();
-        symlink(&real, &link).unwrap();
-        for form in [
-            json!({ "sandbox_workspace_write": { "writable_roots": [link, "link"] }, "model": "m" }),
-            json!({ "sandbox_workspace_write.writable_roots": [link, "link"] }),
-        ] {
-            let Value::Object(mut config) = form else {
-                unreachable!()
-            };
-            assert_eq!(check_roots(&config).unwrap_err().noted, link);
-            resolve_roots(&mut config, &all);
-            assert_eq!(check_roots(&config), Ok(()));
-            let both = json!([real, real]);
-            let nested = config.get(TABLE).and_then(|table| table.get(ROOTS));
-            assert_eq!(nested.or(config.get(DOTTED_ROOTS)), Some(&both));
-            fs::rename(&real, all.join("aside")).unwrap();
-            symlink("/", &real).unwrap();
-            assert_eq!(check_roots(&config).unwrap_err().now, Path::new("/"));
-            fs::remove_file(&real).unwrap();
-            fs::rename(all.join("aside"), &real).unwrap();
-        }
     }
 }

@@ -21,6 +21,7 @@
 //! - `thread_ids`: threads by ID prefix.
 //! - [`bounds`]: what a client may ask for at most.
 //! - [`trust`]: whether the user trusts a directory.
+//! - `writable_roots`: further writable directories in overrides.
 //! - [`doctor`]: whether work can be done here, and if not, why.
 #![cfg_attr(
     test,
@@ -59,3 +60,4 @@ pub mod team;
 mod thread_ids;
 pub mod trust;
 pub mod untrusted_file;
+pub mod writable_roots;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_mcp_core::eyes::picture::{Kind, START};
+use codex_mcp_core::eyes::kind::{Kind, START};
 use serde::{Deserialize, Serialize};
 
 use crate::scratch::{self, Scratch};

@@ -250,7 +250,7 @@ async fn through_app_server(
         patience: patience.session(),
     })
     .with_tools(own_servers::tools_of_a_member(&config, identity))
-    .with_bound(bounds.of_the_sandbox())
+    .with_sandbox_bound(bounds.of_the_sandbox().map(|bound| bound.to_string()))
     .with_warnings(move |warning| told.push(warning));
     let engine = alerts::of_sessions(engine, &config, identity, &warnings);
     let engine = Arc::new(match identity.office.records.clone() {

@@ -10,10 +10,10 @@ use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::OthersJobs;
 use super::jobs::Place;
 use super::{ConfigError, Warning, policy};
 use crate::duration::SetDuration;
-use crate::jobs::store::OthersJobs;
 use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links};
 

@@ -6,15 +6,25 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_mcp_protocol::codex::SandboxMode;
 use serde::{Deserialize, Deserializer};
 
 use super::file::{File, Scope};
+use super::{Access, Location, OthersJobs};
 use super::{ConfigError, Key, Places, Setting, Source, Warning, in_section, within};
-use crate::jobs::store::{Access, Location, OthersJobs};
-use crate::jobs::worker::{CONCURRENCY, IDLE};
 
 /// The times that can be set: up to 30 days.
 const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);
+
+/// How far the commands of a job may reach where neither the job nor any configuration
+/// says so: as `codex exec --full-auto` had it.
+pub const DEFAULT_SANDBOX: SandboxMode = SandboxMode::WorkspaceWrite;
+
+/// How many jobs a worker runs at once unless set.
+pub const CONCURRENCY: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
+/// How long a worker that was started on demand stays without work, unless set.
+const IDLE: Duration = Duration::from_secs(600);
 
 /// The most jobs that can be set: each has processes of its own.
 const MOST_AT_ONCE: u32 = 1000;

@@ -25,8 +25,8 @@ use serde_json::{Map, Value, json};
 use super::mcp_servers;
 use super::pause::MARK;
 use super::search_path::{self, PATH};
+use super::tool_limit::{LimitOrigin, ToolLimit};
 use crate::codex_config::{CodexConfig, get};
-use crate::jobs::settings::{LimitOrigin, ToolLimit};
 use crate::trust::brought::FOR_CODEX;
 use crate::trust::{DirectoryTrust, Trust};
 

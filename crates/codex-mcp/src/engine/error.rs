@@ -14,11 +14,18 @@ use super::command::SessionId;
 use super::exit::Exit;
 use super::profile::ProfileError;
 use super::turns::LONGEST_PROMPT;
-use crate::bounds::OutOfBounds;
 use crate::directory::ReplacedDirectory;
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::PictureError;
 use crate::trust::TrustError;
+
+/// A yes by which a command would leave a sandbox that a setting bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a yes to this question lets a command leave the sandbox, which {0} forbids; decline it")]
+pub struct ApprovalOutOfBounds(
+    /// The setting, and its source.
+    pub String,
+);
 
 /// What can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +150,7 @@ pub enum EngineError {
     Decision(#[from] DecisionRefused),
     /// The operator does not allow a decision.
     #[error(transparent)]
-    OutOfBounds(#[from] OutOfBounds),
+    OutOfBounds(#[from] ApprovalOutOfBounds),
     /// The working folder isn't there.
     #[error("the working folder {} is not there, or not a folder", .0.display())]
     NoFolder(PathBuf),

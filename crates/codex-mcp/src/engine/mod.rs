@@ -44,6 +44,7 @@ pub mod spawn;
 mod terminals;
 mod thread_tools;
 mod threads;
+pub mod tool_limit;
 mod turns;
 mod watching;
 mod witness;
@@ -51,7 +52,7 @@ mod workspace;
 
 pub use app_server::StartError;
 pub use backend::{Launch, LaunchError, Standing};
-pub use error::EngineError;
+pub use error::{ApprovalOutOfBounds, EngineError};
 pub use exit::{Death, Exit};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 
@@ -87,8 +88,6 @@ use connection::CallError;
 use hub::{Hub, perform};
 use mount_targets::{MountTargets, register_in};
 use sessions::{Entry, OnAlert};
-
-use crate::bounds::{Bound, OutOfBounds};
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
 /// server of the user's is started with the thread.
@@ -132,7 +131,7 @@ pub struct Engine {
     backend: Backend,
     hub: Arc<Hub>,
     witness: Arc<dyn Witness>,
-    of_the_sandbox: Option<Bound>,
+    sandbox_bound: Option<String>,
     warn: Arc<Warn>,
     on_alert: Arc<OnAlert>,
     mount_targets: Mutex<MountTargets>,
@@ -170,7 +169,7 @@ impl Engine {
             backend: Backend::new(options.launch.clone()),
             hub: Arc::default(),
             witness: Arc::new(Nobody),
-            of_the_sandbox: None,
+            sandbox_bound: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             on_alert: Arc::new(drop),
             mount_targets: Mutex::default(),
@@ -200,12 +199,12 @@ impl Engine {
         Self { on_alert, ..self }
     }
 
-    /// The same engine, which takes no decision by which a command leaves a sandbox that is
-    /// bounded.
+    /// The same engine, which takes no decision by which a command leaves a sandbox that a
+    /// setting bounds; `sandbox_bound` names that setting.
     #[must_use]
-    pub fn with_bound(self, of_the_sandbox: Option<Bound>) -> Self {
+    pub fn with_sandbox_bound(self, sandbox_bound: Option<String>) -> Self {
         Self {
-            of_the_sandbox,
+            sandbox_bound,
             ..self
         }
     }
@@ -358,8 +357,8 @@ impl Engine {
         entry: &Entry,
         action: &ActionId,
         decision: &Decision,
-    ) -> Result<(), OutOfBounds> {
-        let Some(bound) = &self.of_the_sandbox else {
+    ) -> Result<(), ApprovalOutOfBounds> {
+        let Some(bound) = &self.sandbox_bound else {
             return Ok(());
         };
         let leaves = entry.look(|machine, _| {
@@ -367,7 +366,7 @@ impl Engine {
             open.is_some_and(|open| action::leaves_the_sandbox(&open.ask, decision))
         });
         match leaves {
-            true => Err(OutOfBounds::Approval(bound.clone())),
+            true => Err(ApprovalOutOfBounds(bound.clone())),
             false => Ok(()),
         }
     }

@@ -22,6 +22,7 @@ use crate::codex_rules::GitRules;
 use crate::directory;
 use crate::off_runtime;
 use crate::trust::directory_trust;
+use crate::writable_roots;
 
 /// The writable directories in Codex's configuration.
 const ROOTS: &str = "sandbox_workspace_write.writable_roots";
@@ -35,7 +36,7 @@ impl Engine {
     pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
         let thread = &mut start.settings.thread;
         let cwd = self.folder(thread.cwd.take())?;
-        directory::resolve_roots(&mut thread.config, &cwd);
+        writable_roots::resolve(&mut thread.config, &cwd);
         thread.cwd = Some(cwd);
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
@@ -73,7 +74,7 @@ impl Engine {
             Some(cwd) => cwd.clone(),
             None => self.folder(None)?,
         };
-        directory::resolve_roots(&mut given.config, &base);
+        writable_roots::resolve(&mut given.config, &base);
         if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
@@ -306,7 +307,7 @@ impl Engine {
             .added
             .around(called, || configured_instructions(&thread.config, &config));
         self.note_writable(&thread, &config);
-        let is_bounded = conversation == Conversation::Resumed && self.of_the_sandbox.is_some();
+        let is_bounded = conversation == Conversation::Resumed && self.sandbox_bound.is_some();
         if is_bounded
             && thread.sandbox.is_none()
             && let Some(configured) = ConfiguredSandbox::of(&thread.config, &config)

@@ -14,6 +14,7 @@ use crate::codex_config::UserConfig;
 use crate::directory::{self, ReplacedDirectory};
 use crate::off_runtime;
 use crate::trust::{TrustError, directory_trust};
+use crate::writable_roots;
 
 /// Where Codex's configuration has it.
 const TABLE: &str = "sandbox_workspace_write";
@@ -61,7 +62,7 @@ impl Engine {
     ) -> Result<Granted, EngineError> {
         let cwd = self.folder(settings.thread.cwd.take())?;
         settings.thread.cwd = Some(cwd.clone());
-        directory::resolve_roots(&mut settings.thread.config, &cwd);
+        writable_roots::resolve(&mut settings.thread.config, &cwd);
         let mut table = self.workspace_table(&settings, Some(&cwd)).await?;
         let allowed = read(table.clone())?;
         let temporary = temporary(&allowed);
@@ -84,7 +85,7 @@ impl Engine {
             set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
             set.insert(TABLE.to_owned(), table.into());
         }
-        directory::resolve_roots(&mut settings.thread.config, &cwd);
+        writable_roots::resolve(&mut settings.thread.config, &cwd);
         folders.insert(0, cwd);
         Ok(Granted {
             settings,
@@ -142,7 +143,7 @@ fn temporary(allowed: &WorkspaceWrite) -> Vec<PathBuf> {
 /// Checks that no directory of a thread was replaced since it was noted.
 pub(super) fn check(thread: &ThreadSettings) -> Result<(), ReplacedDirectory> {
     thread.cwd.as_deref().map_or(Ok(()), directory::check)?;
-    directory::check_roots(&thread.config)
+    writable_roots::check(&thread.config)
 }
 
 /// The table, understood. `turn/start` wants it said, where `thread/start` takes it

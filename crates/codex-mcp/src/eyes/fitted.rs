@@ -7,7 +7,8 @@
 
 use std::io::Cursor;
 
-use codex_mcp_core::eyes::picture::{Kind, Why, answer_limit, size_for_models};
+use codex_mcp_core::eyes::kind::Kind;
+use codex_mcp_core::eyes::picture::{Why, answer_limit, size_for_models};
 use codex_mcp_protocol::codex::Release;
 use image::codecs::jpeg::JpegEncoder;
 use image::metadata::Orientation;

@@ -9,8 +9,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use codex_mcp_core::eyes::kind::START;
 use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
-use codex_mcp_core::eyes::picture::{BadPicture, START, SizeLimit, Why, check};
+use codex_mcp_core::eyes::picture::{BadPicture, SizeLimit, Why, check};
 use codex_mcp_core::text::one_line;
 use codex_mcp_protocol::codex::Release;
 use nix::errno::Errno;

@@ -14,7 +14,6 @@
 //!
 //! Source: gitrepository-layout(5), git-worktree(1), gitsubmodules(7), git-config(1).
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -37,17 +36,6 @@ const ENTRIES_LIMIT: usize = 200_000;
 
 /// How deep they lie.
 const DEPTH_LIMIT: usize = 32;
-
-/// The variable of git's that names directories above which no repository is looked for.
-pub(crate) const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
-
-/// The directories that a value of [`CEILINGS`] names.
-pub(crate) fn ceilings_in(value: &OsStr) -> Vec<PathBuf> {
-    let directories = env::split_paths(value).filter(|directory| directory.is_absolute());
-    directories
-        .map(|directory| directory.canonicalize().unwrap_or(directory))
-        .collect()
-}
 
 /// A repository's directories, absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,6 +26,7 @@
     clippy::disallowed_methods,
     reason = "it writes files of our own state, out of Codex's reach"
 )]
+mod ceilings;
 mod flags;
 mod invocation;
 mod layout;
@@ -53,9 +54,10 @@ mod tree;
 )]
 mod view;
 
+pub(crate) use ceilings::{CEILINGS, ceilings_in};
 pub(crate) use flags::Flags;
 pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
-pub(crate) use layout::{CEILINGS, Layout, LayoutError, ceilings_in};
+pub(crate) use layout::{Layout, LayoutError};
 pub(crate) use lock::DirectoryLock;
 pub(crate) use path::written;
 pub(crate) use state::{make_directory, state_directory};

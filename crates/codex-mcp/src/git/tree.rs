@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use codex_mcp_core::work::{ChangeKind, GitState, Look};
+use codex_mcp_core::work::{ChangeKind, FileState, GitState};
 
 use super::invocation::answered;
 use super::{Git, GitError, written};
@@ -58,7 +58,7 @@ impl Status {
                 state.head = (head != b"(initial)").then(|| written(head));
             } else if let Some((what, path)) = parts(record) {
                 let what = written(what);
-                let look = Look {
+                let look = FileState {
                     kind: kind(what.split(' ').nth(1).unwrap_or(&what)),
                     stamp: format!("{what} {}", stamp(&root.join(OsStr::from_bytes(path)))),
                 };

@@ -11,7 +11,7 @@ use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::settings::{Approval, CallSettings, LimitOrigin, ThreadMail};
+use super::settings::{Approval, CallSettings, ThreadMail};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
@@ -19,6 +19,7 @@ use crate::directory::resolved;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::command::LONGEST_WAIT;
 use crate::engine::profile::{NoProfile, ProfileName, check_exists};
+use crate::engine::tool_limit::LimitOrigin;
 use crate::off_runtime::OffRuntimeError;
 use crate::picture::{Picture, PictureError};
 use crate::run;

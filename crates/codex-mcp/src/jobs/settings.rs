@@ -12,6 +12,8 @@ use super::store::Request;
 use crate::codex_config::get;
 use crate::directory::{self, ReplacedDirectory};
 use crate::engine::confinement::set;
+use crate::engine::tool_limit::LimitOrigin;
+use crate::writable_roots;
 
 /// Where Codex's configuration has what `workspace-write` allows.
 const ROOTS: [&str; 2] = ["sandbox_workspace_write", "writable_roots"];
@@ -76,17 +78,6 @@ impl ThreadMail {
     }
 }
 
-/// Where a time limit comes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LimitOrigin {
-    /// Nobody asked for it: what a server's own entry says takes precedence.
-    #[default]
-    Default,
-    /// The call named it.
-    Asked,
-}
-
 /// Who decides what Codex asks in a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -102,29 +93,6 @@ impl Approval {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
     fn is_default(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-/// How long a call of an MCP server's tool may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToolLimit {
-    /// So long.
-    pub limit: Duration,
-    /// Whether it takes precedence over a server's own entry.
-    pub origin: LimitOrigin,
-}
-
-impl ToolLimit {
-    /// In whole seconds, rounded up, as Codex's configuration has it.
-    pub(crate) fn seconds(self) -> u64 {
-        self.limit.as_secs() + u64::from(self.limit.subsec_nanos() > 0)
-    }
-}
-
-impl LimitOrigin {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::Default
     }
 }
 
@@ -168,12 +136,12 @@ impl CallSettings {
         for path in &mut self.add_dirs {
             *path = directory::resolved(path);
         }
-        directory::resolve_roots(&mut self.config, cwd);
+        writable_roots::resolve(&mut self.config, cwd);
     }
 
     /// Checks that no directory was replaced since.
     pub(crate) fn check_directories(&self) -> Result<(), ReplacedDirectory> {
-        directory::check_roots(&self.overrides(|_| None))
+        writable_roots::check(&self.overrides(|_| None))
     }
 
     /// All of them as overrides of `config.toml`. `configured` is what the configuration

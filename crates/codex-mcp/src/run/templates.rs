@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::run::prompts::{PromptKind, TEMPLATE_LIMIT, Templates};
+use codex_mcp_core::run::prompt_kind::PromptKind;
+use codex_mcp_core::run::prompts::{TEMPLATE_LIMIT, Templates};
 use codex_mcp_core::text::shell_word;
 
 use super::error::RunError;
@@ -100,6 +101,7 @@ fn unusable(path: PathBuf, why: &impl ToString) -> RunError {
 mod tests {
     use std::fs;
 
+    use codex_mcp_core::run::prompt_kind::PromptKind;
     use codex_mcp_core::run::prompts::Inserts;
 
     use super::*;

@@ -6,7 +6,7 @@ use codex_mcp_core::run::artifacts::Artifact;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
-use codex_mcp_core::run::prompts::PromptKind;
+use codex_mcp_core::run::prompt_kind::PromptKind;
 use codex_mcp_core::work::ChangeKind;
 use codex_mcp_protocol::codex::{RateLimits, RateWindow};
 

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::Member;
 use super::files::{self, FileError, about};
+use super::identities;
 
 const FILE: &str = "audit.jsonl";
 const LOCK: &str = "audit.lock";
@@ -211,7 +212,7 @@ impl Audit {
     ///
     /// When that can't be.
     pub fn open(atm_home: &Path, member: &Member) -> Result<Self, FileError> {
-        let folder = files::folder_of(atm_home, &member.identity);
+        let folder = identities::directory_of(atm_home, &member.identity);
         files::make_folder(&folder)?;
         Ok(Self {
             member: member.clone(),

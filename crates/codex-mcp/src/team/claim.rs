@@ -20,6 +20,7 @@ use nix::fcntl::OFlag;
 use serde_json::json;
 
 use super::files;
+use super::identities;
 
 /// Where the state of each identity is, below the home folder (FR-6.4).
 pub(super) const SESSIONS: &str = ".config/atm/codex-sessions";
@@ -78,7 +79,7 @@ impl Claim {
                 1 => wanted.clone(),
                 number => format!("{wanted}-{number}").parse()?,
             };
-            let folder = files::folder_of(home, &identity);
+            let folder = identities::directory_of(home, &identity);
             let file = folder.join(FILE);
             let locked = lock(&folder, &file);
             let locked = locked.map_err(|error| ClaimError::File {
@@ -107,7 +108,7 @@ impl Claim {
         identity: &AgentName,
         act: impl FnOnce() -> T,
     ) -> io::Result<Option<T>> {
-        let path = files::folder_of(home, identity).join(FILE);
+        let path = identities::directory_of(home, identity).join(FILE);
         let file = files::open_to_lock(&path)?;
         match file.try_lock_shared() {
             Ok(()) => {}
@@ -128,7 +129,7 @@ impl Claim {
     ///
     /// When that can't be told.
     pub fn is_held(home: &Path, identity: &AgentName) -> io::Result<bool> {
-        let path = files::folder_of(home, identity).join(FILE);
+        let path = identities::directory_of(home, identity).join(FILE);
         let opened = OpenOptions::new()
             .read(true)
             .custom_flags(OFlag::O_NOFOLLOW.bits())

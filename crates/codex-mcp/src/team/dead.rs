@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::team::{AgentName, TeamName};
 
 use super::claim::Claim;
-use super::files;
+use super::identities;
 use super::mail::{MailError, Mailroom};
 
 /// The file that says what to restore in the team, in the identity's folder.
@@ -14,7 +14,7 @@ const NOTE: &str = "membership.json";
 
 /// Where it is noted what to restore when an identity leaves its team.
 pub(super) fn note_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
-    files::folder_of(atm_home, identity).join(NOTE)
+    identities::directory_of(atm_home, identity).join(NOTE)
 }
 
 /// Whether an identity is an active member of a team and no server of ours has entered
@@ -32,7 +32,7 @@ pub(crate) fn is_somebody_elses(atm_home: &Path, team: &TeamName, identity: &Age
 
 /// Has those identities leave their teams that nobody has any more, but for `own`.
 pub(super) fn put_away(atm_home: &Path, own: &AgentName) {
-    let identities = files::identities(atm_home).unwrap_or_else(|error| {
+    let identities = identities::identities(atm_home).unwrap_or_else(|error| {
         tracing::warn!("nobody looked for members that have died: {error}");
         Vec::new()
     });

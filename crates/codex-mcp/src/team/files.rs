@@ -15,10 +15,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use codex_mcp_core::team::AgentName;
 use nix::fcntl::OFlag;
 
-use super::claim::SESSIONS;
 use crate::untrusted_file::{self, Links, ReadError};
 
 /// How long a lock is waited for. Whoever has one writes some files, which takes
@@ -67,32 +65,6 @@ pub enum FileError {
 pub(super) fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |error| FileError::Io { path, error }
-}
-
-/// The folder of an identity.
-pub(super) fn folder_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
-    atm_home.join(SESSIONS).join(identity.as_str())
-}
-
-/// The identities that have a folder, sorted.
-pub(super) fn identities(atm_home: &Path) -> Result<Vec<AgentName>, FileError> {
-    let folder = atm_home.join(SESSIONS);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(about(&folder)(error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(about(&folder))?;
-        let name = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        names.extend(name.filter(|_| is_folder(&entry.path())));
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// Whether there is a folder, and no link to one.

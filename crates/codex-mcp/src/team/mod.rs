@@ -13,6 +13,7 @@ mod dead;
 mod desk;
 pub mod farewell;
 pub(crate) mod files;
+mod identities;
 pub mod mail;
 pub mod mail_news;
 mod office;

@@ -16,6 +16,7 @@ use codex_mcp_core::team::registry::{Change, Document, Entry, Line, Malformed, O
 use codex_mcp_core::team::{AgentName, ThreadName};
 
 use super::files::{self, FileError, about};
+use super::identities;
 
 /// The longest document, in bytes; a usual entry has 500.
 const LONGEST_DOCUMENT: u64 = 64 << 20;
@@ -129,7 +130,7 @@ impl Paths {
     fn new(atm_home: &Path, identity: &AgentName) -> Self {
         let file = |extension| {
             let name = format!("registry.{identity}.{extension}");
-            files::folder_of(atm_home, identity).join(name)
+            identities::directory_of(atm_home, identity).join(name)
         };
         Self {
             document: file("json"),
@@ -196,7 +197,7 @@ impl Registry {
     ///
     /// When that can't be.
     pub fn open(atm_home: &Path, identity: &AgentName, mode: Mode) -> Result<Self, RegistryError> {
-        files::make_folder(&files::folder_of(atm_home, identity))?;
+        files::make_folder(&identities::directory_of(atm_home, identity))?;
         Ok(Self {
             paths: Paths::new(atm_home, identity),
             mode,
@@ -409,7 +410,7 @@ pub fn read(atm_home: &Path, identity: &AgentName) -> Result<Document, RegistryE
 pub fn all(
     atm_home: &Path,
 ) -> Result<impl Iterator<Item = (AgentName, Result<Document, RegistryError>)>, FileError> {
-    let identities = files::identities(atm_home)?;
+    let identities = identities::identities(atm_home)?;
     Ok(identities.into_iter().map(move |identity| {
         let threads = read(atm_home, &identity);
         (identity, threads)

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::team::{AgentName, ThreadName};
 
 use super::files::{self, FileError, about};
+use super::identities;
 
 const FILE: &str = "summary.md";
 
@@ -31,7 +32,7 @@ impl Summaries {
     #[must_use]
     pub fn of(atm_home: &Path, identity: &AgentName) -> Self {
         Self {
-            folder: files::folder_of(atm_home, identity),
+            folder: identities::directory_of(atm_home, identity),
         }
     }
 
@@ -121,7 +122,7 @@ impl Summaries {
 ///
 /// When the folder of the identities, or the summary, can't be read.
 pub fn find(atm_home: &Path, thread: &ThreadName) -> Result<Option<String>, FileError> {
-    let all = files::identities(atm_home)?.into_iter();
+    let all = identities::identities(atm_home)?.into_iter();
     let all = all.map(|identity| Summaries::of(atm_home, &identity));
     let written = |summaries: &Summaries| {
         let path = summaries.folder.join(thread.as_str()).join(FILE);

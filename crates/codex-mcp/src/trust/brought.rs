@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::run::prompts::PromptKind;
+use codex_mcp_core::run::prompt_kind::PromptKind;
 use codex_mcp_core::team::secrets::mask;
 use codex_mcp_core::text::one_line;
 use toml::{Table, Value};

@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::run::prompts::PromptKind;
+use codex_mcp_core::run::prompt_kind::PromptKind;
 use codex_mcp_core::text::{one_line, shell_word};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -5,6 +5,7 @@
 //! words on the screen, ends Codex, and resumes it with the picture.
 //!
 //! - [`path`]: what may be asked for.
+//! - [`kind`]: the kinds of pictures.
 //! - [`picture`]: whether what is found there is a picture.
 //! - [`queue`]: the requests, as the tool writes and the wrapper reads them.
 //! - [`contract`]: what Codex is told.
@@ -15,6 +16,7 @@
 
 pub mod arguments;
 pub mod contract;
+pub mod kind;
 pub mod machine;
 pub mod path;
 pub mod picture;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::picture::Kind;
+use super::kind::Kind;
 
 /// The longest path, in bytes: Linux takes no longer ones.
 pub const LONGEST_PATH: usize = 4096;

@@ -6,18 +6,19 @@
 //! the [`machine`] what comes next: a prompt, an interrupt, or the end.
 //!
 //! - [`criteria`]: what must hold, as a person or a program asks for it; with [`glob`],
-//!   patterns for paths, and [`names`], what else can be named.
+//!   patterns for paths, and [`names`], what else can be named, and [`commit_id`], what git takes for a commit.
 //! - [`snapshot`]: how things stand at one moment.
 //! - [`findings`]: which criteria hold, and what is missing.
 //! - [`artifacts`]: what was made, and whether a turn has added to it.
 //! - [`machine`]: which turn comes next, and when it is over.
 //! - [`promises`]: words by which Codex announces work instead of doing it.
-//! - [`prompts`]: what Codex is told.
+//! - [`prompts`]: what Codex is told, by [`prompt_kind`].
 //! - [`review`]: the review of what was made.
 //! - [`outcome`]: what a run answers, and in which line others are told.
 //! - [`notifier`]: who is told; with [`irc`], how a channel is.
 
 pub mod artifacts;
+pub mod commit_id;
 pub mod criteria;
 pub mod findings;
 pub mod glob;
@@ -27,6 +28,7 @@ pub mod names;
 pub mod notifier;
 pub mod outcome;
 pub mod promises;
+pub mod prompt_kind;
 pub mod prompts;
 pub mod review;
 pub mod snapshot;

@@ -83,20 +83,6 @@ impl BranchName {
     }
 }
 
-/// What git takes for the id of an object at least, but for shorter ones that are mostly
-/// words, and at the most.
-const ID_DIGITS: std::ops::RangeInclusive<usize> = 7..=64;
-
-/// Whether git would take the name of a branch or a tag for the id of a commit.
-#[must_use]
-pub fn looks_like_commit_id(name: &str) -> bool {
-    let is_id = |text: &str| {
-        ID_DIGITS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    // The form of `git describe`.
-    is_id(name) || name.rsplit_once("-g").is_some_and(|(_, end)| is_id(end))
-}
-
 impl FromStr for BranchName {
     type Err = BadBranch;
 

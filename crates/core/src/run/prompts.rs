@@ -3,10 +3,7 @@
 //! In a template, `{name}` stands for a text, and `{{` and `}}` for plain braces. A
 //! text that is put in stays as it is, whatever braces it has.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
+use super::prompt_kind::PromptKind;
 use crate::text::BoundedText;
 
 /// The longest template, in bytes.
@@ -52,53 +49,12 @@ In {repo}, this is still missing:
 Go on and finish it now, with your shell and file tools. Respond only after that \
 is done.";
 
-/// Which prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptKind {
-    /// The first: the task.
-    Initial,
-    /// After words only.
-    Nudge,
-    /// After errors.
-    Recovery,
-    /// After part of the work.
-    Continuation,
-}
-
-impl PromptKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Initial,
-        Self::Nudge,
-        Self::Recovery,
-        Self::Continuation,
-    ];
-
-    /// It in a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Initial => "initial",
-            Self::Nudge => "nudge",
-            Self::Recovery => "recovery",
-            Self::Continuation => "continuation",
-        }
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::Initial => INITIAL,
-            Self::Nudge => NUDGE,
-            Self::Recovery => RECOVERY,
-            Self::Continuation => CONTINUATION,
-        }
-    }
-}
-
-impl fmt::Display for PromptKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+fn default_text(kind: PromptKind) -> &'static str {
+    match kind {
+        PromptKind::Initial => INITIAL,
+        PromptKind::Nudge => NUDGE,
+        PromptKind::Recovery => RECOVERY,
+        PromptKind::Continuation => CONTINUATION,
     }
 }
 
@@ -283,7 +239,7 @@ impl Templates {
     ) -> Result<Self, (PromptKind, BadTemplate)> {
         let read = |kind: PromptKind| {
             let theirs = replaced(kind);
-            let text = theirs.as_deref().unwrap_or(kind.text());
+            let text = theirs.as_deref().unwrap_or(default_text(kind));
             Template::read(kind, text).map_err(|why| (kind, why))
         };
         let [initial, nudge, recovery, continuation] = PromptKind::ALL;

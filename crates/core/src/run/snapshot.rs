@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::session::Steps;
-use crate::work::{ChangeKind, Changes, Evidence, GitState, Refusal};
+use crate::work::{ChangeKind, Evidence, GitState, Refusal};
 
 use super::names::{BranchName, CommandLine, Issue};
 use super::review::ReviewEnd;
@@ -93,7 +93,7 @@ impl Tree {
     /// What has changed since `start`.
     #[must_use]
     pub fn changed_since(&self, start: &Self) -> BTreeMap<String, ChangeKind> {
-        Changes::between(&start.state, &self.state, &self.committed)
+        start.state.changed_until(&self.state, &self.committed)
     }
 }
 

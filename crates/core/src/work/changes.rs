@@ -2,44 +2,14 @@
 //! and what Codex reports.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+
+use serde::{Deserialize, Serialize};
 
 use super::event::EditKind;
-use serde::{Deserialize, Serialize};
+use super::git_state::ChangeKind;
 
 /// How many changed files are told; all are counted.
 pub const FILES_LIMIT: usize = 1000;
-
-/// What git says of a working tree.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GitState {
-    /// The commit that is checked out; `None` before the first one.
-    pub head: Option<String>,
-    /// The files that differ from it, by their paths from the top of the tree, and
-    /// how they look, in any form that can be compared.
-    pub dirty: BTreeMap<String, Look>,
-}
-
-/// How a file that differs from the commit looks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
-    /// What became of it.
-    pub kind: ChangeKind,
-    /// What git says of it, and what differs when it is written to.
-    pub stamp: String,
-}
-
-/// What became of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ChangeKind {
-    /// It is new.
-    Added,
-    /// It is another than it was.
-    Modified,
-    /// It is gone.
-    Deleted,
-}
 
 /// Who says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,32 +50,6 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What changed between two states of one tree. `committed` are the files that
-    /// differ between the two commits. A file that was written to and is as long as
-    /// before and of the same time counts as unchanged; one that was written anew
-    /// with what was in it counts as changed.
-    #[must_use]
-    pub fn between(
-        before: &GitState,
-        after: &GitState,
-        committed: &BTreeMap<String, ChangeKind>,
-    ) -> BTreeMap<String, ChangeKind> {
-        let mut changed = committed.clone();
-        for (path, look) in &after.dirty {
-            if before.dirty.get(path) != Some(look) {
-                changed.insert(path.clone(), kind_now(before.dirty.get(path), look));
-            }
-        }
-        for (path, look) in &before.dirty {
-            if !after.dirty.contains_key(path)
-                && let Entry::Vacant(entry) = changed.entry(path.clone())
-            {
-                entry.insert(kind_when_clean(look.kind));
-            }
-        }
-        changed
-    }
-
     /// All that is known: `seen` by git, and `reported` by Codex with absolute
     /// paths, which are told from `root`, the top of the tree, on.
     pub fn tell(
@@ -137,24 +81,6 @@ impl Changes {
     }
 }
 
-/// A new file that was there before was changed, if it still is.
-fn kind_now(before: Option<&Look>, now: &Look) -> ChangeKind {
-    match (before.map(|look| look.kind), now.kind) {
-        (Some(ChangeKind::Added), ChangeKind::Added) => ChangeKind::Modified,
-        (_, kind) => kind,
-    }
-}
-
-/// What was new is gone, what was gone is back, and what was changed is as in the
-/// commit. What has been committed is known from the commits.
-fn kind_when_clean(before: ChangeKind) -> ChangeKind {
-    match before {
-        ChangeKind::Added => ChangeKind::Deleted,
-        ChangeKind::Modified => ChangeKind::Modified,
-        ChangeKind::Deleted => ChangeKind::Added,
-    }
-}
-
 fn reported_kind(kind: EditKind) -> ChangeKind {
     match kind {
         EditKind::Add => ChangeKind::Added,
@@ -169,59 +95,14 @@ fn below<'a>(root: Option<&str>, path: &'a str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::ChangeKind::{Added, Deleted, Modified};
     use super::*;
-
-    fn state(files: &[(&str, ChangeKind, &str)]) -> GitState {
-        let look = |kind, stamp: &str| Look {
-            kind,
-            stamp: stamp.to_owned(),
-        };
-        GitState {
-            head: None,
-            dirty: files
-                .iter()
-                .map(|(path, kind, stamp)| ((*path).to_owned(), look(*kind, stamp)))
-                .collect(),
-        }
-    }
+    use crate::work::git_state::ChangeKind::{Added, Deleted, Modified};
 
     fn kinds(files: &[(&str, ChangeKind)]) -> BTreeMap<String, ChangeKind> {
         files
             .iter()
             .map(|(path, kind)| ((*path).to_owned(), *kind))
             .collect()
-    }
-
-    #[test]
-    fn only_what_differs_from_the_start_is_changed() {
-        let before = state(&[
-            ("as-it-was", Modified, "1"),
-            ("reverted", Modified, "1"),
-            ("removed", Added, "1"),
-            ("restored", Deleted, "1"),
-            ("worked-on", Added, "1"),
-            ("committed", Added, "1"),
-        ]);
-        let after = state(&[
-            ("as-it-was", Modified, "1"),
-            ("worked-on", Added, "2"),
-            ("new", Added, "1"),
-            ("gone", Deleted, ""),
-        ]);
-        let committed = kinds(&[("committed", Added)]);
-        assert_eq!(
-            Changes::between(&before, &after, &committed),
-            kinds(&[
-                ("committed", Added),
-                ("gone", Deleted),
-                ("new", Added),
-                ("removed", Deleted),
-                ("restored", Added),
-                ("reverted", Modified),
-                ("worked-on", Modified),
-            ])
-        );
     }
 
     #[test]

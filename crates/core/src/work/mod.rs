@@ -6,7 +6,7 @@
 //! - [`failed_step`]: steps that failed or were refused.
 //! - [`failure`]: whether a turn failed, what kind of failure it was, and what to do.
 //! - [`refusal`]: steps that were not allowed.
-//! - [`changes`]: which files a turn changed.
+//! - [`changes`]: which files a turn changed, [`git_state`]: which of them git knows.
 
 pub mod activity;
 pub mod changes;
@@ -14,12 +14,14 @@ pub mod digest;
 pub mod event;
 pub mod failed_step;
 pub mod failure;
+pub mod git_state;
 pub mod recorder;
 pub mod refusal;
 
-pub use changes::{ChangeKind, ChangedFile, Changes, GitState, Look, SeenBy};
+pub use changes::{ChangedFile, Changes, SeenBy};
 pub use digest::{Command, Digest, Evidence};
 pub use failed_step::{FailedStep, StepFailure, StepKind};
 pub use failure::{Ending, Failure, FailureClass, class_of_turn, in_words, judge};
+pub use git_state::{ChangeKind, FileState, GitState};
 pub use recorder::Recorder;
 pub use refusal::{Refusal, is_by_the_sandbox};

@@ -17,11 +17,12 @@ use crate::cli::prompt;
 use crate::cli::values::word;
 use crate::config::Config;
 use crate::engine::profile::ProfileName;
+use crate::engine::tool_limit::LimitOrigin;
 use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::{Kept, RunOrder};
 use crate::jobs::service::Jobs;
-use crate::jobs::settings::{Approval, CallSettings, LimitOrigin};
+use crate::jobs::settings::{Approval, CallSettings};
 use crate::jobs::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
 
 const SAME: &str = "\

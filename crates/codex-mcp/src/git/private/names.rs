@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codex_mcp_core::run::names::looks_like_commit_id;
+use codex_mcp_core::run::commit_id::looks_like_commit_id;
 
 use crate::git::{Git, GitError};
 

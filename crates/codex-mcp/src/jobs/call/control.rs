@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Call;
-use crate::bounds::{Bound, OutOfBounds};
+use crate::bounds::Bound;
+use crate::engine::ApprovalOutOfBounds;
 use crate::engine::EngineError;
 use crate::engine::command::{Open, SessionId};
 use crate::jobs::directive::{Answer, Directive};
@@ -55,7 +56,7 @@ enum NotFollowed {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
-    OutOfBounds(#[from] OutOfBounds),
+    OutOfBounds(#[from] ApprovalOutOfBounds),
     #[error(
         "question {0} is not open any more: it was answered, its time was over, or Codex no longer needs an answer"
     )]
@@ -131,7 +132,7 @@ impl Call<'_> {
         if let Some(bound) = bound
             && action::leaves_the_sandbox(&open.ask, decision)
         {
-            return Err(OutOfBounds::Approval(bound).into());
+            return Err(ApprovalOutOfBounds(bound.to_string()).into());
         }
         let reason = answer.reason.as_deref();
         Ok(self.engine.respond(session, &id, decision, reason)?)

@@ -112,7 +112,7 @@ async fn since(
     let after = tree(&git).await?;
     let heads = (before.state.head.as_deref(), after.state.head.as_deref());
     let committed = git.committed(heads.0, heads.1).await?;
-    let changed = Changes::between(&before.state, &after.state, &committed);
+    let changed = before.state.changed_until(&after.state, &committed);
     Ok((after, changed))
 }
 

@@ -41,9 +41,10 @@ pub use self::hearing::{STREAM_LIMIT, Stream};
 use self::thread::{Prepared, Progress};
 use crate::engine::command::{Open, Opened, Prompt, TurnRef};
 use crate::engine::profile::ProfileName;
+use crate::engine::tool_limit::ToolLimit;
 use crate::engine::{Closed, CommandMark, Engine, EngineError, Exit};
 use crate::jobs::directive::Directive;
-use crate::jobs::settings::{CallSettings, ToolLimit};
+use crate::jobs::settings::CallSettings;
 use crate::off_runtime;
 use crate::picture::Picture;
 use crate::team::Member;
@@ -58,10 +59,6 @@ const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The turn of a session that has no other.
 const ONLY_TURN: u64 = 1;
-
-/// How far the commands of a job may reach where neither the job nor any configuration
-/// says so: as `codex exec --full-auto` had it.
-pub const DEFAULT_SANDBOX: SandboxMode = SandboxMode::WorkspaceWrite;
 
 /// What Codex is to do, and how. What is `None` is left to Codex's configuration.
 #[derive(Debug, Clone)]

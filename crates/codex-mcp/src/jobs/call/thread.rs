@@ -11,8 +11,9 @@ use codex_mcp_protocol::codex::{
 };
 use serde_json::{Map, Value};
 
-use super::{DEFAULT_SANDBOX, Request};
+use super::Request;
 use crate::codex_config::{CodexConfig, UserConfig, get};
+use crate::config::DEFAULT_SANDBOX;
 use crate::directory;
 use crate::engine::command::{
     AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,

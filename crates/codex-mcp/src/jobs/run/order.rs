@@ -18,6 +18,7 @@ use crate::jobs::settings::ThreadMail;
 use crate::jobs::store::Request;
 use crate::run::ReadOnlyCause;
 use crate::run::order::{Approve, Order};
+use crate::writable_roots;
 
 /// The tool that runs are of.
 pub const TOOL: &str = "codex_run";
@@ -99,7 +100,7 @@ impl Submitter {
         run.check_repo_is_named()?;
         run.repo = self.bounds.repository(&directory::resolved(&run.repo))?;
         run.check()?;
-        directory::resolve_roots(&mut run.settings.thread.config, &run.repo);
+        writable_roots::resolve(&mut run.settings.thread.config, &run.repo);
         self.bounds.check_config(&run.settings.thread.config)?;
         let approves_all = run.approve == Approve::Always;
         self.bounds

@@ -2,58 +2,22 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use codex_mcp_core::text::one_line;
 use nix::unistd::{Uid, User};
 use rustix::process::geteuid;
-use serde::{Deserialize, Serialize};
 
-use super::Location;
 use super::error::Fault;
 use super::record::{NewJob, Origin, Owner, Whose, state};
 use super::signature::{self, Purpose};
 use super::sql::{Row, Value};
+use super::{Access, Location, OthersJobs};
 use crate::jobs::host;
 use crate::jobs::host_key::{HostKey, KeyError};
 
-/// What this host does with the jobs of others in a shared store. Each allows what the
-/// one before allows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OthersJobs {
-    /// It shows them.
-    #[default]
-    Leave,
-    /// It cancels and prunes them when asked to.
-    Manage,
-    /// It runs them with its own settings, and submits them again when asked to.
-    Run,
-}
-
 /// The longest name of an owner that is shown, in bytes.
 const LONGEST_NAME: usize = 200;
-
-/// As whom a store is opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Access {
-    /// The directory of this host's state, where its key is.
-    pub state: PathBuf,
-    /// What it does with the jobs of others.
-    pub others: OthersJobs,
-}
-
-impl Access {
-    /// That of a host with its state in this directory, which leaves the jobs of others
-    /// alone.
-    #[must_use]
-    pub fn of(state: impl Into<PathBuf>) -> Self {
-        Self {
-            state: state.into(),
-            others: OthersJobs::default(),
-        }
-    }
-}
 
 /// Who can write to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

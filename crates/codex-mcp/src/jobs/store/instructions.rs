@@ -3,7 +3,6 @@
 
 use codex_mcp_core::job::{JobId, JobState, WorkerId};
 
-use super::access::{self, OthersJobs};
 use super::error::Fault;
 use super::events::hold;
 use super::pool::Purpose;
@@ -13,6 +12,7 @@ use super::sql::{Connection, Row, Value};
 use super::{
     Claim, Instructed, Instruction, JobStore, NewInstruction, Progress, StoreError, Tell, Written,
 };
+use super::{OthersJobs, access};
 
 impl JobStore {
     /// Gives an instruction to the worker of a job; `None` if there is no such job. The same

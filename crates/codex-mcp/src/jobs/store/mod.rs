@@ -90,7 +90,6 @@ mod error;
 mod events;
 mod instructions;
 mod lists;
-mod location;
 mod numbers;
 mod pool;
 mod questions;
@@ -113,11 +112,10 @@ use error::Fault;
 use pool::{Pool, Purpose};
 use sql::{Connection, Dialect};
 
-pub use access::{Access, OthersJobs};
+pub use crate::config::{Access, BadLocation, Location, OthersJobs, PostgresUrl};
 pub use error::StoreError;
 pub use events::{Appended, MOST_EVENTS};
 pub use instructions::DONE;
-pub use location::{BadLocation, Location, PostgresUrl};
 pub(crate) use reading::JobThread;
 pub use record::{
     Claim, Claimed, Demand, Filter, Finished, Instructed, Instruction, Job, JobSummary,

@@ -113,7 +113,7 @@ async fn connect(location: &Location, purpose: Purpose) -> Result<Connection, Fa
             let options = sqlite(path, purpose);
             Ok(Connection::Sqlite(options.connect().await?))
         }
-        Location::Postgres(url) => postgres(&url.options).await,
+        Location::Postgres(url) => postgres(url.options()).await,
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) async fn first(location: &Location) -> Result<(Connection, Option<Fil
             let connection = options.connect().await?;
             Ok((Connection::Sqlite(connection), Some(lock)))
         }
-        Location::Postgres(url) => Ok((postgres(&url.options).await?, None)),
+        Location::Postgres(url) => Ok((postgres(url.options()).await?, None)),
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use codex_mcp_core::job::{Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, WorkerId};
 
-use super::access::{self, OthersJobs};
 use super::error::Fault;
 use super::pool::Purpose;
 use super::record::{self, SIGNED, count, optional, parsed, wanted};
@@ -14,6 +13,7 @@ use super::sql::{Connection, Value};
 use super::{
     Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
 };
+use super::{OthersJobs, access};
 
 /// How many jobs are taken from lost workers, and how many ended ones removed, in
 /// one transaction: others wait meanwhile.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use codex_mcp_core::job::{JobId, JobPrefix};
 
-use super::access::OthersJobs;
+use super::OthersJobs;
 use super::error::Fault;
 use super::queue;
 use super::sql::{Connection, Row, Value};

@@ -18,8 +18,8 @@ use sqlx::postgres::PgListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::PostgresUrl;
 use super::error::Fault;
-use super::location::PostgresUrl;
 use super::pool::{Pool, Purpose};
 use super::{JobStore, Location};
 use crate::team::files;
@@ -176,7 +176,7 @@ fn stamp(path: &Path) -> Option<[i64; 5]> {
 }
 
 async fn listen(url: &PostgresUrl, changes: &watch::Sender<u64>) -> Result<(), Fault> {
-    let options = url.options.as_ref().clone().disable_statement_logging();
+    let options = url.options().clone().disable_statement_logging();
     let pool = sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(Duration::from_secs(10))

@@ -84,14 +84,8 @@ pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
 
-/// How many jobs a worker runs at once, if nothing else is said.
-pub const CONCURRENCY: NonZeroU32 = NonZeroU32::new(4).unwrap();
-
 /// How long jobs may go on when their worker was told to end, if nothing else is said.
 pub const GRACE: Duration = Duration::from_secs(30);
-
-/// After how long without work one leaves that was started on demand.
-pub const IDLE: Duration = Duration::from_secs(600);
 
 /// How long what is left to write may take when a worker ends.
 const PARTING: Duration = Duration::from_secs(10);

@@ -35,6 +35,7 @@ use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{self, Worktree};
 use crate::run::{self, EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
 use crate::team::clerk::Clerk;
+use crate::writable_roots;
 
 /// How long a run that was called off has to interrupt its turn and to look at what
 /// there is (20 s), and one whose worker ends: less than that takes.
@@ -146,7 +147,7 @@ impl Attempt<'_> {
     /// Brings an order within the bounds of this machine.
     fn bound(&self, order: &mut Order) -> Result<(), Failure> {
         directory::check(&order.repo)?;
-        directory::check_roots(&order.settings.thread.config)?;
+        writable_roots::check(&order.settings.thread.config)?;
         let bounds = order::bounds(self.job, &self.worker.options)?;
         let approves_all = order.approve == Approve::Always;
         bounds.check_run(&order.criteria, &order.notify, approves_all)?;

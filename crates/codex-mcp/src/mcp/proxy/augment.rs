@@ -22,6 +22,7 @@ use crate::engine::command::{AddedInstructions, Settings as EngineSettings};
 use crate::engine::confinement::{Conversation, Wanted, Workplace, left_out};
 use crate::engine::profile::ProfileName;
 use crate::mcp::defaults::{Additions, Defaults};
+use crate::mcp::error::ToolError;
 use crate::trust::{TrustError, directory_trust};
 
 /// The tool that begins a thread. `codex-reply` can't be given anything.
@@ -66,20 +67,21 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// [`EngineError`] for a call that asks for more than the client may have, or whose
+    /// [`ToolError`] for a call that asks for more than the client may have, or whose
     /// directory the user's trust can't be found out for.
     pub(super) fn augmented(
         &self,
         bytes: &[u8],
         message: &Message<'_>,
-    ) -> Result<Option<Added>, EngineError> {
+    ) -> Result<Option<Added>, ToolError> {
         let Some((arguments, given)) = beginning_call(message) else {
             return Ok(None);
         };
         let mut additions = self.defaults.additions(&given);
         bound(&given, &mut additions, &self.bounds)?;
         without_links(&given, &mut additions);
-        let warning = state_trust(&given, &mut additions, &self.codex_home)?;
+        let warning =
+            state_trust(&given, &mut additions, &self.codex_home).map_err(EngineError::from)?;
         let beginning = beginning(&given, &additions.arguments);
         let longer = with_additions(arguments.get(), additions);
         let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));

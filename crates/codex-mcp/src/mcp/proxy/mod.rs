@@ -438,7 +438,7 @@ impl Proxy {
         &self,
         line: &[u8],
         message: &Message<'_>,
-    ) -> Result<Option<Added>, EngineError> {
+    ) -> Result<Option<Added>, ToolError> {
         if !augment::begins_thread(message) {
             return Ok(None);
         }
@@ -447,7 +447,7 @@ impl Proxy {
             Ok(message) => rules.augmented(&line, &message),
             Err(_) => Ok(None),
         });
-        augmented.await?
+        augmented.await.map_err(EngineError::from)?
     }
 
     /// Takes one message of the child.

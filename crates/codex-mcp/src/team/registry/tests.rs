@@ -341,7 +341,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             }
             before = turns(home.path(), "own");
         }
-        let folder = files::folder_of(home.path(), &codex());
+        let folder = identities::directory_of(home.path(), &codex());
         let broken = fs::read_dir(folder).unwrap().filter(|entry| {
             let name = entry.as_ref().unwrap().file_name();
             name.to_string_lossy().contains("broken")

@@ -27,10 +27,9 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use super::commit_id::looks_like_commit_id;
 use super::glob::{BadGlob, Glob};
-use super::names::{
-    BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Issue, looks_like_commit_id,
-};
+use super::names::{BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Issue};
 
 /// How many criteria a run can have.
 pub const CRITERIA_LIMIT: usize = 50;

@@ -9,7 +9,7 @@ use crate::run::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
 };
 use crate::session::Steps;
-use crate::work::{ChangeKind, Evidence, GitState, Look, Refusal};
+use crate::work::{ChangeKind, Evidence, FileState, GitState, Refusal};
 
 fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
     let newest = (0..new).map(|number| Commit {
@@ -41,7 +41,7 @@ fn map(pairs: &[(&str, &str)]) -> Probe<BTreeMap<String, String>> {
 }
 
 fn tree(dirty: &[(&str, &str)], committed: &[&str]) -> Probe<Tree> {
-    let look = |stamp: &str| Look {
+    let look = |stamp: &str| FileState {
         kind: ChangeKind::Modified,
         stamp: stamp.to_owned(),
     };

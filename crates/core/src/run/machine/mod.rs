@@ -35,7 +35,7 @@ use crate::work::{Evidence, FailureClass};
 use super::artifacts::Gain;
 use super::findings::Standing;
 use super::outcome::milliseconds;
-use super::prompts::PromptKind;
+use super::prompt_kind::PromptKind;
 
 /// How many turns a run has, unless told otherwise. Source of this and the next two
 /// numbers: the specification of futon3c's peripheral.

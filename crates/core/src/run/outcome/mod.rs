@@ -18,7 +18,7 @@ use crate::work::Evidence;
 use super::artifacts::{Artifact, Gain};
 use super::findings::Verdict;
 use super::machine::{Conversation, End, TurnEnd};
-use super::prompts::PromptKind;
+use super::prompt_kind::PromptKind;
 
 /// How many artifacts are told; all are counted.
 pub const ARTIFACTS_LIMIT: usize = 500;

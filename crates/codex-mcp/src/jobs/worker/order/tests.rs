@@ -8,11 +8,12 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::bounds::Bounds;
+use crate::config::CONCURRENCY;
 use crate::engine::binary;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
 use crate::jobs::worker::ToolsOfJobs;
-use crate::jobs::worker::{CONCURRENCY, GRACE, Timing};
+use crate::jobs::worker::{GRACE, Timing};
 use crate::mcp::OurTools;
 use crate::run::order::{Approve, Order as RunOrder};
 

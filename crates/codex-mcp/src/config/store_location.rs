@@ -22,7 +22,15 @@ pub enum Location {
 pub struct PostgresUrl {
     text: String,
     shown: String,
-    pub(super) options: Box<PgConnectOptions>,
+    options: Box<PgConnectOptions>,
+}
+
+impl PostgresUrl {
+    /// The options with which sqlx connects.
+    #[must_use]
+    pub fn options(&self) -> &PgConnectOptions {
+        &self.options
+    }
 }
 
 /// Why a text is not the location of a store.
@@ -144,7 +152,7 @@ fn accepts_plain_text(url: &str) -> bool {
 impl PostgresUrl {
     /// What tells one store from another, without passwords: also what the environment
     /// says counts.
-    pub(in crate::jobs) fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         let options = &self.options;
         format!(
             "{:?} {} {} {} {:?} {:?}",

@@ -1,0 +1,41 @@
+//! Time limits of MCP tool calls that Codex makes.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Where the time limit comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitOrigin {
+    /// Nobody asked for it: what a server's own entry says takes precedence.
+    #[default]
+    Default,
+    /// The call named it.
+    Asked,
+}
+
+/// How long a call of an MCP server's tool may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolLimit {
+    /// The longest that one call may take.
+    pub limit: Duration,
+    /// Whether it takes precedence over a server's own entry.
+    pub origin: LimitOrigin,
+}
+
+impl ToolLimit {
+    /// In whole seconds, rounded up, as Codex's configuration has it.
+    pub(crate) fn seconds(self) -> u64 {
+        self.limit.as_secs() + u64::from(self.limit.subsec_nanos() > 0)
+    }
+}
+
+impl LimitOrigin {
+    /// Whether nobody asked for the limit.
+    #[must_use]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    pub fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
+}
