@@ -71,7 +71,7 @@ const RULES: &[Rule] = &[
         because: "state machines do no I/O and read no clock",
     },
     Rule {
-        subject: Subject::Crate("codex-mcp-protocol"),
+        subject: Subject::Crate("codex-protocol"),
         via: Via::Shipped,
         never: Never::Crates(OUTSIDE),
         because: "the wire types do no I/O and read no clock",
@@ -206,7 +206,7 @@ mod tests {
     const OURS: [&str; 6] = [
         "codex-mcp",
         "codex-mcp-core",
-        "codex-mcp-protocol",
+        "codex-protocol",
         "scripted-model",
         "testkit",
         "xtask",
@@ -249,10 +249,10 @@ mod tests {
             ("codex-mcp", None, "scripted-model"),
             ("codex-mcp", None, "tokio"),
             ("codex-mcp", Some("dev"), "testkit"),
-            ("codex-mcp-core", None, "codex-mcp-protocol"),
+            ("codex-mcp-core", None, "codex-protocol"),
             ("codex-mcp-core", Some("dev"), "proptest"),
             ("proptest", None, "tempfile"),
-            ("codex-mcp-protocol", None, "serde"),
+            ("codex-protocol", None, "serde"),
             ("scripted-model", None, "axum"),
             ("testkit", None, "scripted-model"),
         ];
@@ -275,8 +275,8 @@ mod tests {
     fn each_rule_bites() {
         for edge in [
             ("codex-mcp-core", None, "nix"),
-            ("codex-mcp-protocol", None, "chrono"),
-            ("scripted-model", None, "codex-mcp-protocol"),
+            ("codex-protocol", None, "chrono"),
+            ("scripted-model", None, "codex-protocol"),
             ("scripted-model", Some("dev"), "testkit"),
             ("testkit", Some("dev"), "codex-mcp"),
             ("codex-mcp", None, "testkit"),

@@ -9,7 +9,7 @@ use anyhow::Context;
 use crate::workspace::Workspace;
 
 /// Where nothing may read a file, an environment variable or a clock.
-const FOLDERS: [&str; 2] = ["crates/core/src", "crates/protocol/src"];
+const FOLDERS: [&str; 2] = ["crates/core/src", "crates/codex-protocol/src"];
 
 /// Modules of `std` that reach outside.
 const MODULES: [&str; 5] = ["fs", "env", "net", "process", "thread"];

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use codex_mcp_core::run::criteria::{Criteria, Criterion, Grant};
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use serde_json::{Map, Value};
 
 use crate::codex_config::{CodexConfig, UserConfig};

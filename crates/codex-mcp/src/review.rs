@@ -6,7 +6,7 @@ use std::time::Duration;
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::Ending;
 use codex_mcp_core::work::in_words;
-use codex_mcp_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
+use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

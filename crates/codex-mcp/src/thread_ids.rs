@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Entry;
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 
 use crate::duration::ago;
 use crate::engine::rollouts::{self, Found};

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, CommandApproval, LegacyRefusal, McpElicitation, Question};
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::codex::{Ask, CommandApproval, LegacyRefusal, McpElicitation, Question};
+use codex_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

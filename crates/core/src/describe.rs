@@ -1,6 +1,6 @@
 //! What Codex does, in a line for people.
 
-use codex_mcp_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
+use codex_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
 
 use crate::progress::{THINKING, without_shell};
 use crate::text::one_line;

@@ -12,7 +12,7 @@ use codex_mcp::engine::command::{Prompt, Start, TurnRef};
 use codex_mcp::engine::in_memory::engine_over;
 use codex_mcp::engine::{Engine, Launch, Options};
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use scripted_model::Reply;
 use serde_json::{Value, json};
 use tokio::io::{

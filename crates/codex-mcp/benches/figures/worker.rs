@@ -19,7 +19,7 @@ use codex_mcp::jobs::call::{self, KeepStream};
 use codex_mcp::jobs::store::{Access, Job, JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_protocol::codex::SandboxMode;
 use serde_json::{Map, Value};
 
 /// The directories of the work, by the names that profiles have for them (0.130.0 and

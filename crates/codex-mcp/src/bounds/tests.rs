@@ -226,7 +226,7 @@ fn sandbox_of_codex_is_inherited_up_to_the_bound() {
 #[test]
 fn resumed_thread_keeps_a_narrower_sandbox_and_a_known_directory() {
     let known = |mode| Settings {
-        thread: codex_mcp_protocol::codex::ThreadSettings {
+        thread: codex_protocol::codex::ThreadSettings {
             sandbox: Some(mode),
             cwd: Some("/".into()),
             ..Default::default()

@@ -1,6 +1,6 @@
 //! Which of Codex's servers is used.
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 
 use crate::config::Config;
 use crate::engine::binary::{self, CodexBinary, NoCodex};

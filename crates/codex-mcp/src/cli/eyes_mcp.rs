@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::eyes::queue::WrapperId;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::transport::stdio_pipes;
 
 use super::ending::{self, Ending};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::review::Review;
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::codex::Effort;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::codex::Effort;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::json;
 
 use super::ending::{self, Ending};

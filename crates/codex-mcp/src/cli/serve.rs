@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use codex_mcp_core::team::ThreadName;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
-use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 
 use super::times::duration_within;
 use super::values::{one_of, size_limit};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use codex_mcp_core::team::{AgentName, TeamName};
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::transport::stdio_pipes;
 
 use super::ending::{self, Ending};

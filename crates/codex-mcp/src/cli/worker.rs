@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_protocol::codex::SandboxMode;
 
 use super::ending::{self, Ending};
 use super::values::one_of;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_protocol::codex::SandboxMode;
 
 use super::file::{File, Scope};
 use super::jobs::of_user;

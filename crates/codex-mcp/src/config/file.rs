@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_protocol::codex::SandboxMode;
 use serde::{Deserialize, Deserializer};
 
 use super::file::{File, Scope};

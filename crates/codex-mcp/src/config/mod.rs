@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
-use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 

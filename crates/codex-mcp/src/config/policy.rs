@@ -1,6 +1,6 @@
 //! Approval policies by the names that users and clients give them.
 
-use codex_mcp_protocol::codex::ApprovalPolicy;
+use codex_protocol::codex::ApprovalPolicy;
 use serde::{Deserialize, Deserializer};
 
 /// The policy that Codex has no longer.

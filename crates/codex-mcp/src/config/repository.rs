@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::RoleName;
 use codex_mcp_core::text::shell_word;
-use codex_mcp_protocol::codex::{ApprovalPolicy, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use tokio_util::sync::CancellationToken;
 
 use super::install::{self, InstallError};

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use codex_mcp_protocol::lines::{DEFAULT_LINE_LIMIT, Frame, LineDecoder};
+use codex_protocol::lines::{DEFAULT_LINE_LIMIT, Frame, LineDecoder};
 use rmcp::RoleClient;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     AccountReadParams, AccountReadResponse, Method, ThreadResponse, ThreadSettings,
 };
 

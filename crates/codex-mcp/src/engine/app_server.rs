@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Method,
 };
 use nix::unistd::Pid;

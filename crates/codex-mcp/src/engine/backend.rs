@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 

@@ -10,7 +10,7 @@ use codex_mcp_core::action::ActionId;
 use codex_mcp_core::events::Shown;
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{self, Alert, Outcome, Patience, State};
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     ApprovalPolicy, Ask, Keeping, ReviewTarget, SandboxMode, ThreadId, ThreadResponse,
     ThreadSettings, TokenCount, TurnId, TurnManner,
 };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anstream::adapter::strip_str;
-use codex_mcp_protocol::lines::{Frame, LineDecoder};
+use codex_protocol::lines::{Frame, LineDecoder};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;

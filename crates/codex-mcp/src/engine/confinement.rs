@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use codex_mcp_core::text::shell_word;
-use codex_mcp_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use super::mcp_servers;

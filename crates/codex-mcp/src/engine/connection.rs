@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{Ask, Heard, Method, RateLimits, ToolAnswer, ToolCall};
-use codex_mcp_protocol::lines::{Frame, LineDecoder};
-use codex_mcp_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
+use codex_protocol::codex::{Ask, Heard, Method, RateLimits, ToolAnswer, ToolCall};
+use codex_protocol::lines::{Frame, LineDecoder};
+use codex_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

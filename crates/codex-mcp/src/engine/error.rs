@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_mcp_core::session::{BeyondTheEnd, DecisionRefused, PromptRefused};
-use codex_mcp_protocol::codex::{Method, ThreadId};
-use codex_mcp_protocol::rpc::ErrorObject;
+use codex_protocol::codex::{Method, ThreadId};
+use codex_protocol::rpc::ErrorObject;
 
 use super::backend::LaunchError;
 use super::command::SessionId;

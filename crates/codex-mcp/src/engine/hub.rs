@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Asked, Effect, Session, State};
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Ask, Heard, Item, LegacyRefusal, Method, Notification, RateLimits, ThreadParams, ToolCall,
     TurnInterruptParams,
 };
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_mcp_core::toml;
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use serde_json::Map;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;

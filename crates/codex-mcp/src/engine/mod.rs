@@ -72,10 +72,10 @@ use std::time::Duration;
 use codex_mcp_core::action::{self, ActionId, DecidedBy, Decision};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::{Patience, Session, State};
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Heard, InitializeResponse, Method, RateLimits, Release, ThreadId, ThreadParams,
 };
-use codex_mcp_protocol::rpc::code;
+use codex_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use serde::Deserialize;
 
 use super::binary::CodexBinary;

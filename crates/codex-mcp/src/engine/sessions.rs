@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
-use codex_mcp_protocol::codex::{ApprovalPolicy, Heard, ThreadId, TurnManner};
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::codex::{ApprovalPolicy, Heard, ThreadId, TurnManner};
+use codex_protocol::rpc::RequestId;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tracing::Span;

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use codex_mcp_core::session::State;
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     BackgroundTerminal, Method, TerminalTerminateParams, TerminalTerminated, TerminalsListParams,
     TerminalsPage, ThreadParams,
 };
-use codex_mcp_protocol::rpc::code;
+use codex_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_mcp_core::session::{Asked, Session};
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Ask, DynamicTool, Heard, McpElicitation, Release, ToolAnswer, ToolCall,
 };
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use futures::future::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codex_mcp_core::session::{PromptRefused, State};
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Keeping, Method, Release, SandboxMode, ThreadForkParams, ThreadId, ThreadResponse,
     ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codex_mcp_core::session::{Effect, Form, PromptRefused, State};
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
     TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };

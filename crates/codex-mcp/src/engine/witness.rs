@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use codex_mcp_core::session::{ClosedQuestion, Outcome};
-use codex_mcp_protocol::codex::{Keeping, ThreadId};
+use codex_protocol::codex::{Keeping, ThreadId};
 
 use super::command::{Settings, Start, TurnRef};
 

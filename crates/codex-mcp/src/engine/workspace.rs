@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_protocol::codex::{ThreadSettings, WorkspaceWrite};
+use codex_protocol::codex::{ThreadSettings, WorkspaceWrite};
 use serde_json::{Map, Value, json};
 
 use super::command::Settings;

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use nix::unistd::Pid;
 
 use crate::engine::descendants::descendants;

@@ -9,7 +9,7 @@ use std::io::Cursor;
 
 use codex_mcp_core::eyes::kind::Kind;
 use codex_mcp_core::eyes::picture::{Why, answer_limit, size_for_models};
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use image::codecs::jpeg::JpegEncoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};

@@ -13,7 +13,7 @@ use codex_mcp_core::eyes::kind::START;
 use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, SizeLimit, Why, check};
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use nix::errno::Errno;
 
 use super::fitted::{Fitted, fit};

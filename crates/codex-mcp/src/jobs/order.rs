@@ -7,7 +7,7 @@ use codex_mcp_core::job::JobId;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, TeamName};
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -3,7 +3,7 @@
 use codex_mcp_core::action::{self, ActionKind, Decision};
 use codex_mcp_core::approval_text;
 use codex_mcp_core::clock::timestamp;
-use codex_mcp_protocol::codex::Ask;
+use codex_protocol::codex::Ask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -124,7 +124,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use codex_mcp_core::action::ActionId;
-    use codex_mcp_protocol::codex::CommandApproval;
+    use codex_protocol::codex::CommandApproval;
 
     use super::*;
     use crate::config::Source;

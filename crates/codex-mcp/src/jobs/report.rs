@@ -8,7 +8,7 @@ use codex_mcp_core::work::event::TokensUsed;
 use codex_mcp_core::work::{
     ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
 };
-use codex_mcp_protocol::codex::StepStatus;
+use codex_protocol::codex::StepStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

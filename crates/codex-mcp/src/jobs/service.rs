@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;

@@ -5,7 +5,7 @@
 //! which read only text learn the thread id and nothing is sent twice. Clients
 //! that read `structuredContent` find it all there.
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 

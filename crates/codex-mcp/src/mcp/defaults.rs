@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use codex_mcp_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Setting, ThreadDefaults};
@@ -272,7 +272,7 @@ fn prompt(
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_protocol::codex::ThreadSettings;
+    use codex_protocol::codex::ThreadSettings;
 
     use super::*;
     use crate::config::Source;

@@ -2,7 +2,7 @@
 
 use codex_mcp_core::session::{DecisionRefused, PromptRefused};
 use codex_mcp_core::work::{FailureClass, class_of_turn};
-use codex_mcp_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use serde_json::{Map, Value, json};
 
 use super::code::{Code, Retry};
@@ -212,7 +212,7 @@ impl From<EngineError> for ToolError {
 }
 
 fn refused(code: i64) -> Code {
-    if code == codex_mcp_protocol::rpc::code::CODEX_OVERLOADED {
+    if code == codex_protocol::rpc::code::CODEX_OVERLOADED {
         Code::Overloaded
     } else {
         Code::CodexRefused

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::{ActionId, DecidedBy, Decision};
 use codex_mcp_core::session::{self, DecisionRefused};
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,

@@ -1,7 +1,7 @@
 //! What a client sends, read: passed on, or refused with an answer.
 
-use codex_mcp_protocol::json_values;
-use codex_mcp_protocol::rpc::{Beheaded, ErrorObject, Message, ReadError, RequestId, code};
+use codex_protocol::json_values;
+use codex_protocol::rpc::{Beheaded, ErrorObject, Message, ReadError, RequestId, code};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData, GetMeta,
     NumberOrString, ProtocolVersion, ServerJsonRpcMessage,

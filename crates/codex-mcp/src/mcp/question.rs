@@ -7,7 +7,7 @@
 
 use codex_mcp_core::action::{self, Decision};
 use codex_mcp_core::approval_text;
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     Question, ThreadId, TurnId, UserInputRequest,
 };
@@ -375,7 +375,7 @@ mod tests {
     }
 
     fn form() -> Ask {
-        serde_json::from_value::<codex_mcp_protocol::codex::McpElicitation>(json!({
+        serde_json::from_value::<codex_protocol::codex::McpElicitation>(json!({
             "serverName": "s",
             "requestedSchema": {"type": "object", "properties": {"q": {"type": "string"}}},
         }))

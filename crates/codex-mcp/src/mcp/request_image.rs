@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::contract::{SERVER, TOOL, acknowledgement};
 use codex_mcp_core::eyes::path::PicturePath;
 use codex_mcp_core::eyes::queue::{Request, WrapperId};
-use codex_mcp_protocol::codex::{Release, ThreadId};
+use codex_protocol::codex::{Release, ThreadId};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     ListToolsResult, PaginatedRequestParams, RequestMetaObject, ServerCapabilities, ServerConfig,

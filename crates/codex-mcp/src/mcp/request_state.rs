@@ -1,6 +1,6 @@
 //! What a call that came back with questions is known by when it comes again.
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 
 use super::code::Code;
 use super::error::ToolError;

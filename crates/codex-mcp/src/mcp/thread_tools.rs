@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::contract::TOOL;
 use codex_mcp_core::eyes::picture::SizeLimit;
-use codex_mcp_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
+use codex_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
 use futures::future::BoxFuture;
 use rmcp::model::{CallToolResult, Tool};
 use serde_json::{Map, Value, json};

@@ -16,8 +16,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_protocol::lines::{Frame, Framing, LineDecoder};
-use codex_mcp_protocol::rpc::code;
+use codex_protocol::lines::{Frame, Framing, LineDecoder};
+use codex_protocol::rpc::code;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use codex_mcp_core::approval_text;
 use codex_mcp_core::session::{Ending, Outcome};
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, InputRequest, InputRequests, InputRequiredResult};
 use rmcp::service::RequestContext;

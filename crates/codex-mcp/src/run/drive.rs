@@ -21,9 +21,7 @@ use codex_mcp_core::run::promises::promises;
 use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::review::{self, ReviewEnd};
 use codex_mcp_core::run::snapshot::{Answer, CommandEnd, Probe, Snapshot, Work};
-use codex_mcp_protocol::codex::{
-    Keeping, RateLimits, Release, ReviewTarget, SandboxMode, ThreadId,
-};
+use codex_protocol::codex::{Keeping, RateLimits, Release, ReviewTarget, SandboxMode, ThreadId};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;

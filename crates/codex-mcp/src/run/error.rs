@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::text::shell_word;
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 

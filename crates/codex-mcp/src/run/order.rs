@@ -6,7 +6,7 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::machine::Limits;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::command::Settings;

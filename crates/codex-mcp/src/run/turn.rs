@@ -11,7 +11,7 @@ use codex_mcp_core::run::outcome::Usage;
 use codex_mcp_core::session::{Outcome, Steps};
 use codex_mcp_core::text::one_line;
 use codex_mcp_core::work::{FailureClass, Refusal};
-use codex_mcp_protocol::codex::Ask;
+use codex_protocol::codex::Ask;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::run::findings::Verdict;
 use codex_mcp_core::run::machine::Prompt;
 use codex_mcp_core::run::outcome::TurnRecord;
-use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
+use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 
 use tokio::time::Instant;
 

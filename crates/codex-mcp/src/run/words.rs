@@ -8,7 +8,7 @@ use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
 use codex_mcp_core::run::prompt_kind::PromptKind;
 use codex_mcp_core::work::ChangeKind;
-use codex_mcp_protocol::codex::{RateLimits, RateWindow};
+use codex_protocol::codex::{RateLimits, RateWindow};
 
 use crate::engine::Grants;
 

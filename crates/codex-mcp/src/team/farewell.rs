@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::session::{Ending, IDLE_LIMIT, State};
-use codex_mcp_protocol::codex::{Keeping, ThreadId};
+use codex_protocol::codex::{Keeping, ThreadId};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout_at};

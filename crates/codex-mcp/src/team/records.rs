@@ -11,7 +11,7 @@ use codex_mcp_core::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOu
 use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnState};
 use codex_mcp_core::team::secrets;
 use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
-use codex_mcp_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
+use codex_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -9,7 +9,7 @@ use codex_mcp::engine::{Engine, Launch, Options};
 use codex_mcp::jobs::call::{KeepStream, News, Outcome, Request, run};
 use codex_mcp_core::session::Patience;
 use codex_mcp_core::work::FailureClass;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use testkit::Home;
 use tokio_util::sync::CancellationToken;
 

@@ -1,4 +1,4 @@
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval, McpElicitation,
     PermissionsApproval, Question, QuestionOption, UserInputRequest,
 };

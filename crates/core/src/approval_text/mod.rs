@@ -10,7 +10,7 @@
 mod field;
 mod permissions;
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     LegacyPatchApproval, McpElicitation, PermissionsApproval, Question, UserInputRequest,
 };

@@ -1,4 +1,4 @@
-use codex_mcp_protocol::codex::Ask;
+use codex_protocol::codex::Ask;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use codex_mcp_protocol::codex::DeltaSource;
+use codex_protocol::codex::DeltaSource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

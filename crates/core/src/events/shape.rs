@@ -138,7 +138,7 @@ fn beginning(text: &str, limit: usize) -> &str {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use codex_mcp_protocol::codex::DeltaSource;
+    use codex_protocol::codex::DeltaSource;
     use serde_json::json;
 
     use super::super::event::EventType;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::DeltaSource;
+use codex_protocol::codex::DeltaSource;
 use serde_json::{Map, Value, json};
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;

@@ -23,7 +23,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 
 use super::said::Said;
 

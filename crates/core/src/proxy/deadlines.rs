@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 
 /// What is late when its time has come.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

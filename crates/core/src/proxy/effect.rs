@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use serde_json::Value;
 
 use super::deadlines::Due;

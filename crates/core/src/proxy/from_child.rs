@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use codex_mcp_protocol::rpc::{Beheaded, ErrorObject, Message, RequestId};
+use codex_protocol::rpc::{Beheaded, ErrorObject, Message, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -26,8 +26,8 @@ mod summaries;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
-use codex_mcp_protocol::codex::LegacyRefusal;
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::codex::LegacyRefusal;
+use codex_protocol::rpc::RequestId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What passes, for whoever keeps a record of it.
 
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 
 /// Something that has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]

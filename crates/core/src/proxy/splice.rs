@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use codex_mcp_protocol::codex::LegacyRefusal;
-use codex_mcp_protocol::rpc::{RequestId, code};
+use codex_protocol::codex::LegacyRefusal;
+use codex_protocol::rpc::{RequestId, code};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

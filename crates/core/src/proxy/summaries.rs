@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;

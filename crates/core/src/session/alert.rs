@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_protocol::codex::Ask;
+use codex_protocol::codex::Ask;
 use serde::{Deserialize, Serialize};
 
 use super::Session;

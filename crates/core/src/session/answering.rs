@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::Ask;
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::codex::Ask;
+use codex_protocol::rpc::RequestId;
 use serde_json::{Value, json};
 
 use super::{DecisionRefused, Effect, Session};

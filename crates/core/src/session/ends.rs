@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codex_mcp_protocol::codex::{Turn, TurnStatus};
+use codex_protocol::codex::{Turn, TurnStatus};
 use serde_json::json;
 
 use super::turn::{Ended, Ending, Phase, Running};

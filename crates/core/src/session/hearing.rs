@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Delta, DeltaSource, Heard, Item, Notification, StepStatus, TurnError, TurnId,
 };
 use serde_json::value::RawValue;

@@ -32,8 +32,8 @@ mod turn;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{TokenCount, TurnError, TurnId};
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::codex::{TokenCount, TurnError, TurnId};
+use codex_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_protocol::codex::{Ask, CommandApproval, McpElicitation, TurnId};
+use codex_protocol::codex::{Ask, CommandApproval, McpElicitation, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use codex_mcp_protocol::codex::{Item, RawItem, StepStatus, raw_item};
+use codex_protocol::codex::{Item, RawItem, StepStatus, raw_item};
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;

@@ -1,4 +1,4 @@
-use codex_mcp_protocol::codex::{Ask, CommandApproval, Heard};
+use codex_protocol::codex::{Ask, CommandApproval, Heard};
 use serde_json::json;
 use serde_json::value::RawValue;
 

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
     TurnId,
 };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
-use codex_mcp_protocol::codex::{StepStatus, ThreadId};
+use codex_protocol::codex::{StepStatus, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use super::event::{EditKind, TokensUsed, WorkEvent, WorkItem};

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use codex_mcp_protocol::codex::{StepStatus, ThreadId};
+use codex_protocol::codex::{StepStatus, ThreadId};
 
 /// An event of a job.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

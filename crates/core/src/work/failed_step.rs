@@ -1,6 +1,6 @@
 //! Steps of a turn that failed or were refused.
 
-use codex_mcp_protocol::codex::StepStatus;
+use codex_protocol::codex::StepStatus;
 use serde::{Deserialize, Serialize};
 
 use super::digest::{COMMAND_LIMIT, bounded};

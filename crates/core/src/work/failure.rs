@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 
 use super::digest::{Digest, ERROR_LIMIT, bounded};
 

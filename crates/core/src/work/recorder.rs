@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Heard, Notification, Plan, PlanStep, RawItem, TokenUsage, Turn, TurnStatus, raw_item,
 };
 use serde::Deserialize;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_mcp_core::job::JobPrefix;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use codex_mcp_core::run::machine::{Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::milliseconds;
-use codex_mcp_protocol::codex::{Effort, SandboxMode};
+use codex_protocol::codex::{Effort, SandboxMode};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;

@@ -2,7 +2,7 @@
 
 use codex_mcp_core::progress::without_shell;
 use codex_mcp_core::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
-use codex_mcp_protocol::codex::StepStatus;
+use codex_protocol::codex::StepStatus;
 use serde_json::Value;
 
 use crate::cli::table::shortened;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::approval_text;
-use codex_mcp_protocol::codex::Ask;
+use codex_protocol::codex::Ask;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};

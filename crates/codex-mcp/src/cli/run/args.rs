@@ -9,7 +9,7 @@ use codex_mcp_core::run::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
-use codex_mcp_protocol::codex::{Effort, SandboxMode};
+use codex_protocol::codex::{Effort, SandboxMode};
 
 use super::failure::Failure;
 use crate::cli::prompt;

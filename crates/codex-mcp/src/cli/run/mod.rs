@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::session::{self, Alert};
-use codex_mcp_protocol::codex::SandboxMode;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::codex::SandboxMode;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use codex_mcp_core::run::machine::{Limits, Parts};
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde::Serialize;
 use serde_json::Value;
 

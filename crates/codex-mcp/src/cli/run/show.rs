@@ -8,7 +8,7 @@ use anstyle::Style;
 use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::progress::{CurrentStep, timed};
 use codex_mcp_core::run::outcome::TurnRecord;
-use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
+use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use tokio::time::sleep;
 
 use super::approval::{Approver, Dialog};

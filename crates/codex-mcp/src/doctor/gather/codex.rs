@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 
 use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
 use super::super::judge::codex_version;

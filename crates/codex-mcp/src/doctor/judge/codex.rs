@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use serde_json::json;
 
 use super::super::facts::{Asked, Codex, Commands, Home, Introduction};

@@ -24,7 +24,7 @@ use std::time::Duration;
 use codex_mcp_core::eyes::arguments::Attachment;
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
 use codex_mcp_core::eyes::queue::{Number, Request};
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep_until};
 
 use super::codex::{Codex, Running};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codex_mcp_core::work::Recorder;
-use codex_mcp_protocol::codex::{Item, Notification};
+use codex_protocol::codex::{Item, Notification};
 use serde_json::Value;
 use tokio::sync::mpsc;
 

@@ -2,7 +2,7 @@
 
 use codex_mcp_core::work::Digest;
 use codex_mcp_core::work::event::WorkEvent;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 use codex_mcp_core::session::Ending as TurnEnding;
 use codex_mcp_core::work::event::WorkEvent;
 use codex_mcp_core::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;

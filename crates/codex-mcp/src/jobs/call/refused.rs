@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::work::Recorder;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::Value;
 

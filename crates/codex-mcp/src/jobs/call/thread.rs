@@ -6,7 +6,7 @@ use std::sync::Arc;
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::session::{Outcome as TurnOutcome, Patience};
 use codex_mcp_core::work::Ending;
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     ApprovalPolicy, Release, SandboxMode, ThreadId, ThreadSettings, TurnManner,
 };
 use serde_json::{Map, Value};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use codex_mcp_core::team::TeamName;
 use codex_mcp_core::team::secrets::mask;
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_protocol::codex::SandboxMode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

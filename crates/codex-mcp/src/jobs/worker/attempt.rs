@@ -12,7 +12,7 @@ use codex_mcp_core::job::{
 };
 use codex_mcp_core::session::Alert;
 use codex_mcp_core::work::{Failure, FailureClass};
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::text::one_line;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use serde_json::{Value, json};
 
 use super::admission::Refusal;

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 

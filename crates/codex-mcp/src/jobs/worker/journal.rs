@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use codex_mcp_core::work::event::WorkEvent;
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::team::TeamName;
-use codex_mcp_protocol::codex::{NotAThreadId, ThreadId};
+use codex_protocol::codex::{NotAThreadId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use codex_mcp_core::action::{DecidedBy, Decision};
 use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::outcome::TurnRecord;
-use codex_mcp_protocol::codex::{Ask, SandboxMode, ThreadId};
+use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

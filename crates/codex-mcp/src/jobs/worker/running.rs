@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use codex_mcp_core::session::{Alert, Patience as SessionPatience};
-use codex_mcp_protocol::lines::DEFAULT_LINE_LIMIT;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use codex_mcp_core::proxy::{Answer, Call, Failure, Limits};
-use codex_mcp_protocol::codex::ThreadId;
-use codex_mcp_protocol::rpc::{RequestId, code};
+use codex_protocol::codex::ThreadId;
+use codex_protocol::rpc::{RequestId, code};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::proxy::replace_part;
 use codex_mcp_core::team::registry::Settings;
-use codex_mcp_protocol::codex::{SandboxMode, ThreadSettings};
-use codex_mcp_protocol::rpc::Message;
+use codex_protocol::codex::{SandboxMode, ThreadSettings};
+use codex_protocol::rpc::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::proxy::Note;
-use codex_mcp_protocol::rpc::{Message, RequestId};
+use codex_protocol::rpc::{Message, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

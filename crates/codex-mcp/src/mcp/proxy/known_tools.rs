@@ -1,6 +1,6 @@
 //! The tools of `codex mcp-server`, for the moment before it has told them.
 
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 

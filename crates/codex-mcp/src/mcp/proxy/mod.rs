@@ -27,8 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, Router, Setup};
-use codex_mcp_protocol::lines::{Frame, Framing, LineDecoder};
-use codex_mcp_protocol::rpc::{Beheaded, Message, RequestId, code};
+use codex_protocol::lines::{Frame, Framing, LineDecoder};
+use codex_protocol::rpc::{Beheaded, Message, RequestId, code};
 use rmcp::model::Tool;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codex_mcp_core::proxy::Child;
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use rmcp::model::{JsonObject, Tool};
 use serde_json::Value;
 

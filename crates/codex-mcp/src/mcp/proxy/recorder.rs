@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use codex_mcp_core::proxy::{How, Note};
 use codex_mcp_core::team::registry::Settings;
-use codex_mcp_protocol::rpc::RequestId;
+use codex_protocol::rpc::RequestId;
 use uuid::Uuid;
 
 use crate::team::audit::{Event, Outcome};

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::io;
 
-use codex_mcp_protocol::duplicates;
-use codex_mcp_protocol::lines::{Framing, LineDecoder};
-use codex_mcp_protocol::rpc::Message;
+use codex_protocol::duplicates;
+use codex_protocol::lines::{Framing, LineDecoder};
+use codex_protocol::rpc::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much of a stray line is logged, in bytes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 use codex_mcp_core::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
 use codex_mcp_core::eyes::picture::{SizeLimit, answer_limit};
 use codex_mcp_core::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
-use codex_mcp_protocol::codex::Release;
+use codex_protocol::codex::Release;
 use serde_json::Value;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::ApprovalPolicy;
+use codex_protocol::codex::ApprovalPolicy;
 use rmcp::model::JsonObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use codex_mcp_core::run::irc::address::IrcAddress;
 use codex_mcp_core::run::irc::{IrcError, Silence, Speaker};
-use codex_mcp_protocol::lines::{Frame, LineDecoder};
+use codex_protocol::lines::{Frame, LineDecoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};

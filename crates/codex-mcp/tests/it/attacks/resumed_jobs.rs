@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
+use codex_protocol::codex::{SandboxMode, ThreadId};
 use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::json;
 use testkit::{AppServer, Home};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use codex_mcp::engine::Engine;
 use codex_mcp::jobs::call::{News, run};
 use codex_mcp_core::work::{Evidence, FailureClass};
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use testkit::Home;

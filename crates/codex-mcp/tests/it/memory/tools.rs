@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codex_mcp::engine::{Called, Reply, ThreadTools};
-use codex_mcp_protocol::codex::DynamicTool;
+use codex_protocol::codex::DynamicTool;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 

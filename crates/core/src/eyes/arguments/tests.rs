@@ -1,4 +1,4 @@
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use proptest::prelude::*;
 use serde_json::json;
 

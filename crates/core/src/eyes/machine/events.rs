@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 
 use crate::eyes::path::PicturePath;
 use crate::eyes::picture::BadPicture;

@@ -34,7 +34,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 
 use super::contract::{all, over_limit, resumed};
 use super::path::PicturePath;

@@ -8,7 +8,7 @@ mod turns;
 
 use std::time::Duration;
 
-use codex_mcp_protocol::rpc::{Beheaded, Message};
+use codex_protocol::rpc::{Beheaded, Message};
 use serde_json::json;
 
 use super::*;

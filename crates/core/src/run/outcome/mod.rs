@@ -9,7 +9,7 @@ pub use notice::{NOTICE_LIMIT, blocked};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use codex_mcp_protocol::codex::TokenCount;
+use codex_protocol::codex::TokenCount;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::line;

@@ -1,6 +1,6 @@
 //! What Codex asks, and what is told of it.
 
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     FileChange, FileChangeApproval, FileChangeKind, Question, UserInputRequest,
 };
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use codex_mcp_core::job::{JobId, JobState, Wanted};
-use codex_mcp_protocol::codex::{Effort, SandboxMode};
+use codex_protocol::codex::{Effort, SandboxMode};
 use tempfile::TempDir;
 
 use super::*;

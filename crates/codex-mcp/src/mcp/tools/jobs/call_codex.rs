@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -8,7 +8,7 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::machine::{BadLimits, Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
-use codex_mcp_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};

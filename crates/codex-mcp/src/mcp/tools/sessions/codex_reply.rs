@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use codex_mcp_protocol::codex::{Effort, Personality, ReasoningSummary, SandboxMode, TurnManner};
+use codex_protocol::codex::{Effort, Personality, ReasoningSummary, SandboxMode, TurnManner};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::events::ResponseMode;
-use codex_mcp_protocol::codex::{Effort, SandboxMode};
+use codex_protocol::codex::{Effort, SandboxMode};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;

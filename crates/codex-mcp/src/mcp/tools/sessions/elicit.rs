@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codex_mcp_protocol::codex::ThreadId;
+use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_mcp_core::session::Patience;
-use codex_mcp_protocol::codex::{
+use codex_protocol::codex::{
     Effort, Keeping, Personality, ReasoningSummary, SandboxMode, ThreadSettings, TurnManner,
 };
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use codex_mcp::engine::profile::ProfileName;
 use codex_mcp::picture::Picture;
 use codex_mcp_core::work::FailureClass;
-use codex_mcp_protocol::codex::Effort;
+use codex_protocol::codex::Effort;
 use scripted_model::{Reply, Request as Asked, Script};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use codex_mcp::jobs::call::run;
 use codex_mcp_core::work::FailureClass;
-use codex_mcp_protocol::codex::SandboxMode;
+use codex_protocol::codex::SandboxMode;
 use scripted_model::{Reply, Script, Shell};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@ use std::fs;
 use codex_mcp::jobs::call::{KeepStream, News};
 use codex_mcp_core::work::ChangeKind::{Added, Deleted, Modified};
 use codex_mcp_core::work::{ChangeKind, FailureClass, SeenBy};
-use codex_mcp_protocol::codex::{SandboxMode, ThreadId};
+use codex_protocol::codex::{SandboxMode, ThreadId};
 use scripted_model::{Patch, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
