@@ -8,12 +8,12 @@ use std::time::SystemTime;
 
 use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Entry;
-use codex_mcp_core::text::one_line;
 use codex_protocol::codex::ThreadId;
+use common::text::one_line;
 
-use crate::duration::ago;
 use crate::engine::rollouts::{self, Found};
 use crate::team::{FileError, registry};
+use common::duration::ago;
 
 /// How much of an id stands for it at least, in characters.
 const SHORTEST: usize = 8;

@@ -3,7 +3,7 @@
 use codex_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
 
 use crate::progress::{THINKING, without_shell};
-use crate::text::one_line;
+use common::text::one_line;
 
 /// The longest line, in bytes.
 const LIMIT: usize = 200;

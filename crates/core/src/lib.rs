@@ -31,18 +31,14 @@
 
 pub mod action;
 pub mod approval_text;
-pub mod clock;
 mod describe;
 pub mod events;
 pub mod eyes;
 pub mod job;
-mod json;
 pub mod progress;
 pub mod proxy;
 pub mod review;
 pub mod run;
 pub mod session;
 pub mod team;
-pub mod text;
-pub mod toml;
 pub mod work;

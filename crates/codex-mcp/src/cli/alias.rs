@@ -3,7 +3,7 @@
 //! They become `codex-mcp`, which is looked for beside them: so they are small, and what
 //! it starts of itself it finds as always.
 
-use crate::output;
+use common::output;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};

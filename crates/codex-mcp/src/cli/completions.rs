@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 
 use super::stored::{self, Failure};
-use crate::output;
+use common::output;
 
 /// Where each shell looks for it.
 const PLACES: &str = "\

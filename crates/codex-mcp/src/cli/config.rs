@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::settings::Settings;
 use super::stored::complain;
 use crate::config::{self, Warning};
-use crate::output;
+use common::output;
 
 /// Where settings are looked for.
 const SOURCES: &str = "\

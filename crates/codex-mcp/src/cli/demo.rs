@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{exit, runtime};
 use crate::config::{self, ConfigError, Flags};
 use crate::demo::{self, Afterwards, Cause, DemoError, Options};
-use crate::output;
+use common::output;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 

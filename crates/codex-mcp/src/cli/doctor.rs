@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::runtime;
 use super::times::duration_within;
 use crate::doctor::{Facts, Report, as_text, gather, judge};
-use crate::output;
+use common::output;
 
 /// What `--timeout` may be.
 const LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);

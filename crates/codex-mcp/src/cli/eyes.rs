@@ -12,7 +12,7 @@ use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::machine::MOST_RESTARTS;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::eyes::queue::WrapperId;
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 use uuid::Uuid;
 
 use super::exit;
@@ -28,9 +28,9 @@ use crate::eyes::queue::{QueueError, Reader};
 use crate::eyes::settings;
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
-use crate::output;
 use crate::own_mcp_server::NoServer;
 use crate::thread_ids::{NoThread, ThreadPrefix};
+use common::output;
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\

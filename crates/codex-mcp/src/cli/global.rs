@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anstream::ColorChoice;
 use clap::ValueEnum;
 
-use crate::output::{self, Verbosity};
+use common::output;
+use common::output::Verbosity;
 
 /// The heading above them in the help.
 const HEADING: &str = "Global options";

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::output::{self, Colours, Verbosity};
+use common::output;
+use common::output::Colours;
+use common::output::Verbosity;
 
 /// Chooses what is logged, in `tracing-subscriber`'s filter syntax.
 const VARIABLE: &str = "CODEX_MCP_LOG";

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap_mangen::Man;
 
 use super::stored::{self, Failure};
-use crate::output;
+use common::output;
 
 /// How it is read.
 const READING: &str = "\

@@ -40,8 +40,8 @@ mod worker;
 
 use std::process::ExitCode;
 
-use crate::output;
 use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
+use common::output;
 
 pub use alias::as_verb;
 use global::{Global, When};

@@ -22,13 +22,13 @@ use super::values::{one_of, profile};
 use super::{log, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::directory::resolved;
-use crate::duration;
 use crate::engine::command::Settings;
 use crate::engine::profile::{NoProfile, ProfileName};
 use crate::engine::{Engine, Launch, Options, profile as profiles};
 use crate::mcp::Defaults;
-use crate::output;
 use crate::review::{Asked, ReviewError, Reviewed, Subject, reviewed};
+use common::duration;
+use common::output;
 
 const HELP: &str = "\
 Examples:

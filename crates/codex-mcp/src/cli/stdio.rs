@@ -14,7 +14,7 @@ use nix::sys::stat::{SFlag, fstat};
 
 use super::log;
 use crate::mcp::{Stdio, StdioMode};
-use crate::output;
+use common::output;
 
 /// Chooses what to do. A value that isn't known counts as `auto`.
 const VARIABLE: &str = "CODEX_MCP_STDIO_MODE";

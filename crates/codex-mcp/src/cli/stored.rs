@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use codex_mcp_core::team::AgentName;
 
 use crate::config::{self, Flags, JobSettings, Warning};
-use crate::output::{self, Verbosity};
 use crate::team::registry::{Mode, RegistryError};
 use crate::team::{ClaimError, FileError};
 use crate::thread_ids::NoThread;
+use common::output;
+use common::output::Verbosity;
 
 /// Why nothing can be shown.
 #[derive(Debug, thiserror::Error)]

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::stored::{self, Failure, Kept};
 use super::threads::of_jobs::of_jobs;
-use crate::output;
 use crate::team::{registry, summary};
 use crate::thread_ids::in_registry;
+use common::output;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

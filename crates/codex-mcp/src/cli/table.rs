@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
-use codex_mcp_core::text::visible_line;
+use common::text::visible_line;
 
-use crate::output::{self, Output};
+use common::output;
+use common::output::Output;
 
 const HEADING: Style = Style::new().bold();
 

@@ -7,7 +7,8 @@ use std::io::Write;
 use anstyle::Style;
 
 use super::table::shortened;
-use crate::output::{self, Verbosity};
+use common::output;
+use common::output::Verbosity;
 
 /// The longest line that is drawn, in characters; a narrower terminal shows less.
 const LONGEST: usize = 200;

@@ -3,8 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::duration;
-pub(super) use crate::duration::{age, ago};
+use common::duration;
 
 /// A flag's duration within a range.
 pub(super) fn duration_within(

@@ -5,18 +5,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use codex_mcp_core::text::{shell_word, visible_line};
+use common::text::shell_word;
+use common::text::visible_line;
 use serde_json::json;
 
 use super::stored::complain;
 use crate::codex_config::UserConfig;
 use crate::config;
-use crate::output;
 use crate::trust::brought::{brought, brought_below};
 use crate::trust::{
     Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
     trusting_entry,
 };
+use common::output;
 
 /// What trust is, for somebody who meets the question for the first time.
 const MEANING: &str = "\

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
 use crate::engine::profile::ProfileName;
-use crate::nearest::nearest;
+use common::nearest::nearest;
 
 /// One of several words of Codex's.
 pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>

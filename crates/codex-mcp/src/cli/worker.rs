@@ -13,12 +13,12 @@ use super::values::one_of;
 use super::{log, own_servers, runtime};
 use crate::bounds::CurrentBounds;
 use crate::config::{self, Config, ConfigError, Flags, Warning};
-use crate::duration;
 use crate::jobs::host;
 use crate::jobs::store::Location;
 use crate::jobs::worker::place::Place;
 use crate::jobs::worker::start::{self, TAKEN};
 use crate::jobs::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
+use common::duration;
 
 /// What somebody has to know who starts one.
 const HOW_IT_WORKS: &str = "\

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
-use codex_mcp_core::text::one_line;
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use common::text::one_line;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::OthersJobs;
 use super::jobs::Place;
 use super::{ConfigError, Warning, policy};
-use crate::duration::SetDuration;
-use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links};
+use common::duration::SetDuration;
+use common::nearest::nearest;
 
 /// Our table.
 pub(super) const SECTION: &str = "plugins.codex-mcp";

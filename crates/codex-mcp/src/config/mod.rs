@@ -52,11 +52,12 @@ pub use store_location::{BadLocation, Location, PostgresUrl};
 use crate::bounds::{Bounds, Commands, Sources};
 use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
 use crate::directory::resolved;
-use crate::duration::{self, SetDuration};
 use crate::engine::binary;
 use crate::team::registry::Mode;
 use crate::trust::{Trust, TrustError, directory_trust_with, top_of};
 use crate::untrusted_file::ReadError;
+use common::duration;
+use common::duration::SetDuration;
 
 /// The default of `request_timeout_secs` (FR-14: 300 s).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);

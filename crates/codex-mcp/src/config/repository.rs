@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::RoleName;
-use codex_mcp_core::text::shell_word;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
+use common::text::shell_word;
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 

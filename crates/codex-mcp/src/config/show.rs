@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use codex_mcp_core::text::visible_line;
+use common::text::visible_line;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 
 use super::Warning;
-use crate::nearest::nearest;
+use common::nearest::nearest;
 
 /// How the names of our variables begin.
 const PREFIX: &str = "CODEX_MCP_";

@@ -47,8 +47,8 @@ use scripted_model::ScriptedModel;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::binary::Source;
-use crate::output::Output;
 use cast::Cast;
+use common::output::Output;
 use server::Server;
 use show::Show;
 use stage::Stage;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 
 use super::cast::Cast;
 use super::show::Show;

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::message::summary;
 use super::wire::{Direction, Passed};
-use crate::output::Output;
+use common::output::Output;
 
 /// Columns, the width that every terminal has.
 const WIDTH: usize = 80;
@@ -209,7 +209,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::output::Colours;
+    use common::output::Colours;
 
     fn shown(print: impl FnOnce(&mut Show<Vec<u8>>) -> io::Result<()>) -> String {
         let mut show = Show::new(Output::new(Vec::new(), Colours::Off));

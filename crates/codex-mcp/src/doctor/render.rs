@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::report::{Check, Finding, Report, Status};
-use crate::output::Output;
+use common::output::Output;
 
 /// Writes the report for people, in colours.
 ///
@@ -65,7 +65,7 @@ fn verdict(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Colours;
+    use common::output::Colours;
 
     fn report() -> Report {
         Report {

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use codex_mcp_core::clock::Now;
+use common::timestamp::Now;
 use tokio::time::Instant;
 
 /// Now.

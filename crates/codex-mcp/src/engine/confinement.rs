@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use codex_mcp_core::text::shell_word;
 use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
+use common::text::shell_word;
 use serde_json::{Map, Value, json};
 
 use super::mcp_servers;

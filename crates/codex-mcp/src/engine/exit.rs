@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::SystemTime;
 
-use codex_mcp_core::clock::timestamp;
+use common::timestamp::timestamp;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 

@@ -41,7 +41,7 @@ use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
 use super::descendants::descendants;
 use super::exit::Exit;
-use crate::output;
+use common::output;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;

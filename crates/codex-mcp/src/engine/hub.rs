@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Asked, Effect, Session, State};
 use codex_protocol::codex::{
     Ask, Heard, Item, LegacyRefusal, Method, Notification, RateLimits, ThreadParams, ToolCall,
     TurnInterruptParams,
 };
 use codex_protocol::rpc::RequestId;
+use common::timestamp::Now;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, sleep_until};
 

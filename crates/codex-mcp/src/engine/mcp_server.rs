@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp_core::toml;
 use codex_protocol::codex::Release;
+use common::toml_value;
 use serde_json::Map;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
@@ -159,6 +159,6 @@ fn overrides(codex: &InstalledCodex) -> Vec<String> {
     });
     let values = config
         .iter()
-        .filter_map(|(key, value)| Some(format!("--config={key}={}", toml::value(value)?)));
+        .filter_map(|(key, value)| Some(format!("--config={key}={}", toml_value::value(value)?)));
     values.collect()
 }

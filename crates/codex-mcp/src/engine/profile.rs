@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::nearest::nearest;
 use crate::untrusted_file::{self, Links, ReadError};
+use common::nearest::nearest;
 
 /// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it
 /// can stand in a file name.

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_core::clock::Now;
 use codex_mcp_core::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
 use codex_protocol::codex::{ApprovalPolicy, Heard, ThreadId, TurnManner};
 use codex_protocol::rpc::RequestId;
+use common::timestamp::Now;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tracing::Span;

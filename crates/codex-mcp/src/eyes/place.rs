@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::eyes::kind::START;
 use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, SizeLimit, Why, check};
-use codex_mcp_core::text::one_line;
 use codex_protocol::codex::Release;
+use common::text::one_line;
 use nix::errno::Errno;
 
 use super::fitted::{Fitted, fit};

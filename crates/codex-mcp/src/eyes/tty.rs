@@ -24,7 +24,7 @@ use rustix::termios::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::output;
+use common::output;
 
 /// An end of a terminal, on which nothing waits.
 #[derive(Debug)]

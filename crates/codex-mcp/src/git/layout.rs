@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 
 use crate::untrusted_file::{Links, ReadError, read, read_text};
 

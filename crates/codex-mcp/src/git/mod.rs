@@ -75,7 +75,7 @@ use std::time::Duration;
 use crate::engine::Exit;
 use crate::engine::run::Heard;
 use crate::untrusted_file::ReadError;
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 use invocation::Invocation;
 use setting::Setting;
 use view::View;

@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use codex_mcp_core::progress::{Activity, CurrentStep};
-use codex_mcp_core::text::one_line;
 use codex_mcp_core::work::activity;
 use codex_mcp_core::work::event::WorkEvent;
+use common::text::one_line;
 use serde_json::Value;
 
 use super::store::StoredEvent;

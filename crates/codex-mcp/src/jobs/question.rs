@@ -2,8 +2,8 @@
 
 use codex_mcp_core::action::{self, ActionKind, Decision};
 use codex_mcp_core::approval_text;
-use codex_mcp_core::clock::timestamp;
 use codex_protocol::codex::Ask;
+use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

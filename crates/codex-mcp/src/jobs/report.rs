@@ -3,12 +3,12 @@
 
 use codex_mcp_core::progress::without_shell;
 use codex_mcp_core::run::outcome;
-use codex_mcp_core::text::one_line;
 use codex_mcp_core::work::event::TokensUsed;
 use codex_mcp_core::work::{
     ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
 };
 use codex_protocol::codex::StepStatus;
+use common::text::one_line;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

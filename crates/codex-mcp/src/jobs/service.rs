@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
-use codex_mcp_core::text::one_line;
 use codex_protocol::codex::ThreadId;
+use common::text::one_line;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -21,10 +21,10 @@ use super::store::{
     Request, StoreError, StoredEvent, Whose,
 };
 use super::worker::start::{StartError, Starter};
-use crate::duration::ago;
 use crate::off_runtime;
 use crate::team::audit::{Audit, Event, Outcome, Record};
 use crate::thread_ids::{NoThread, ThreadPrefix};
+use common::duration::ago;
 
 pub use telling::{NotTold, Response};
 

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::job::Wanted;
+use common::timestamp::timestamp;
 use serde_json::{Value, json};
 
 use super::question;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::text::shell_word;
 use codex_protocol::codex::Release;
+use common::text::shell_word;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 

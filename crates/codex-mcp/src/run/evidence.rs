@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use codex_mcp_core::run::outcome::TurnRecord;
-use codex_mcp_core::text::escape_json;
+use common::text::escape_json;
 use nix::fcntl::OFlag;
 use serde::Serialize;
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompt_kind::PromptKind;
 use codex_mcp_core::run::prompts::{TEMPLATE_LIMIT, Templates};
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 
 use super::error::RunError;
 use crate::codex_config::UserConfig;

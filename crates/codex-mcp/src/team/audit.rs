@@ -12,9 +12,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::clock::timestamp;
+use codex_mcp_core::team::AgentName;
+use codex_mcp_core::team::TeamName;
 use codex_mcp_core::team::inbox::Envelope;
-use codex_mcp_core::team::{AgentName, TeamName, secrets};
+use common::secrets;
+use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

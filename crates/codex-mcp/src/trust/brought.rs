@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompt_kind::PromptKind;
-use codex_mcp_core::team::secrets::mask;
-use codex_mcp_core::text::one_line;
+use common::secrets::mask;
+use common::text::one_line;
 use toml::{Table, Value};
 
 use crate::codex_config::OF_REPOSITORY;

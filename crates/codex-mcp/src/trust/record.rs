@@ -15,7 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::run::prompt_kind::PromptKind;
-use codex_mcp_core::text::{one_line, shell_word};
+use common::text::one_line;
+use common::text::shell_word;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::Table;

@@ -72,7 +72,7 @@ fn keep(home: &Home, identity: &str, thread: &str, days: u32, status: &str) {
 }
 
 fn humantime(at: SystemTime) -> String {
-    codex_mcp_core::clock::timestamp(at)
+    common::timestamp::timestamp(at)
 }
 
 fn folder(home: &Home, identity: &str) -> PathBuf {

@@ -3,7 +3,8 @@
 use std::iter;
 
 use super::MAX_COLUMNS;
-use crate::text::{is_hidden, push_escape};
+use common::text::is_hidden;
+use common::text::push_escape;
 
 /// What stands before the second and further lines of a value.
 const CONTINUED: &str = "  | ";

@@ -17,7 +17,7 @@ use codex_protocol::codex::{
 use serde_json::Value;
 
 use crate::action::Decision;
-use crate::text::one_line;
+use common::text::one_line;
 use field::{Field, Quoting};
 
 /// The most lines that a text has: a question at a shell has one more, and has to fit a

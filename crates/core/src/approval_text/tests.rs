@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::field::{Field, Quoting};
 use super::*;
-use crate::text::is_hidden;
+use common::text::is_hidden;
 
 /// The labels that a line of a text can begin with.
 const LABELS: [&str; 18] = [

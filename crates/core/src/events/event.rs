@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{GROWTH_LIMIT, Rank};
-use crate::text::BoundedText;
+use common::text::BoundedText;
 
 /// The most that an event may hold, in bytes of JSON (64 KiB). Longer texts in
 /// it are cut.

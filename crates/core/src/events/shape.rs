@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::event::{Event, EventData, Growing};
-use crate::clock::timestamp;
+use common::timestamp::timestamp;
 
 /// How much of each event a reader wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

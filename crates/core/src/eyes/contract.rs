@@ -5,7 +5,7 @@
 use super::path::{PicturePath, SHOWN_PATH};
 use super::picture::BadPicture;
 use super::wanted::{MOST_PICTURES, Wanted};
-use crate::text::one_line;
+use common::text::one_line;
 
 /// What Codex prints when it waits for a picture.
 pub const MARKER: &str = "<<WAITING_FOR_IMAGE>>";

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
 use super::path::{PicturePath, SHOWN_PATH};
-use crate::text::one_line;
+use common::text::one_line;
 
 /// How many bytes a picture can be allowed to have (100 MB): Codex holds all of it in
 /// memory, more than once.

@@ -1,6 +1,6 @@
 //! What Codex says in a call.
 
-use crate::text::BoundedText;
+use common::text::BoundedText;
 
 /// The most that is kept of what Codex says in a call, in bytes, for the case
 /// that its time is up.

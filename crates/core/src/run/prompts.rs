@@ -4,7 +4,7 @@
 //! text that is put in stays as it is, whatever braces it has.
 
 use super::prompt_kind::PromptKind;
-use crate::text::BoundedText;
+use common::text::BoundedText;
 
 /// The longest template, in bytes.
 pub const TEMPLATE_LIMIT: usize = 16 * 1024;

@@ -5,7 +5,7 @@
 //! else by which that could be told.
 
 use crate::review::Review;
-use crate::text::BoundedText;
+use common::text::BoundedText;
 
 /// The first word of a summary where nothing has to be changed.
 const PASS: &str = "PASS";

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{DecisionRefused, Effect, Session};
 use crate::action::{self, Action, ActionId, ActionKind, Audience, DecidedBy, Decision};
-use crate::clock::Now;
 use crate::describe;
 use crate::events::EventType;
-use crate::json::merged;
+use common::json::merged;
+use common::timestamp::Now;
 
 /// Why a question is open no longer.
 enum Closed<'a> {

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::turn::{Ended, Ending, Phase, Running};
 use super::{Cancelled, Effect, Lost, Session, failure};
-use crate::clock::Now;
 use crate::events::EventType;
-use crate::json::merged;
+use common::json::merged;
+use common::timestamp::Now;
 
 /// What becomes of a thread that nobody wants any more.
 const LET_GO: [Effect; 2] = [Effect::StopCommands, Effect::LetGo];

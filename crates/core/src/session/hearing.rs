@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::turn::{Ended, Phase, told_turn};
 use super::{Effect, Session};
-use crate::clock::Now;
 use crate::describe;
 use crate::events::{EventData, EventType};
+use common::timestamp::Now;
 
 impl Session {
     /// Codex tells something about the thread.

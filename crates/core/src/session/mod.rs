@@ -38,9 +38,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{Action, WrongDecision};
-use crate::clock::Now;
 use crate::events::{EventData, EventLog, EventType, Poll, Shown};
 use crate::progress::{Activity, CurrentStep};
+use common::timestamp::Now;
 
 pub use alert::Alert;
 pub use answering::{Asked, ClosedQuestion, Closing};

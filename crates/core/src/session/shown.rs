@@ -10,11 +10,12 @@ use super::turn::{Ending, Facts, Outcome};
 use super::{Cancelled, Patience, Session, State};
 use crate::action::{Action, ActionKind, Decision};
 use crate::approval_text;
-use crate::clock::timestamp;
 use crate::events::ResponseMode;
-use crate::json::{merged, without_nulls};
 use crate::progress::CurrentStep;
-use crate::text::BoundedText;
+use common::json::merged;
+use common::json::without_nulls;
+use common::text::BoundedText;
+use common::timestamp::timestamp;
 
 /// How long a client may well wait between two looks at a running turn in which
 /// Codex asks nothing.

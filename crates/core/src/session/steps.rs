@@ -262,7 +262,7 @@ mod tests {
 
     fn command(id: &str, more: Value) -> Item {
         let plain = json!({ "type": "commandExecution", "id": id, "command": "make all" });
-        item(crate::json::merged(plain, more))
+        item(common::json::merged(plain, more))
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
             ),
             command("2", json!({ "status": "completed", "exitCode": 0 })),
             command("3", json!({ "status": "declined" })),
-            item(crate::json::merged(change, json!({ "status": "failed" }))),
+            item(common::json::merged(change, json!({ "status": "failed" }))),
             item(json!({
                 "type": "mcpToolCall", "id": "t", "server": "s", "tool": "x",
                 "status": "failed", "error": { "message": "no" },

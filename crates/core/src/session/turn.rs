@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Lost;
 use super::steps::{Open, Steps};
-use crate::text::BoundedText;
+use common::text::BoundedText;
 
 /// The most that is kept of what Codex says within one turn, in bytes, for the
 /// case that the turn doesn't end by itself. A final message is always whole.

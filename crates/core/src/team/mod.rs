@@ -6,7 +6,6 @@ mod layout;
 mod name;
 pub mod registry;
 pub mod roster;
-pub mod secrets;
 mod time;
 
 pub use name::{Address, AgentName, BadName, RoleName, TeamName, ThreadName};

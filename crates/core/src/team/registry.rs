@@ -569,7 +569,7 @@ mod moment {
 
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    use crate::clock::timestamp;
+    use common::timestamp::timestamp;
 
     pub(super) fn serialize<S: Serializer>(at: &SystemTime, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_str(&timestamp(*at))

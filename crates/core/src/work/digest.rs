@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{EditKind, TokensUsed, WorkEvent, WorkItem};
 use super::failed_step::FailedStep;
-use crate::text::BoundedText;
+use common::text::BoundedText;
 
 /// How much is kept of a message of Codex's, in bytes.
 pub const MESSAGE_LIMIT: usize = 1024 * 1024;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::failure::Failure;
 use super::find::{self, short};
 use crate::jobs::service::{Jobs, Response};
-use crate::output;
+use common::output;
 
 const CODES: &str = "\
 `codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were

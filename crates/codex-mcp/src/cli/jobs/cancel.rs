@@ -11,7 +11,7 @@ use super::find;
 use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
 use crate::jobs::service::{Cancelled, Jobs};
-use crate::output;
+use common::output;
 
 const CODES: &str = "\
 Exit codes: 0 it is cancelled, or will be as soon as Codex has ended; 1 it had ended in another

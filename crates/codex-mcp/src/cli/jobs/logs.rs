@@ -18,7 +18,7 @@ use crate::cli::teller::Teller;
 use crate::cli::times::took;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::{JobSummary, StoredEvent};
-use crate::output;
+use common::output;
 
 /// How many events are read at once: each may be long.
 const PAGE: u32 = 50;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::failure::Failure;
 use super::list;
-use crate::duration;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::Listed;
-use crate::output;
+use common::duration;
+use common::output;
 
 /// How many of them are named.
 const NAMED: u32 = 20;

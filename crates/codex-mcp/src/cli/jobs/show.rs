@@ -11,18 +11,20 @@ use super::watching::nobody_works;
 use super::{show_run, state, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
-use crate::cli::times::{ago, took};
+use crate::cli::times::took;
 use crate::jobs::question::Kept;
 use crate::jobs::report::{CommandReport, Report, Step};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, Origin, PromptText, Question, Whose};
-use crate::output::{self, Output};
 use anstyle::{AnsiColor, Style};
-use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 use codex_mcp_core::progress::without_shell;
 use codex_mcp_core::work::ChangeKind;
+use common::duration::ago;
+use common::output;
+use common::output::Output;
+use common::timestamp::timestamp;
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;

@@ -10,7 +10,7 @@ use super::find::{self, short};
 use crate::cli::prompt;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::LONGEST_TEXT;
-use crate::output;
+use common::output;
 
 const CODES: &str = "\
 Exit codes: 0 Codex has taken the words; 3 there is no such job, it does not run, or its worker

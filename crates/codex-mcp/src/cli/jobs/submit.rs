@@ -22,16 +22,16 @@ use crate::cli::table::shortened;
 use crate::cli::values::{one_of, profile as profile_name};
 use crate::config::Config;
 use crate::directory::resolved;
-use crate::duration;
 use crate::engine::profile::{self, ProfileName};
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::settings::Approval;
 use crate::jobs::store::LONGEST_TEXT;
-use crate::output;
 use crate::thread_ids::ThreadPrefix;
 use crate::untrusted_file::{self, Links};
+use common::duration;
+use common::output;
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::job::{JobId, JobPrefix, JobState};
-use codex_mcp_core::text::visible_line;
+use common::text::visible_line;
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::Failure;
@@ -16,13 +16,13 @@ use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
 use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
-use crate::duration;
 use crate::jobs::activity::{JobActivity, TAIL};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, JobSummary};
 use crate::jobs::worker::ASKED;
-use crate::output;
+use common::duration;
+use common::output;
 
 /// How many events are read at once, and how many of the past to find the last that
 /// Codex did.

@@ -16,12 +16,12 @@ use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
 use crate::config::Flags;
 use crate::directory::resolved;
-use crate::duration;
 use crate::engine::profile::ProfileName;
 use crate::jobs::store::Location;
-use crate::output;
 use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
 use crate::thread_ids::ThreadPrefix;
+use common::duration;
+use common::output;
 
 /// What can be asked for, and how it is used.
 const HELP: &str = "\

@@ -31,7 +31,6 @@ use crate::engine::command::Alerted;
 use crate::engine::{Engine, Launch, Options, profile};
 use crate::mcp::Defaults;
 use crate::off_runtime;
-use crate::output;
 use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
 use crate::run::order::{Approve, Order, Place};
@@ -42,6 +41,7 @@ use crate::run::{
 };
 use approval::Approver;
 pub(super) use args::Args;
+use common::output;
 use failure::Failure;
 use present::Result as RunResult;
 use resume::Purpose;

@@ -4,15 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use codex_mcp_core::run::outcome::Reason;
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 use serde::Serialize;
 
 use crate::cli::stored::complain;
-use crate::output;
 use crate::run::Done;
 use crate::run::notify::Told;
 use crate::run::words;
 use crate::run::worktree::Kept;
+use common::output;
 
 /// How many artifacts are shown; `--json` has more.
 const SHOWN: usize = 50;

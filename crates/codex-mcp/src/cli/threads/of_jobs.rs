@@ -5,9 +5,9 @@ use std::path::Path;
 
 use codex_mcp_core::job::JobState;
 use codex_mcp_core::team::registry::{Entry, Settings, Status, TurnState};
-use codex_mcp_core::team::secrets::mask;
 use codex_mcp_core::team::{AgentName, ThreadName};
-use codex_mcp_core::text::one_line;
+use common::secrets::mask;
+use common::text::one_line;
 use serde_json::{Map, json};
 
 use crate::cli::runtime;

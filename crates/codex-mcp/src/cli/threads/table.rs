@@ -8,8 +8,9 @@ use anstyle::{AnsiColor, Style};
 use codex_mcp_core::team::registry::{Entry, Status, TurnState};
 
 use crate::cli::table::{self, Cell};
-use crate::cli::times::age;
-use crate::output::{self, Output};
+use common::duration::age;
+use common::output;
+use common::output::Output;
 
 /// The most that is shown at a terminal of a name that somebody has made up, in characters.
 const LONGEST_NAME: usize = 24;
@@ -153,7 +154,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::output::Colours;
+    use common::output::Colours;
 
     fn entry(more: &Value) -> Entry {
         let mut json = json!({

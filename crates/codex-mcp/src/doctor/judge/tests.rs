@@ -13,7 +13,8 @@ use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, Source};
 use crate::engine::run::Finished;
 use crate::git::private::{Leftover, LeftoverState};
-use crate::output::{Colours, Output};
+use common::output::Colours;
+use common::output::Output;
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -9,7 +9,7 @@ use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Resume};
 use codex_mcp_core::eyes::path::{PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, Why};
 use codex_mcp_core::eyes::wanted::{MOST_PICTURES, Wanted};
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 use nix::sys::signal;
 use nix::unistd::Pid;
 use tokio::time::{Instant, timeout};

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp_core::text::visible_line;
+use common::text::visible_line;
 use tokio_util::sync::CancellationToken;
 
 use super::remove::remove_tree;

@@ -59,7 +59,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 use serde::{Deserialize, Serialize};
 
 use super::lock::DirectoryLock;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use codex_mcp_core::text::visible;
+use common::text::visible;
 use serde::{Deserialize, Serialize};
 
 use super::tracking::TRACKING;

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp_core::text::shell_word;
+use common::text::shell_word;
 use tokio_util::sync::CancellationToken;
 
 use super::index::{

@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::text::visible_line;
+use common::text::visible_line;
 use tokio::time::{Instant, sleep};
 
 use self::context::RepoContext;

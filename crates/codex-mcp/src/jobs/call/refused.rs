@@ -7,9 +7,9 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::work::Recorder;
 use codex_protocol::codex::ThreadId;
+use common::timestamp::timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use codex_mcp_core::team::TeamName;
-use codex_mcp_core::team::secrets::mask;
-use codex_mcp_core::text::one_line;
 use codex_protocol::codex::SandboxMode;
+use common::secrets::mask;
+use common::text::one_line;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use codex_mcp_core::action::Decision;
 use codex_mcp_core::job::{JobId, JobState};
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 use nix::unistd::{Uid, User};
 use rustix::process::geteuid;
 

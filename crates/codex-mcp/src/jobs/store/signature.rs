@@ -4,7 +4,8 @@
 //! its name. Columns that are NULL are left out, so that one that is added later changes
 //! no signature.
 
-use codex_mcp_core::team::secrets::{MASK, mask};
+use common::secrets::MASK;
+use common::secrets::mask;
 use serde_json::Value as Json;
 
 use super::error::Fault;

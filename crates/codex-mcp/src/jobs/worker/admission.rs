@@ -2,7 +2,7 @@
 //! taken only from jobs that this host has submitted.
 
 use codex_mcp_core::run::criteria::Criterion;
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 
 use super::Options;
 use crate::jobs::run::order::Kept;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::session::Alert;
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;

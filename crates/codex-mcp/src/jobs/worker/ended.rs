@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_mcp_core::run::outcome::{Reason, blocked};
-use codex_mcp_core::text::one_line;
 use codex_protocol::codex::ThreadId;
+use common::text::one_line;
 use serde_json::{Value, json};
 
 use super::admission::Refusal;

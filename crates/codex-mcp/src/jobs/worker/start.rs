@@ -17,7 +17,7 @@ use super::place::Place;
 use crate::engine::spawn::{Detached, spawn_detached};
 use crate::jobs::files;
 use crate::jobs::store::Location;
-use crate::output;
+use common::output;
 
 /// How long a worker may take to say that it is there: PostgreSQL may be far away.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::blocked;
 use codex_mcp_core::session::Alert;
 use codex_mcp_core::team::TeamName;
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 use serde_json::{Value, json};
 
 use super::attempt::Done;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::clock::timestamp;
+use common::timestamp::timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};

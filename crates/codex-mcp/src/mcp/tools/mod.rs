@@ -22,9 +22,9 @@ use serde_json::Value;
 
 use super::error::ToolError;
 use super::front::Front;
-use crate::nearest::folded;
 use crate::team::Desk;
 pub(super) use annotations::annotated;
+use common::nearest::folded;
 pub use groups::{Group, Groups};
 use jobs::JobTool;
 use team::TeamTool;

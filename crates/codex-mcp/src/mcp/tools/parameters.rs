@@ -14,7 +14,7 @@ use crate::engine::command::LONGEST_WAIT;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
-use crate::nearest::folded;
+use common::nearest::folded;
 
 /// Reads the arguments of a tool, under any of their names; says which one is wrong and
 /// how.

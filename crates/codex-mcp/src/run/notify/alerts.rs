@@ -4,12 +4,12 @@
 //! Notices wait in a bounded queue for a task of their own, which tells one after the
 //! other: whoever gives one never waits for a notifier.
 
-use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::NOTICE_LIMIT;
 use codex_mcp_core::session::Alert;
-use codex_mcp_core::team::secrets::mask;
-use codex_mcp_core::text::one_line;
+use common::secrets::mask;
+use common::text::one_line;
+use common::timestamp::timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anstream::adapter::strip_str;
 use codex_mcp_core::run::names::CommandLine;
-use codex_mcp_core::text::one_line;
+use common::text::one_line;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};

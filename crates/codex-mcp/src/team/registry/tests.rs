@@ -373,6 +373,6 @@ fn time_of_an_update() {
             "{mode:?}: 1000 beginnings {begun:?}, 1000 updates of 1000 {touched:?}, reading {:?}\n",
             read_at.elapsed()
         );
-        crate::output::stderr().write_all(told.as_bytes()).unwrap();
+        common::output::stderr().write_all(told.as_bytes()).unwrap();
     }
 }

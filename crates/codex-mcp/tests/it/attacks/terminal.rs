@@ -15,10 +15,10 @@ use codex_mcp::jobs::store::{
 use codex_mcp::jobs::worker::place::{Held, Place};
 use codex_mcp::team::registry::{Mode, Registry};
 use codex_mcp::team::summary::Summaries;
-use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::job::Ending;
 use codex_mcp_core::team::registry::{Change, Entry};
-use codex_mcp_core::text::is_hidden;
+use common::text::is_hidden;
+use common::timestamp::timestamp;
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use testkit::Home;

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::contract::SERVER;
 use super::machine::Session;
-use crate::toml;
+use common::toml_value;
 use reading::{Group, Part};
 
 mod reading;
@@ -216,10 +216,10 @@ impl Added {
     /// absolute.
     #[must_use]
     pub fn new(server: &Value, instructions: &str, approval: Approval, folder: &OsStr) -> Self {
-        let server = toml::value(server).unwrap_or_default();
+        let server = toml_value::value(server).unwrap_or_default();
         Self {
             server: format!("mcp_servers.{SERVER}={server}"),
-            instructions: format!("developer_instructions={}", toml::text(instructions)),
+            instructions: format!("developer_instructions={}", toml_value::text(instructions)),
             approval,
             folder: folder.to_owned(),
         }

@@ -9,7 +9,7 @@ use crate::eyes::picture::BadPicture;
 use crate::eyes::queue::Number;
 use crate::eyes::screen::Sight;
 use crate::eyes::wanted::Wanted;
-use crate::text::shell_word;
+use common::text::shell_word;
 
 /// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use line::{ServerLine, is_same};
 
 pub use refusal::{ChannelRefusal, IrcError};
 
-use crate::text::one_line;
+use common::text::one_line;
 
 /// The longest line, with what ends it, in bytes. Source: RFC 2812, 2.3.
 const LINE_LIMIT: usize = 512;

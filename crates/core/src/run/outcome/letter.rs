@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::run::artifacts::Artifact;
-use crate::text::one_line;
 use crate::work::ChangeKind;
+use common::text::one_line;
 
 /// How many artifacts are listed, and how many things that are missing.
 const LISTED: usize = 40;

@@ -3,7 +3,7 @@
 //! command or a colour there.
 
 use crate::run::artifacts::Artifact;
-use crate::text::one_line;
+use common::text::one_line;
 
 use super::Outcome;
 

@@ -7,7 +7,7 @@
 //! all.
 
 mod message;
-mod unread;
+pub mod unread;
 
 #[cfg(test)]
 mod tests;

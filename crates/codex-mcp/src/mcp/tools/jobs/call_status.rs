@@ -144,7 +144,7 @@ fn event(event: &StoredEvent) -> Value {
             json!({ "cut": data.get(..end), "bytes": data.len() })
         }
     };
-    let at = codex_mcp_core::clock::timestamp(*at);
+    let at = common::timestamp::timestamp(*at);
     json!({ "sequence": sequence, "at": at, "type": kind, "data": data })
 }
 

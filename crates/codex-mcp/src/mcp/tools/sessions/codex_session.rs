@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::clock::timestamp;
 use codex_mcp_core::events::ResponseMode;
 use codex_protocol::codex::{Effort, SandboxMode};
+use common::timestamp::timestamp;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;

@@ -14,7 +14,7 @@ const FORMS: &str = "a number of seconds, such as 90, or a duration such as 90s,
 /// # Errors
 ///
 /// A message that names what is accepted.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
     }
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// # Errors
 ///
 /// A message that names the range.
-pub(crate) fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result<Duration, String> {
+pub fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result<Duration, String> {
     match range.contains(&value) {
         true => Ok(value),
         false => Err(format!(
@@ -39,7 +39,7 @@ pub(crate) fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result
 }
 
 /// How long ago something was, in the unit that people would use.
-pub(crate) fn age(time: Duration) -> String {
+pub fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -50,13 +50,13 @@ pub(crate) fn age(time: Duration) -> String {
 }
 
 /// The same in a sentence.
-pub(crate) fn ago(time: Duration) -> String {
+pub fn ago(time: Duration) -> String {
     format!("{} ago", age(time))
 }
 
 /// A duration in a settings file or a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SetDuration(pub(crate) Duration);
+pub struct SetDuration(pub Duration);
 
 impl<'de> Deserialize<'de> for SetDuration {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

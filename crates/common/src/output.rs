@@ -10,10 +10,11 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Stderr, Stdout, Write};
 use std::sync::OnceLock;
 
+use crate::secrets;
+use crate::text::escape_json;
+use crate::text::visible;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
-use codex_mcp_core::team::secrets;
-use codex_mcp_core::text::{escape_json, visible};
 use serde::Serialize;
 
 /// Clears the line. DECAWM off and on has the terminal cut a line that is too long for it.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The object without members that are null.
-pub(crate) fn without_nulls(mut value: Value) -> Value {
+pub fn without_nulls(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, value| !value.is_null());
     }
@@ -12,7 +12,7 @@ pub(crate) fn without_nulls(mut value: Value) -> Value {
 
 /// The members of both objects, those of `over` where both have one, without
 /// members that are null.
-pub(crate) fn merged(mut under: Value, over: Value) -> Value {
+pub fn merged(mut under: Value, over: Value) -> Value {
     if let (Some(under), Value::Object(over)) = (under.as_object_mut(), over) {
         under.extend(over);
     }

@@ -87,7 +87,8 @@ fn show_hidden(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-pub(crate) fn push_escape(text: &mut String, character: char) {
+/// Appends the visible escape of a character, such as `\u{1b}`.
+pub fn push_escape(text: &mut String, character: char) {
     // Writing to a string cannot fail.
     let _ = write!(text, "\\u{{{:x}}}", u32::from(character));
 }
@@ -142,7 +143,7 @@ pub fn shell_word(text: impl AsRef<OsStr>) -> String {
 
 /// A text that grows up to a bound.
 #[derive(Debug, Clone)]
-pub(crate) struct BoundedText {
+pub struct BoundedText {
     text: String,
     cut: bool,
     mark: &'static str,
@@ -166,7 +167,7 @@ impl BoundedText {
 
     /// Appends what still fits within `limit` bytes; the first time that
     /// something doesn't, a mark is appended and the rest is dropped.
-    pub(crate) fn push(&mut self, more: &str, limit: usize) {
+    pub fn push(&mut self, more: &str, limit: usize) {
         if self.cut {
             return;
         }
@@ -183,11 +184,15 @@ impl BoundedText {
         self.cut = true;
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// The text with its mark, if it was cut.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing was appended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 }

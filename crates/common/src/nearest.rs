@@ -5,7 +5,7 @@
 const ALIKE: f64 = 0.7;
 
 /// The nearest of the known names, if one is near.
-pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let name = folded(name);
     known
         .iter()
@@ -17,7 +17,7 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// A name without what differs between spellings: `waitMs`, `wait_ms` and `wait-ms` are
 /// one.
-pub(crate) fn folded(name: &str) -> String {
+pub fn folded(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
     letters.flat_map(char::to_lowercase).collect()
 }

@@ -1,0 +1,27 @@
+//! Text, durations and terminal output: what all parts of codex-mcp share.
+//!
+//! Much of what codex-mcp prints, logs and stores was written by somebody else: a model, a
+//! repository, another agent. Three rules apply to all of it, and this crate has their only
+//! implementations:
+//!
+//! 1. **Bounded.** [`text::BoundedText`] cuts between characters and marks the cut.
+//! 2. **Visible.** [`text::visible`] escapes control and formatting characters, so that a
+//!    text can neither move the cursor nor hide a part of itself. [`output`] applies it to
+//!    all that is printed.
+//! 3. **Without credentials.** [`secrets`] masks tokens and passwords that it recognises.
+//!
+//! ```
+//! use common::text::one_line;
+//!
+//! assert_eq!(one_line("two\nlines", 20), "two lines");
+//! ```
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed test panics"))]
+
+pub mod duration;
+pub mod json;
+pub mod nearest;
+pub mod output;
+pub mod secrets;
+pub mod text;
+pub mod timestamp;
+pub mod toml_value;
