@@ -13,11 +13,11 @@ use std::sync::Arc;
 use codex_mcp_core::run::criteria::{Criteria, Criterion, Grant};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
+use safe_files::directory;
 use serde_json::{Map, Value};
 
 use crate::codex_config::{CodexConfig, UserConfig};
 use crate::config::{ConfigError, DEFAULT_SANDBOX, Source};
-use crate::directory;
 use crate::engine::command::{Overrides, Settings};
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::profile::ProfileName;

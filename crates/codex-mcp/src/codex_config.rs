@@ -31,7 +31,8 @@ use serde_json::{Map, Value};
 
 use crate::engine::profile::{ProfileName, lay_over};
 use crate::trust::{DirectoryTrust, Trust};
-use crate::untrusted_file::{Links, read_text};
+use safe_files::untrusted_file::Links;
+use safe_files::untrusted_file::read_text;
 
 /// The administrator's layer.
 const MANAGED: &str = "/etc/codex/managed_config.toml";

@@ -7,11 +7,10 @@
 //! Source: Codex's rules (`$CODEX_HOME/rules/*.rules`), a Starlark file with calls of
 //! `prefix_rule(pattern = [...], decision = "allow")`. Run with 0.169.0.
 
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
-use crate::untrusted_file::{Links, read_text};
+use safe_files::untrusted_file::{Links, read_text};
 
 /// How many files are read, and the longest one, in bytes.
 const FILES_LIMIT: usize = 100;

@@ -1,6 +1,5 @@
 //! Pictures that Codex is to look at.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +7,11 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_mcp_core::eyes::kind::{Kind, START};
+use safe_files::scratch::{self, Scratch};
+use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 
-use crate::scratch::{self, Scratch};
-use crate::untrusted_file::{self, Links, ReadError};
+pub use std::fs::{File, OpenOptions};
 
 /// The largest picture that is taken, in bytes (20 MB).
 pub const SIZE_LIMIT: u64 = 20_000_000;

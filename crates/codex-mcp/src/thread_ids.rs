@@ -9,11 +9,12 @@ use std::time::SystemTime;
 use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Entry;
 use codex_protocol::codex::ThreadId;
+use common::duration::ago;
 use common::text::one_line;
+use safe_files::state_file::FileError;
 
 use crate::engine::rollouts::{self, Found};
-use crate::team::{FileError, registry};
-use common::duration::ago;
+use crate::team::registry;
 
 /// How much of an id stands for it at least, in characters.
 const SHORTEST: usize = 8;

@@ -17,19 +17,18 @@ pub mod brought;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 use rustix::process::geteuid;
+use safe_files::state_file::{self, FileError};
+use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 
 use crate::codex_config::UserConfig;
-use crate::team::{FileError, Repository, ceilings, files};
-use crate::untrusted_file::{self, Links, ReadError};
+use crate::team::{Repository, ceilings};
 
 pub use record::{Changes, Record};
 
@@ -248,9 +247,9 @@ fn change(
     edit: impl FnOnce(&mut BTreeMap<PathBuf, Record>) -> Result<(), TrustError>,
 ) -> Result<bool, TrustError> {
     if let Some(directory) = path.parent() {
-        files::make_folder(directory)?;
+        state_file::make_folder(directory)?;
     }
-    let _lock = files::lock(&files::with_suffix(path, ".lock"))?;
+    let _lock = state_file::lock(&state_file::with_suffix(path, ".lock"))?;
     let before = TrustedDirectories::read(path)?;
     let mut list = before.clone();
     edit(&mut list.0)?;
@@ -264,7 +263,7 @@ fn change(
         path: path.to_owned(),
         why: error.to_string(),
     })?;
-    files::replace(path, format!("{HEADING}{body}").as_bytes())?;
+    state_file::replace(path, format!("{HEADING}{body}").as_bytes())?;
     Ok(true)
 }
 

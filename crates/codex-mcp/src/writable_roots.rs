@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use safe_files::directory::{self, ReplacedDirectory};
 use serde_json::{Map, Value};
-
-use crate::directory::{self, ReplacedDirectory};
 
 /// The keys under which the overrides have them: nested, or dotted as on the command line.
 const TABLE: &str = "sandbox_workspace_write";

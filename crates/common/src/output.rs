@@ -10,12 +10,12 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Stderr, Stdout, Write};
 use std::sync::OnceLock;
 
-use crate::secrets;
-use crate::text::escape_json;
-use crate::text::visible;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 use serde::Serialize;
+
+use crate::secrets;
+use crate::text::{escape_json, visible};
 
 /// Clears the line. DECAWM off and on has the terminal cut a line that is too long for it.
 const CLEAR_LINE: &str = "\r\u{1b}[K";

@@ -1,9 +1,9 @@
 //! What Codex does, in a line for people.
 
 use codex_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
+use common::text::one_line;
 
 use crate::progress::{THINKING, without_shell};
-use common::text::one_line;
 
 /// The longest line, in bytes.
 const LIMIT: usize = 200;

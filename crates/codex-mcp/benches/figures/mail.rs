@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use codex_mcp::team::mail::Letter;
-use codex_mcp::team::mail::Mailroom;
-use codex_mcp::team::mail::Sender;
-use codex_mcp::team::mail::Unread;
+use codex_mcp::team::mail::{Letter, Mailroom, Sender, Unread};
 use codex_mcp_core::team::inbox::unread::Reading;
 use codex_mcp_core::team::{AgentName, TeamName};
 use serde_json::{Value, json};

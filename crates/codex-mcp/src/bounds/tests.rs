@@ -153,7 +153,7 @@ fn directory_is_judged_without_links() {
     std::os::unix::fs::symlink(root.join("out"), root.join("in/link")).unwrap();
     std::os::unix::fs::symlink(root.join("in"), root.join("named")).unwrap();
     let bounds = Bounds {
-        directories: Some(vec![crate::directory::resolved(&root.join("named"))]),
+        directories: Some(vec![safe_files::directory::resolved(&root.join("named"))]),
         ..Bounds::default()
     };
     let judged = |name: &str| bounds.directory(&root.join(name)).ok();

@@ -3,6 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
+use safe_files::off_runtime;
 use serde_json::json;
 
 use super::office::Identity;
@@ -10,7 +11,6 @@ use crate::config::{Config, Setting};
 use crate::engine::Engine;
 use crate::engine::command::Alerted;
 use crate::mcp::Warnings;
-use crate::off_runtime;
 use crate::run::notify::{Alerts, Lookup, Notice, Patience, Teller};
 
 /// The engine, with those whom the configuration names told of each session of its that

@@ -3,13 +3,14 @@
 //! They become `codex-mcp`, which is looked for beside them: so they are small, and what
 //! it starts of itself it finds as always.
 
-use common::output;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+
+use common::output;
 
 const PROGRAM: &str = "codex-mcp";
 

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap_complete::Shell;
+use common::output;
 
 use super::stored::{self, Failure};
-use common::output;
 
 /// Where each shell looks for it.
 const PLACES: &str = "\

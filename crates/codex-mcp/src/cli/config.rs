@@ -3,10 +3,11 @@
 use std::io;
 use std::process::ExitCode;
 
+use common::output;
+
 use super::settings::Settings;
 use super::stored::complain;
 use crate::config::{self, Warning};
-use common::output;
 
 /// Where settings are looked for.
 const SOURCES: &str = "\

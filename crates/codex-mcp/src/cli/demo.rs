@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use anstyle::{AnsiColor, Style};
+use common::output;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{exit, runtime};
 use crate::config::{self, ConfigError, Flags};
 use crate::demo::{self, Afterwards, Cause, DemoError, Options};
-use common::output;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 

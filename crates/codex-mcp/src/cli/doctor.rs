@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use common::output;
+
 use super::runtime;
 use super::times::duration_within;
 use crate::doctor::{Facts, Report, as_text, gather, judge};
-use common::output;
 
 /// What `--timeout` may be.
 const LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);

@@ -12,25 +12,23 @@ use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::machine::MOST_RESTARTS;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::eyes::queue::WrapperId;
+use common::output;
 use common::text::shell_word;
 use uuid::Uuid;
 
-use super::exit;
 use super::eyes_mcp::Kind;
 use super::stored::complain;
 use super::values::size_limit;
-use super::{own_servers, runtime};
+use super::{exit, own_servers, runtime};
 use crate::config::{self, ConfigError, Flags};
 use crate::engine::binary::{self, NoCodex};
-use crate::eyes::Place;
 use crate::eyes::codex::Codex;
 use crate::eyes::queue::{QueueError, Reader};
-use crate::eyes::settings;
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
+use crate::eyes::{Place, settings};
 use crate::own_mcp_server::NoServer;
 use crate::thread_ids::{NoThread, ThreadPrefix};
-use common::output;
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\

@@ -1,14 +1,11 @@
 //! The options that all verbs have.
 
-use std::env;
-use std::io;
 use std::path::PathBuf;
+use std::{env, io};
 
 use anstream::ColorChoice;
 use clap::ValueEnum;
-
-use common::output;
-use common::output::Verbosity;
+use common::output::{self, Verbosity};
 
 /// The heading above them in the help.
 const HEADING: &str = "Global options";

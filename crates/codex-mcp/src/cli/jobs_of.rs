@@ -1,13 +1,15 @@
 //! The store of jobs, as the configuration wants it.
 
+use safe_files::state_file::FileError;
+
 use super::own_servers;
 use crate::config::Config;
 use crate::jobs::host;
 use crate::jobs::order::{Reach, Submitter};
 use crate::jobs::service::Jobs;
 use crate::jobs::worker::start::Starter;
+use crate::team::Member;
 use crate::team::audit::Audit;
-use crate::team::{FileError, Member};
 
 /// The jobs that a program hands over for a member. It is opened when it is used first.
 /// `unaudited` is told why they are not written into the audit, where that is so.

@@ -3,11 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use common::output::{self, Colours, Verbosity};
 use tracing_subscriber::EnvFilter;
-
-use common::output;
-use common::output::Colours;
-use common::output::Verbosity;
 
 /// Chooses what is logged, in `tracing-subscriber`'s filter syntax.
 const VARIABLE: &str = "CODEX_MCP_LOG";

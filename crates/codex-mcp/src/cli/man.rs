@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap_mangen::Man;
+use common::output;
 
 use super::stored::{self, Failure};
-use common::output;
 
 /// How it is read.
 const READING: &str = "\

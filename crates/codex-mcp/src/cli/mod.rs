@@ -43,9 +43,10 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
 use common::output;
 
-pub use alias::as_verb;
 use global::{Global, When};
 use stored::complain;
+
+pub use alias::as_verb;
 
 /// What to do first, for somebody who has just met us.
 const FIRST_STEPS: &str = "\

@@ -12,6 +12,8 @@ use codex_mcp_core::review::Review;
 use codex_mcp_core::session::Patience;
 use codex_protocol::codex::Effort;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use common::{duration, output};
+use safe_files::directory::resolved;
 use serde_json::json;
 
 use super::ending::{self, Ending};
@@ -21,14 +23,11 @@ use super::teller::Teller;
 use super::values::{one_of, profile};
 use super::{log, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
-use crate::directory::resolved;
 use crate::engine::command::Settings;
 use crate::engine::profile::{NoProfile, ProfileName};
 use crate::engine::{Engine, Launch, Options, profile as profiles};
 use crate::mcp::Defaults;
 use crate::review::{Asked, ReviewError, Reviewed, Subject, reviewed};
-use common::duration;
-use common::output;
 
 const HELP: &str = "\
 Examples:

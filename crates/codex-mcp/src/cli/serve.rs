@@ -11,6 +11,7 @@ use codex_mcp_core::team::ThreadName;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
+use safe_files::off_runtime::{self, OffRuntimeError};
 use tokio_util::sync::CancellationToken;
 
 use super::backend::{self, Chosen, NoBackend, Wanted};
@@ -28,7 +29,6 @@ use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
     proxy,
 };
-use crate::off_runtime::{self, OffRuntimeError};
 use crate::team::farewell::{self, LastWords};
 use crate::team::{Farewell, Office};
 

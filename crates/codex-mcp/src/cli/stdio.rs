@@ -4,17 +4,16 @@
 //! A terminal means that somebody started by hand what an MCP client is meant to
 //! start. A stderr that is stdout (`2>&1`) would bring the log into the protocol.
 
-use std::env;
 use std::ffi::OsStr;
-use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::{env, fmt};
 
+use common::output;
 use nix::sys::stat::{SFlag, fstat};
 
 use super::log;
 use crate::mcp::{Stdio, StdioMode};
-use common::output;
 
 /// Chooses what to do. A value that isn't known counts as `auto`.
 const VARIABLE: &str = "CODEX_MCP_STDIO_MODE";

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use codex_mcp_core::team::AgentName;
+use common::output::{self, Verbosity};
+use safe_files::state_file::FileError;
 
 use crate::config::{self, Flags, JobSettings, Warning};
+use crate::team::ClaimError;
 use crate::team::registry::{Mode, RegistryError};
-use crate::team::{ClaimError, FileError};
 use crate::thread_ids::NoThread;
-use common::output;
-use common::output::Verbosity;
 
 /// Why nothing can be shown.
 #[derive(Debug, thiserror::Error)]

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::{Entry, Status};
+use common::output;
 use serde_json::Value;
 
 use super::stored::{self, Failure, Kept};
 use super::threads::of_jobs::of_jobs;
 use crate::team::{registry, summary};
 use crate::thread_ids::in_registry;
-use common::output;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

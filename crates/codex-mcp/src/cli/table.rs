@@ -3,10 +3,8 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use common::output::{self, Output};
 use common::text::visible_line;
-
-use common::output;
-use common::output::Output;
 
 const HEADING: Style = Style::new().bold();
 

@@ -5,10 +5,9 @@ use std::env;
 use std::io::Write;
 
 use anstyle::Style;
+use common::output::{self, Verbosity};
 
 use super::table::shortened;
-use common::output;
-use common::output::Verbosity;
 
 /// The longest line that is drawn, in characters; a narrower terminal shows less.
 const LONGEST: usize = 200;

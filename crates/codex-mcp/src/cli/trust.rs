@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use common::text::shell_word;
-use common::text::visible_line;
+use common::output;
+use common::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::stored::complain;
@@ -17,7 +17,6 @@ use crate::trust::{
     Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
     trusting_entry,
 };
-use common::output;
 
 /// What trust is, for somebody who meets the question for the first time.
 const MEANING: &str = "\

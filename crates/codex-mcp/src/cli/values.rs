@@ -3,11 +3,11 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::run::criteria::{BadCriterion, Criterion};
+use common::nearest::nearest;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
 use crate::engine::profile::ProfileName;
-use common::nearest::nearest;
 
 /// One of several words of Codex's.
 pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
+use common::duration;
 
 use super::ending::{self, Ending};
 use super::values::one_of;
@@ -18,7 +19,6 @@ use crate::jobs::store::Location;
 use crate::jobs::worker::place::Place;
 use crate::jobs::worker::start::{self, TAKEN};
 use crate::jobs::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
-use common::duration;
 
 /// What somebody has to know who starts one.
 const HOW_IT_WORKS: &str = "\

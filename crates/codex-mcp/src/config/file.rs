@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use common::duration::SetDuration;
+use common::nearest::nearest;
 use common::text::one_line;
+use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::OthersJobs;
 use super::jobs::Place;
-use super::{ConfigError, Warning, policy};
-use crate::untrusted_file::{self, Links};
-use common::duration::SetDuration;
-use common::nearest::nearest;
+use super::{ConfigError, OthersJobs, Warning, policy};
 
 /// Our table.
 pub(super) const SECTION: &str = "plugins.codex-mcp";

@@ -22,19 +22,26 @@ mod store_access;
 mod store_location;
 mod variables;
 
-use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fmt};
 
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use common::duration::{self, SetDuration};
+use safe_files::directory::resolved;
+use safe_files::untrusted_file::ReadError;
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
+use crate::bounds::{Bounds, Commands, Sources};
+use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
+use crate::engine::binary;
+use crate::team::registry::Mode;
+use crate::trust::{Trust, TrustError, directory_trust_with, top_of};
 use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 use repository::{Narrowing, RepositoryFile};
@@ -48,16 +55,6 @@ pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
 pub use store_access::{Access, OthersJobs};
 pub use store_location::{BadLocation, Location, PostgresUrl};
-
-use crate::bounds::{Bounds, Commands, Sources};
-use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
-use crate::directory::resolved;
-use crate::engine::binary;
-use crate::team::registry::Mode;
-use crate::trust::{Trust, TrustError, directory_trust_with, top_of};
-use crate::untrusted_file::ReadError;
-use common::duration;
-use common::duration::SetDuration;
 
 /// The default of `request_timeout_secs` (FR-14: 300 s).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);

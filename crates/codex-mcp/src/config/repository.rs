@@ -13,6 +13,7 @@ use codex_mcp_core::team::RoleName;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use common::text::shell_word;
 use rustix::process::geteuid;
+use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::de::DeserializeOwned;
 
 use super::file::{Core, File, Preset, SECTION, Scope, Section};
@@ -23,7 +24,6 @@ use super::{
 use crate::codex_config::{CodexConfig, UserConfig};
 use crate::trust::brought::shown;
 use crate::trust::{Changes, Trust, directory_trust_with, top_of};
-use crate::untrusted_file::{self, Links, ReadError};
 
 /// The name of the file.
 const FILE: &str = ".atm.toml";

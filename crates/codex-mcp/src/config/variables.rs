@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
+use common::nearest::nearest;
 use common::text::one_line;
 
 use super::Warning;
-use common::nearest::nearest;
 
 /// How the names of our variables begin.
 const PREFIX: &str = "CODEX_MCP_";

@@ -32,27 +32,27 @@ mod talk;
 mod wire;
 mod work;
 
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use common::output::Output;
+use scripted_model::ScriptedModel;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::binary::Source;
+use cast::Cast;
+use server::Server;
+use show::Show;
+use stage::Stage;
+use talk::Talk;
+
 pub use cast::CastError;
 pub use error::{Cause, DemoError};
 pub use install::InstallError;
 pub use stage::StageError;
 pub use talk::TalkError;
 pub use work::WorkError;
-
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-use scripted_model::ScriptedModel;
-use tokio_util::sync::CancellationToken;
-
-use crate::engine::binary::Source;
-use cast::Cast;
-use common::output::Output;
-use server::Server;
-use show::Show;
-use stage::Stage;
-use talk::Talk;
 
 /// How long the server may take to end after a conversation that went well.
 const END_PATIENCE: Duration = Duration::from_secs(4);

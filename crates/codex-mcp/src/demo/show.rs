@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use common::output::Output;
 
 use super::message::summary;
 use super::wire::{Direction, Passed};
-use common::output::Output;
 
 /// Columns, the width that every terminal has.
 const WIDTH: usize = 80;

@@ -16,12 +16,12 @@
     reason = "new files in a directory that is the demo's alone"
 )]
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
+use safe_files::scratch;
 use tempfile::TempDir;
 
 use super::folder;
@@ -30,7 +30,6 @@ use crate::engine::Exit;
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
 use crate::git::ELSEWHERE;
-use crate::scratch;
 
 /// Where demos play, in the state directory.
 const PLACE: &str = "demo";

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use common::output::Output;
 
 use super::report::{Check, Finding, Report, Status};
-use common::output::Output;
 
 /// Writes the report for people, in colours.
 ///

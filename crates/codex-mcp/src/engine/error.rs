@@ -8,14 +8,14 @@ use std::time::Duration;
 use codex_mcp_core::session::{BeyondTheEnd, DecisionRefused, PromptRefused};
 use codex_protocol::codex::{Method, ThreadId};
 use codex_protocol::rpc::ErrorObject;
+use safe_files::directory::ReplacedDirectory;
+use safe_files::off_runtime::OffRuntimeError;
 
 use super::backend::LaunchError;
 use super::command::SessionId;
 use super::exit::Exit;
 use super::profile::ProfileError;
 use super::turns::LONGEST_PROMPT;
-use crate::directory::ReplacedDirectory;
-use crate::off_runtime::OffRuntimeError;
 use crate::picture::PictureError;
 use crate::trust::TrustError;
 

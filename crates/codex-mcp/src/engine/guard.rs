@@ -34,6 +34,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
+use common::output;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -41,7 +42,6 @@ use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
 use super::descendants::descendants;
 use super::exit::Exit;
-use common::output;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;

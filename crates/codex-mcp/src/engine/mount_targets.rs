@@ -11,8 +11,7 @@
 //! meanwhile.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::thread;
@@ -22,11 +21,11 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 use rustix::process::geteuid;
+use safe_files::off_runtime;
+use safe_files::untrusted_file::{self, Links};
 
 use super::Engine;
 use super::descendants::is_any_running;
-use crate::off_runtime;
-use crate::untrusted_file::{self, Links};
 
 /// How often the lock is tried that Codex holds while it notes a sandbox, and how long
 /// after.

@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use safe_files::off_runtime::{self, OffRuntimeError};
 use serde_json::{Map, Value};
 
 use super::descendants::{Process, Processes};
 use super::{Engine, confinement};
-use crate::off_runtime::{self, OffRuntimeError};
 
 /// How long the processes have to stop before the commands are killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);

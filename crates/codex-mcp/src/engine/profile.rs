@@ -5,15 +5,13 @@
 //! that; for them a profile is the file `$CODEX_HOME/NAME.config.toml`, whose
 //! contents are overrides like any others.
 
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
+use common::nearest::nearest;
+use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::untrusted_file::{self, Links, ReadError};
-use common::nearest::nearest;
 
 /// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it
 /// can stand in a file name.

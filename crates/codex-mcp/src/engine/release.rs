@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use codex_protocol::codex::Release;
+use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 
 use super::binary::CodexBinary;
 use super::exit::Exit;
 use super::run::run;
 use super::spawn::Program;
-use crate::untrusted_file::{self, Links};
 
 /// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,10 +7,9 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use codex_protocol::codex::ThreadId;
+use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-
-use crate::untrusted_file::{self, Links};
 
 /// Where rollouts are, in Codex's home.
 const SESSIONS: &str = "sessions";

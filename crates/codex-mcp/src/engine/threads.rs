@@ -8,6 +8,7 @@ use codex_protocol::codex::{
     Keeping, Method, Release, SandboxMode, ThreadForkParams, ThreadId, ThreadResponse,
     ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox,
 };
+use safe_files::{directory, off_runtime};
 use serde_json::{Value, json};
 
 use super::app_server::AppServer;
@@ -19,8 +20,6 @@ use super::sessions::{Added, Entry, Full, Origin};
 use super::{Act, Engine, EngineError, call, hub, profile, workspace};
 use crate::codex_config::{CodexConfig, UserConfig, configured_instructions, get};
 use crate::codex_rules::GitRules;
-use crate::directory;
-use crate::off_runtime;
 use crate::trust::directory_trust;
 use crate::writable_roots;
 

@@ -7,6 +7,7 @@ use codex_protocol::codex::{
     Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
     TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };
+use safe_files::off_runtime;
 use serde_json::Value;
 
 use super::command::{Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, manner_over};
@@ -14,7 +15,6 @@ use super::hub::{self, perform};
 use super::sessions::Entry;
 use super::witness::{Given, Kind};
 use super::{Engine, EngineError, call, workspace};
-use crate::off_runtime;
 use crate::picture::{Picture, PictureCopies};
 
 /// The longest prompt that Codex takes, in characters.

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use codex_protocol::codex::{ThreadSettings, WorkspaceWrite};
+use safe_files::directory::{self, ReplacedDirectory};
+use safe_files::off_runtime;
 use serde_json::{Map, Value, json};
 
 use super::command::Settings;
 use super::confinement::set;
 use super::{Engine, EngineError};
 use crate::codex_config::UserConfig;
-use crate::directory::{self, ReplacedDirectory};
-use crate::off_runtime;
 use crate::trust::{TrustError, directory_trust};
 use crate::writable_roots;
 

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use common::output;
 use nix::fcntl::OFlag;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -23,8 +24,6 @@ use rustix::termios::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-
-use common::output;
 
 /// An end of a terminal, on which nothing waits.
 #[derive(Debug)]

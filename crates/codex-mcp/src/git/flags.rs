@@ -11,8 +11,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use safe_files::untrusted_file::{Links, open};
+
 use super::{Git, GitError};
-use crate::untrusted_file::{Links, open};
 
 const LIST: &[&str] = &["ls-files", "-z", "-v"];
 

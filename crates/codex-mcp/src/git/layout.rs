@@ -15,14 +15,12 @@
 //! Source: gitrepository-layout(5), git-worktree(1), gitsubmodules(7), git-config(1).
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use common::text::shell_word;
-
-use crate::untrusted_file::{Links, ReadError, read, read_text};
+use safe_files::untrusted_file::{Links, ReadError, read, read_text};
 
 /// The most that is read of one of git's small files, in bytes: they hold a path or the
 /// name of a branch.

@@ -30,7 +30,6 @@ mod ceilings;
 mod flags;
 mod invocation;
 mod layout;
-mod lock;
 mod own;
 mod owner;
 mod path;
@@ -41,7 +40,6 @@ mod path;
 pub(crate) mod private;
 pub(crate) mod remote;
 mod setting;
-mod state;
 #[expect(
     clippy::disallowed_methods,
     reason = "it follows no links in the working tree, and keeps files of our own state"
@@ -54,31 +52,30 @@ mod tree;
 )]
 mod view;
 
-pub(crate) use ceilings::{CEILINGS, ceilings_in};
-pub(crate) use flags::Flags;
-pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
-pub(crate) use layout::{Layout, LayoutError};
-pub(crate) use lock::DirectoryLock;
-pub(crate) use path::written;
-pub(crate) use state::{make_directory, state_directory};
-pub(crate) use submodules::Submodules;
-
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, io};
+
+use common::text::shell_word;
+use safe_files::state_directory;
+use safe_files::untrusted_file::ReadError;
 
 use crate::engine::Exit;
 use crate::engine::run::Heard;
-use crate::untrusted_file::ReadError;
-use common::text::shell_word;
 use invocation::Invocation;
 use setting::Setting;
 use view::View;
+
+pub(crate) use ceilings::{CEILINGS, ceilings_in};
+pub(crate) use flags::Flags;
+pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
+pub(crate) use layout::{Layout, LayoutError};
+pub(crate) use path::written;
+pub(crate) use submodules::Submodules;
 
 /// How many settings the user and the repository have together at the most.
 const SETTINGS_LIMIT: usize = 5000;
@@ -266,7 +263,7 @@ impl Git {
 
     /// Where the program keeps its own state, as the repository's git finds it.
     pub(crate) fn state_directory(&self) -> Option<PathBuf> {
-        state::state_directory(|name| self.variable(name))
+        state_directory::state_directory(|name| self.variable(name))
     }
 
     /// The git directory that git is given in place of the repository's.
@@ -372,7 +369,8 @@ fn reject_fifos(layout: &Layout) -> Result<(), LayoutError> {
 
 fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io::Result<View> {
     let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
-    let state = state::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
+    let state =
+        state_directory::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
     View::new(layout, settings, &state)
 }
 

@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use safe_files::directory_lock::{DirectoryLock, LOCK};
+use safe_files::state_directory::make_directory;
+use safe_files::untrusted_file::{Links, read};
 use tempfile::TempDir;
 
 use super::Layout;
-use super::lock::{DirectoryLock, LOCK};
 use super::setting::{Scope, Setting};
-use super::state::make_directory;
-use crate::untrusted_file::{Links, read};
 
 /// Where views are, below the state directory.
 const VIEWS: &str = "git-views";

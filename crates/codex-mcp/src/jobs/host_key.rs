@@ -12,9 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::process::geteuid;
+use safe_files::untrusted_file::{self, Links, ReadError};
 use sha2::Sha256;
-
-use crate::untrusted_file::{self, Links, ReadError};
 
 /// The file, in the directory of this host's state.
 const FILE: &str = "host.key";

@@ -8,6 +8,8 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{AgentName, TeamName};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use safe_files::directory::resolved;
+use safe_files::off_runtime::OffRuntimeError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -15,12 +17,10 @@ use super::settings::{Approval, CallSettings, ThreadMail};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
-use crate::directory::resolved;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::command::LONGEST_WAIT;
 use crate::engine::profile::{NoProfile, ProfileName, check_exists};
 use crate::engine::tool_limit::LimitOrigin;
-use crate::off_runtime::OffRuntimeError;
 use crate::picture::{Picture, PictureError};
 use crate::run;
 

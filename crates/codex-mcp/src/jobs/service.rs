@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
 use codex_protocol::codex::ThreadId;
+use common::duration::ago;
 use common::text::one_line;
+use safe_files::off_runtime;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -21,10 +23,8 @@ use super::store::{
     Request, StoreError, StoredEvent, Whose,
 };
 use super::worker::start::{StartError, Starter};
-use crate::off_runtime;
 use crate::team::audit::{Audit, Event, Outcome, Record};
 use crate::thread_ids::{NoThread, ThreadPrefix};
-use common::duration::ago;
 
 pub use telling::{NotTold, Response};
 
@@ -217,7 +217,7 @@ impl Jobs {
     }
 
     async fn latest(&self, cwd: &Path) -> Result<Thread, JobsError> {
-        let cwd = crate::directory::resolved(cwd);
+        let cwd = safe_files::directory::resolved(cwd);
         let job = self
             .store()
             .await?

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::TeamName;
+use safe_files::directory::{self, ReplacedDirectory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::store::Request;
 use crate::codex_config::get;
-use crate::directory::{self, ReplacedDirectory};
 use crate::engine::confinement::set;
 use crate::engine::tool_limit::LimitOrigin;
 use crate::writable_roots;

@@ -3,11 +3,11 @@
 use codex_mcp_core::session::{DecisionRefused, PromptRefused};
 use codex_mcp_core::work::{FailureClass, class_of_turn};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use safe_files::directory::ReplacedDirectory;
 use serde_json::{Map, Value, json};
 
 use super::code::{Code, Retry};
 use crate::bounds::OutOfBounds;
-use crate::directory::ReplacedDirectory;
 use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
 use crate::review::ReviewError;

@@ -16,6 +16,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use safe_files::{directory, off_runtime};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -39,11 +40,9 @@ use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
 use crate::config;
-use crate::directory;
 use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
 use crate::engine::{Engine, EngineError, Standing, profile};
 use crate::jobs::service::Jobs;
-use crate::off_runtime;
 use crate::team::{Desk, Ended, Office};
 use crate::thread_ids::{NotAThread, ThreadPrefix};
 

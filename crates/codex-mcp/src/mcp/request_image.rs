@@ -20,6 +20,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use safe_files::off_runtime::{self, OffRuntimeError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,7 +32,6 @@ use super::tools::tool;
 use super::transport::LineTransport;
 use crate::eyes::fitted::Fitted;
 use crate::eyes::{Place, queue};
-use crate::off_runtime::{self, OffRuntimeError};
 
 /// How many pictures are decoded at once: each can take some 200 MB.
 static DECODERS: Semaphore = Semaphore::const_new(2);
@@ -91,7 +91,9 @@ impl Eyes {
         let refused = |why: String| ErrorData::invalid_params(why, None);
         let wrapper = match &self.answer {
             Answer::Picture => {
-                let shown = show(self.place.clone(), arguments, codex(context)).await?;
+                let shown = show(self.place.clone(), arguments, codex(context))
+                    .await
+                    .map_err(|error| internal_error(&error))?;
                 let Fitted { bytes, kind } = shown.map_err(refused)?;
                 let picture = ContentBlock::image(STANDARD.encode(bytes), kind.media_type());
                 return Ok(CallToolResult::success(vec![picture]));
@@ -100,7 +102,9 @@ impl Eyes {
         };
         let path = asked(&self.place, arguments).map_err(refused)?;
         let (place, wanted) = (self.place.clone(), path.clone());
-        let looked = off_runtime::run(move || place.look(&wanted)).await?;
+        let looked = off_runtime::run(move || place.look(&wanted))
+            .await
+            .map_err(|error| internal_error(&error))?;
         looked.map_err(|bad| refused(bad.to_string()))?;
         let acknowledged = acknowledgement(&path);
         let request = Request {
@@ -110,7 +114,9 @@ impl Eyes {
             wrapper,
         };
         let folder = self.place.folder().to_owned();
-        let written = off_runtime::run(move || queue::append(&folder, &request)).await?;
+        let written = off_runtime::run(move || queue::append(&folder, &request))
+            .await
+            .map_err(|error| internal_error(&error))?;
         written.map_err(|error| {
             let message = format!("the request can't be written down: {error}");
             ErrorData::internal_error(message, None)
@@ -175,10 +181,8 @@ fn asked(place: &Place, arguments: Value) -> Result<PicturePath, String> {
     place.path(given.path.as_str().unwrap_or_default())
 }
 
-impl From<OffRuntimeError> for ErrorData {
-    fn from(error: OffRuntimeError) -> Self {
-        Self::internal_error(error.to_string(), None)
-    }
+fn internal_error(error: &OffRuntimeError) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
 }
 
 /// Milliseconds since 1970.

@@ -10,15 +10,14 @@ use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
 use futures::future::BoxFuture;
 use rmcp::model::{CallToolResult, Tool};
+use safe_files::{directory, off_runtime};
 use serde_json::{Map, Value, json};
 
 use super::request_image::{Answer, describe, show};
 use super::tools::team::{Mail, Told};
-use crate::directory;
 use crate::engine::{Called, Reply, ThreadTools};
 use crate::eyes::Place;
 use crate::eyes::fitted::Fitted;
-use crate::off_runtime;
 use crate::team::Desk;
 
 /// How long an answer may be, in characters. Codex leaves out the middle of one that has

@@ -22,6 +22,7 @@ use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::review::{self, ReviewEnd};
 use codex_mcp_core::run::snapshot::{Answer, CommandEnd, Probe, Snapshot, Work};
 use codex_protocol::codex::{Keeping, RateLimits, Release, ReviewTarget, SandboxMode, ThreadId};
+use safe_files::directory;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +36,6 @@ use super::look::{LocalState, Looker};
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
-use crate::directory;
 use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef, joined};
 use crate::engine::{
     Engine, EngineError, GitGrant, Granted, Grants, LaunchError, PauseError, Paused, Shutdown,

@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use safe_files::directory;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::look::Means;
-use crate::directory;
 use crate::git::{Bounds, Git, GitError};
 
 /// How long git may take to check out a repository (10 min): a large one to a slow

@@ -12,17 +12,15 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::team::AgentName;
-use codex_mcp_core::team::TeamName;
 use codex_mcp_core::team::inbox::Envelope;
+use codex_mcp_core::team::{AgentName, TeamName};
 use common::secrets;
 use common::timestamp::timestamp;
+use safe_files::state_file::{self, FileError, about};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Member;
-use super::files::{self, FileError, about};
-use super::identities;
+use super::{Member, identities};
 
 const FILE: &str = "audit.jsonl";
 const LOCK: &str = "audit.lock";
@@ -215,7 +213,7 @@ impl Audit {
     /// When that can't be.
     pub fn open(atm_home: &Path, member: &Member) -> Result<Self, FileError> {
         let folder = identities::directory_of(atm_home, &member.identity);
-        files::make_folder(&folder)?;
+        state_file::make_folder(&folder)?;
         Ok(Self {
             member: member.clone(),
             path: folder.join(FILE),
@@ -236,7 +234,7 @@ impl Audit {
             .map_err(io::Error::from)
             .map_err(about(&self.path))?;
         text.push('\n');
-        match files::lock_within(&self.lock, PATIENCE) {
+        match state_file::lock_within(&self.lock, PATIENCE) {
             Ok(_lock) => {
                 let file = self.file(text.len() as u64)?;
                 add(file, text.as_bytes()).map_err(about(&self.path))
@@ -244,7 +242,7 @@ impl Audit {
             // The lock is for those who begin a new file; a line at the end of one that
             // is not the newest any more is not lost.
             Err(FileError::Busy { .. }) => {
-                let file = files::open_to_append(&self.path)?;
+                let file = state_file::open_to_append(&self.path)?;
                 (&file)
                     .write_all(text.as_bytes())
                     .map_err(about(&self.path))
@@ -278,18 +276,18 @@ impl Audit {
     fn file(&mut self, more: u64) -> Result<&mut File, FileError> {
         let mut file = match self.open.take().filter(|file| is(file, &self.path)) {
             Some(file) => file,
-            None => files::open_to_append(&self.path)?,
+            None => state_file::open_to_append(&self.path)?,
         };
         let length = file.metadata().map_err(about(&self.path))?.len();
         if length > 0 && length.saturating_add(more) > self.limit {
             self.rotate()?;
-            file = files::open_to_append(&self.path)?;
+            file = state_file::open_to_append(&self.path)?;
         }
         Ok(self.open.insert(file))
     }
 
     fn rotate(&self) -> Result<(), FileError> {
-        let older = |number| files::with_suffix(&self.path, &format!(".{number}"));
+        let older = |number| state_file::with_suffix(&self.path, &format!(".{number}"));
         for number in (1..OLDER).rev() {
             rename(&older(number), &older(number + 1))?;
         }

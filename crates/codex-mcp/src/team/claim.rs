@@ -17,9 +17,9 @@ use std::time::SystemTime;
 
 use codex_mcp_core::team::{AgentName, BadName};
 use nix::fcntl::OFlag;
+use safe_files::state_file;
 use serde_json::json;
 
-use super::files;
 use super::identities;
 
 /// Where the state of each identity is, below the home folder (FR-6.4).
@@ -109,7 +109,7 @@ impl Claim {
         act: impl FnOnce() -> T,
     ) -> io::Result<Option<T>> {
         let path = identities::directory_of(home, identity).join(FILE);
-        let file = files::open_to_lock(&path)?;
+        let file = state_file::open_to_lock(&path)?;
         match file.try_lock_shared() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
@@ -168,7 +168,7 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
-        let mut file = match files::open_to_lock(path) {
+        let mut file = match state_file::open_to_lock(path) {
             Ok(file) => file,
             // The folder may have been tidied away in between.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

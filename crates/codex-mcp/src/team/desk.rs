@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use codex_mcp_core::team::inbox::{Envelope, Pending, Reading};
 use codex_mcp_core::team::{Address, AgentName, TeamName};
+use safe_files::state_file::FileError;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -13,7 +14,6 @@ use super::audit::{Audit, Event, Outcome, Record};
 use super::clerk::{Clerk, Ended};
 use super::context::Member;
 use super::dead;
-use super::files::FileError;
 use super::mail::{
     Fingerprint, Joined, Letter, MailError, Mailroom, Membership, MessageId, Receipt, Sender,
     Unread,

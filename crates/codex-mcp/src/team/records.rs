@@ -12,6 +12,7 @@ use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnStat
 use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
 use codex_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
 use common::secrets;
+use safe_files::state_file::FileError;
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -21,7 +22,6 @@ use super::claim::Claim;
 use super::clerk::{Clerk, Ended};
 use super::context::{Context, Member};
 use super::dead;
-use super::files::FileError;
 use super::office::Farewell;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::repository::{Head, Repository};

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::registry::{Change, Document, Entry, Line, Malformed, Outcome, Status};
 use codex_mcp_core::team::{AgentName, ThreadName};
+use safe_files::state_file::{self, FileError, about};
 
-use super::files::{self, FileError, about};
 use super::identities;
 
 /// The longest document, in bytes; a usual entry has 500.
@@ -165,12 +165,12 @@ impl Paths {
 
 /// A file's text; what isn't UTF-8 is not JSON either.
 fn load(path: &Path, limit: u64) -> Result<(Option<Stamp>, String), FileError> {
-    let Some(file) = files::open(path)? else {
+    let Some(file) = state_file::open(path)? else {
         return Ok((None, String::new()));
     };
     // Taken before reading: what is added meanwhile is read once more.
     let about = fingerprint(&file.metadata().map_err(about(path))?);
-    let bytes = files::read(&file, path, limit)?;
+    let bytes = state_file::read(&file, path, limit)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok((Some(Stamp { _file: file, about }), text))
 }
@@ -197,7 +197,7 @@ impl Registry {
     ///
     /// When that can't be.
     pub fn open(atm_home: &Path, identity: &AgentName, mode: Mode) -> Result<Self, RegistryError> {
-        files::make_folder(&identities::directory_of(atm_home, identity))?;
+        state_file::make_folder(&identities::directory_of(atm_home, identity))?;
         Ok(Self {
             paths: Paths::new(atm_home, identity),
             mode,
@@ -221,7 +221,7 @@ impl Registry {
         look: impl FnOnce(&Document) -> T,
         change: &Change,
     ) -> Result<(Outcome, T), RegistryError> {
-        let _lock = files::lock(&self.paths.lock)?;
+        let _lock = state_file::lock(&self.paths.lock)?;
         let mut seen = self.now()?;
         let looked = look(&seen.threads);
         let outcome = seen.threads.apply(change);
@@ -319,17 +319,17 @@ impl Registry {
             let limit = LONGEST_DOCUMENT;
             return Err(FileError::TooLong { path, limit }.into());
         }
-        let file = files::replace(path, text.as_bytes())?;
+        let file = state_file::replace(path, text.as_bytes())?;
         let document = Stamp::of(file).map_err(about(path))?;
         if seen.state == Journal::Strange {
-            let aside = files::set_aside(&self.paths.journal)?;
+            let aside = state_file::set_aside(&self.paths.journal)?;
             tracing::warn!(
                 "the journal of threads has lines that can't be read; it is now {}",
                 aside.display()
             );
         }
         // Its changes are in the document.
-        files::remove(&self.paths.journal)?;
+        state_file::remove(&self.paths.journal)?;
         Ok(Seen {
             threads: seen.threads,
             document: Some(document),
@@ -347,7 +347,7 @@ impl Registry {
         let mut text = serde_json::to_string(&line).map_err(Malformed::from)?;
         text.push('\n');
         let path = &self.paths.journal;
-        let mut file = files::open_to_append(path)?;
+        let mut file = state_file::open_to_append(path)?;
         let written = file
             .write(text.as_bytes())
             .and_then(|written| match written == text.len() {
@@ -356,7 +356,7 @@ impl Registry {
             });
         written.map_err(about(path))?;
         if seen.journal.is_none() {
-            files::sync_folder(path)?;
+            state_file::sync_folder(path)?;
         }
         let journal = Stamp::of(file).map_err(about(path))?;
         Ok(Seen {
@@ -382,7 +382,7 @@ fn malformed(path: &Path, error: Malformed) -> Result<Document, RegistryError> {
 
 /// Sets a document that is none aside.
 fn begin_anew(path: &Path, error: Malformed) -> Result<Document, RegistryError> {
-    let aside = files::set_aside(path)?;
+    let aside = state_file::set_aside(path)?;
     tracing::error!(
         "{}: {error}; it is now {}, and a new one is begun",
         path.display(),

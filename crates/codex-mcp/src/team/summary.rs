@@ -1,13 +1,12 @@
 //! What a thread was about, as Codex has summed it up when it was put away:
 //! `THREAD/summary.md` in the identity's folder (FR-6.4).
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use codex_mcp_core::team::{AgentName, ThreadName};
+use safe_files::state_file::{self, FileError, about};
 
-use super::files::{self, FileError, about};
 use super::identities;
 
 const FILE: &str = "summary.md";
@@ -43,10 +42,10 @@ impl Summaries {
     /// When it can't be written; then the older one is still there.
     pub fn write(&self, thread: &ThreadName, text: &str) -> Result<(), FileError> {
         let folder = self.folder.join(thread.as_str());
-        files::make_folder(&folder)?;
+        state_file::make_folder(&folder)?;
         no_link(&folder)?;
-        files::replace(&folder.join(FILE), bounded(text).as_bytes())?;
-        files::sync_folder(&folder)
+        state_file::replace(&folder.join(FILE), bounded(text).as_bytes())?;
+        state_file::sync_folder(&folder)
     }
 
     /// The summary of a thread, if there is one.
@@ -61,10 +60,10 @@ impl Summaries {
         }
         no_link(&folder)?;
         let path = folder.join(FILE);
-        let Some(file) = files::open(&path)? else {
+        let Some(file) = state_file::open(&path)? else {
             return Ok(None);
         };
-        let bytes = files::read(&file, &path, LONGEST_FILE)?;
+        let bytes = state_file::read(&file, &path, LONGEST_FILE)?;
         Ok(Some(bounded(&String::from_utf8_lossy(&bytes))))
     }
 
@@ -76,16 +75,16 @@ impl Summaries {
     /// When there is one that can't be removed.
     pub fn remove(&self, thread: &ThreadName) -> Result<(), FileError> {
         let folder = self.folder.join(thread.as_str());
-        if !files::is_folder(&folder) {
+        if !state_file::is_folder(&folder) {
             return Ok(());
         }
         let path = folder.join(FILE);
-        files::remove(&path)?;
-        files::remove(&files::with_suffix(&path, ".new"))?;
+        state_file::remove(&path)?;
+        state_file::remove(&state_file::with_suffix(&path, ".new"))?;
         match fs::remove_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             Err(error) => Err(about(&folder)(error)),
-            Ok(()) => files::sync_folder(&folder),
+            Ok(()) => state_file::sync_folder(&folder),
         }
     }
 
@@ -108,7 +107,7 @@ impl Summaries {
                 .to_str()
                 .and_then(|name| name.parse().ok());
             let path = entry.path();
-            let has_one = files::is_folder(&path) && path.join(FILE).is_file();
+            let has_one = state_file::is_folder(&path) && path.join(FILE).is_file();
             threads.extend(name.filter(|_| has_one));
         }
         threads.sort();
@@ -139,7 +138,7 @@ pub fn find(atm_home: &Path, thread: &ThreadName) -> Result<Option<String>, File
 
 /// A link could lead anywhere.
 fn no_link(folder: &Path) -> Result<(), FileError> {
-    match files::is_folder(folder) {
+    match state_file::is_folder(folder) {
         true => Ok(()),
         false => Err(about(folder)(io::ErrorKind::NotADirectory.into())),
     }

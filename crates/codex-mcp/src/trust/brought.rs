@@ -1,17 +1,16 @@
 //! What the files of a repository bring, which counts once the user trusts it.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use codex_mcp_core::run::prompt_kind::PromptKind;
 use common::secrets::mask;
 use common::text::one_line;
+use safe_files::untrusted_file::{Links, read_text};
 use toml::{Table, Value};
 
 use crate::codex_config::OF_REPOSITORY;
-use crate::untrusted_file::{Links, read_text};
 
 /// The longest file that is looked into, in bytes.
 const LIMIT: u64 = 1024 * 1024;

@@ -22,7 +22,9 @@ use sha2::{Digest, Sha256};
 use toml::Table;
 
 use super::brought::{FOR_CODEX, PROMPTS, SETTINGS};
-use crate::untrusted_file::{self, Links, ReadError};
+use safe_files::untrusted_file;
+use safe_files::untrusted_file::Links;
+use safe_files::untrusted_file::ReadError;
 
 /// The longest file that is hashed, in bytes.
 const LIMIT: u64 = 1024 * 1024;

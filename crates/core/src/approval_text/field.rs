@@ -2,9 +2,9 @@
 
 use std::iter;
 
+use common::text::{is_hidden, push_escape};
+
 use super::MAX_COLUMNS;
-use common::text::is_hidden;
-use common::text::push_escape;
 
 /// What stands before the second and further lines of a value.
 const CONTINUED: &str = "  | ";

@@ -14,10 +14,10 @@ use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     LegacyPatchApproval, McpElicitation, PermissionsApproval, Question, UserInputRequest,
 };
+use common::text::one_line;
 use serde_json::Value;
 
 use crate::action::Decision;
-use common::text::one_line;
 use field::{Field, Quoting};
 
 /// The most lines that a text has: a question at a shell has one more, and has to fit a

@@ -1,11 +1,11 @@
 use codex_protocol::codex::Ask;
+use common::text::is_hidden;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::field::{Field, Quoting};
 use super::*;
-use common::text::is_hidden;
 
 /// The labels that a line of a text can begin with.
 const LABELS: [&str; 18] = [

@@ -3,11 +3,11 @@
 use std::time::SystemTime;
 
 use codex_protocol::codex::DeltaSource;
+use common::text::BoundedText;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{GROWTH_LIMIT, Rank};
-use common::text::BoundedText;
 
 /// The most that an event may hold, in bytes of JSON (64 KiB). Longer texts in
 /// it are cut.

@@ -1,10 +1,10 @@
 //! How much of an event a reader gets to see.
 
+use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::event::{Event, EventData, Growing};
-use common::timestamp::timestamp;
 
 /// How much of each event a reader wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

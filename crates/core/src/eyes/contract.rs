@@ -2,10 +2,11 @@
 //!
 //! Source of the names and of the rules: the specification of Codex Eyes.
 
+use common::text::one_line;
+
 use super::path::{PicturePath, SHOWN_PATH};
 use super::picture::BadPicture;
 use super::wanted::{MOST_PICTURES, Wanted};
-use common::text::one_line;
 
 /// What Codex prints when it waits for a picture.
 pub const MARKER: &str = "<<WAITING_FOR_IMAGE>>";

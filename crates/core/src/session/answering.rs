@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use codex_protocol::codex::Ask;
 use codex_protocol::rpc::RequestId;
+use common::json::merged;
+use common::timestamp::Now;
 use serde_json::{Value, json};
 
 use super::{DecisionRefused, Effect, Session};
 use crate::action::{self, Action, ActionId, ActionKind, Audience, DecidedBy, Decision};
 use crate::describe;
 use crate::events::EventType;
-use common::json::merged;
-use common::timestamp::Now;
 
 /// Why a question is open no longer.
 enum Closed<'a> {

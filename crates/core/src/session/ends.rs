@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use codex_protocol::codex::{Turn, TurnStatus};
+use common::json::merged;
+use common::timestamp::Now;
 use serde_json::json;
 
 use super::turn::{Ended, Ending, Phase, Running};
 use super::{Cancelled, Effect, Lost, Session, failure};
 use crate::events::EventType;
-use common::json::merged;
-use common::timestamp::Now;
 
 /// What becomes of a thread that nobody wants any more.
 const LET_GO: [Effect; 2] = [Effect::StopCommands, Effect::LetGo];

@@ -5,6 +5,7 @@ use std::time::Duration;
 use codex_protocol::codex::{
     Delta, DeltaSource, Heard, Item, Notification, StepStatus, TurnError, TurnId,
 };
+use common::timestamp::Now;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +13,6 @@ use super::turn::{Ended, Phase, told_turn};
 use super::{Effect, Session};
 use crate::describe;
 use crate::events::{EventData, EventType};
-use common::timestamp::Now;
 
 impl Session {
     /// Codex tells something about the thread.

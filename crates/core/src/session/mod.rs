@@ -34,21 +34,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use codex_protocol::codex::{TokenCount, TurnError, TurnId};
 use codex_protocol::rpc::RequestId;
+use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::{Action, WrongDecision};
 use crate::events::{EventData, EventLog, EventType, Poll, Shown};
 use crate::progress::{Activity, CurrentStep};
-use common::timestamp::Now;
+use turn::{Phase, Running};
 
 pub use alert::Alert;
 pub use answering::{Asked, ClosedQuestion, Closing};
 pub use shown::{IDLE_POLL_INTERVAL, View};
 pub use steps::Steps;
 pub use turn::{ChangedFile, DIFF_LIMIT, Ending, Facts, Form, Outcome, PARTIAL_TEXT_LIMIT};
-
-use turn::{Phase, Running};
 
 /// A session that nobody has used for this long is cancelled (30 min).
 pub const IDLE_LIMIT: Duration = Duration::from_secs(30 * 60);

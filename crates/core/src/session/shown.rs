@@ -3,6 +3,9 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use codex_protocol::codex::{Ask, CommandApproval, McpElicitation, TurnId};
+use common::json::{merged, without_nulls};
+use common::text::BoundedText;
+use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -12,10 +15,6 @@ use crate::action::{Action, ActionKind, Decision};
 use crate::approval_text;
 use crate::events::ResponseMode;
 use crate::progress::CurrentStep;
-use common::json::merged;
-use common::json::without_nulls;
-use common::text::BoundedText;
-use common::timestamp::timestamp;
 
 /// How long a client may well wait between two looks at a running turn in which
 /// Codex asks nothing.

@@ -6,12 +6,12 @@ use codex_protocol::codex::{
     Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
     TurnId,
 };
+use common::text::BoundedText;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Lost;
 use super::steps::{Open, Steps};
-use common::text::BoundedText;
 
 /// The most that is kept of what Codex says within one turn, in bytes, for the
 /// case that the turn doesn't end by itself. A final message is always whole.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use codex_protocol::codex::{StepStatus, ThreadId};
+use common::text::BoundedText;
 use serde::{Deserialize, Serialize};
 
 use super::event::{EditKind, TokensUsed, WorkEvent, WorkItem};
 use super::failed_step::FailedStep;
-use common::text::BoundedText;
 
 /// How much is kept of a message of Codex's, in bytes.
 pub const MESSAGE_LIMIT: usize = 1024 * 1024;

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use codex_mcp_core::action::Decision;
 use codex_mcp_core::job::JobPrefix;
+use common::output;
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::find::{self, short};
 use crate::jobs::service::{Jobs, Response};
-use common::output;
 
 const CODES: &str = "\
 `codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
+use common::output;
 use futures::future::join_all;
 
 use super::failure::Failure;
@@ -11,7 +12,6 @@ use super::find;
 use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
 use crate::jobs::service::{Cancelled, Jobs};
-use common::output;
 
 const CODES: &str = "\
 Exit codes: 0 it is cancelled, or will be as soon as Codex has ended; 1 it had ended in another

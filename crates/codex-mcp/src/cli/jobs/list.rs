@@ -9,19 +9,18 @@ use std::time::SystemTime;
 
 use anstyle::AnsiColor;
 use codex_mcp_core::job::{JobId, JobState};
+use common::duration::ago;
+use common::output::{self, Output};
+use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{find, state, with_thread_id};
 use crate::cli::table::{self, Cell, Cut};
 use crate::cli::times::took;
-use crate::directory::resolved;
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Filter, JobSummary, Listed, Owner, Whose};
-use common::duration::ago;
-use common::output;
-use common::output::Output;
 
 /// The most that is shown of a task's name, a folder and an error, in characters.
 const NAME: usize = 40;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use codex_mcp_core::job::{JobId, JobPrefix, JobState};
+use common::output;
 use serde_json::Value;
 
 use super::failure::Failure;
@@ -18,7 +19,6 @@ use crate::cli::teller::Teller;
 use crate::cli::times::took;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::{JobSummary, StoredEvent};
-use common::output;
 
 /// How many events are read at once: each may be long.
 const PAGE: u32 = 50;

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use common::{duration, output};
+
 use super::failure::Failure;
 use super::list;
 use crate::jobs::service::Jobs;
 use crate::jobs::store::Listed;
-use common::duration;
-use common::output;
 
 /// How many of them are named.
 const NAMED: u32 = 20;

@@ -4,6 +4,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use anstyle::{AnsiColor, Style};
+use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
+use codex_mcp_core::progress::without_shell;
+use codex_mcp_core::work::ChangeKind;
+use common::duration::ago;
+use common::output::{self, Output};
+use common::timestamp::timestamp;
+
 use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
@@ -17,14 +25,6 @@ use crate::jobs::report::{CommandReport, Report, Step};
 use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, Origin, PromptText, Question, Whose};
-use anstyle::{AnsiColor, Style};
-use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
-use codex_mcp_core::progress::without_shell;
-use codex_mcp_core::work::ChangeKind;
-use common::duration::ago;
-use common::output;
-use common::output::Output;
-use common::timestamp::timestamp;
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;

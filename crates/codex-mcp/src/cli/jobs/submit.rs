@@ -10,6 +10,9 @@ use codex_mcp_core::run::machine::{Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::milliseconds;
 use codex_protocol::codex::{Effort, SandboxMode};
+use common::{duration, output};
+use safe_files::directory::resolved;
+use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
@@ -21,7 +24,6 @@ use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::values::{one_of, profile as profile_name};
 use crate::config::Config;
-use crate::directory::resolved;
 use crate::engine::profile::{self, ProfileName};
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
@@ -29,9 +31,6 @@ use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::settings::Approval;
 use crate::jobs::store::LONGEST_TEXT;
 use crate::thread_ids::ThreadPrefix;
-use crate::untrusted_file::{self, Links};
-use common::duration;
-use common::output;
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;

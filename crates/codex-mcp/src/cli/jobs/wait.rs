@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use codex_mcp_core::job::{JobId, JobPrefix, JobState};
 use common::text::visible_line;
+use common::{duration, output};
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::Failure;
@@ -21,8 +22,6 @@ use crate::jobs::service::Jobs;
 use crate::jobs::shown;
 use crate::jobs::store::{Job, JobSummary};
 use crate::jobs::worker::ASKED;
-use common::duration;
-use common::output;
 
 /// How many events are read at once, and how many of the past to find the last that
 /// Codex did.

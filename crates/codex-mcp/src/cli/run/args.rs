@@ -10,18 +10,17 @@ use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{Effort, SandboxMode};
+use common::{duration, output};
+use safe_files::directory::resolved;
 
 use super::failure::Failure;
 use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
 use crate::config::Flags;
-use crate::directory::resolved;
 use crate::engine::profile::ProfileName;
 use crate::jobs::store::Location;
 use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
 use crate::thread_ids::ThreadPrefix;
-use common::duration;
-use common::output;
 
 /// What can be asked for, and how it is used.
 const HELP: &str = "\

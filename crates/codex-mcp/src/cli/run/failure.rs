@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use codex_mcp_core::run::criteria::TooManyCriteria;
 use codex_mcp_core::run::machine::BadLimits;
+use safe_files::off_runtime::OffRuntimeError;
 
 use crate::cli::prompt::NoPrompt;
 use crate::config::ConfigError;
 use crate::engine::profile::NoProfile;
-use crate::off_runtime::OffRuntimeError;
 use crate::run::RunError;
 use crate::run::order::BadOrder;
 use crate::run::worktree::WorktreeError;

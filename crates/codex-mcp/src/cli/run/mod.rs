@@ -17,6 +17,8 @@ use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::session::{self, Alert};
 use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use common::output;
+use safe_files::off_runtime;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -30,7 +32,6 @@ use crate::config::{self, Config, Warning};
 use crate::engine::command::Alerted;
 use crate::engine::{Engine, Launch, Options, profile};
 use crate::mcp::Defaults;
-use crate::off_runtime;
 use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
 use crate::run::order::{Approve, Order, Place};
@@ -40,12 +41,12 @@ use crate::run::{
     templates_for,
 };
 use approval::Approver;
-pub(super) use args::Args;
-use common::output;
 use failure::Failure;
 use present::Result as RunResult;
 use resume::Purpose;
 use show::Show;
+
+pub(super) use args::Args;
 
 /// How much longer a question stays open than a person is waited for, so that the answer is
 /// always ours.

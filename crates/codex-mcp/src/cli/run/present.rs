@@ -4,15 +4,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use codex_mcp_core::run::outcome::Reason;
+use common::output;
 use common::text::shell_word;
 use serde::Serialize;
 
 use crate::cli::stored::complain;
-use crate::run::Done;
 use crate::run::notify::Told;
-use crate::run::words;
 use crate::run::worktree::Kept;
-use common::output;
+use crate::run::{Done, words};
 
 /// How many artifacts are shown; `--json` has more.
 const SHOWN: usize = 50;

@@ -12,14 +12,13 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status, TurnState};
 use codex_mcp_core::team::{AgentName, ThreadName};
+use common::{duration, output};
 use serde_json::{Value, json};
 
 use super::stored::{self, Failure, Kept, complain};
 use crate::team::Claim;
 use crate::team::registry::{self, Registry, RegistryError};
 use crate::team::summary::Summaries;
-use common::duration;
-use common::output;
 
 /// How long a thread has to be idle to be removed, if nothing else is said.
 const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -6,11 +6,10 @@ use std::time::SystemTime;
 
 use anstyle::{AnsiColor, Style};
 use codex_mcp_core::team::registry::{Entry, Status, TurnState};
+use common::duration::age;
+use common::output::{self, Output};
 
 use crate::cli::table::{self, Cell};
-use common::duration::age;
-use common::output;
-use common::output::Output;
 
 /// The most that is shown at a terminal of a name that somebody has made up, in characters.
 const LONGEST_NAME: usize = 24;

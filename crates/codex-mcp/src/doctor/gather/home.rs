@@ -1,18 +1,16 @@
 //! Codex's home folder.
 
-use std::env;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
+use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
 use super::super::settings::{Need, Settings, check};
 use crate::codex_config::UserConfig;
 use crate::codex_rules::GitRules;
-use crate::untrusted_file::{self, Links, ReadError};
 
 /// The longest `config.toml`, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;

@@ -3,10 +3,11 @@
 mod codex;
 mod home;
 
-use std::env;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, io};
+
+use safe_files::off_runtime;
 
 use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
 use crate::codex_config::UserConfig;
@@ -14,7 +15,6 @@ use crate::config::{self, Config, ConfigError, Flags};
 use crate::engine::run::run;
 use crate::engine::spawn::Program;
 use crate::git::private;
-use crate::off_runtime;
 use crate::trust::brought::brought;
 use crate::trust::directory_trust;
 

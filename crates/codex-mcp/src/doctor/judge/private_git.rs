@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use common::text::shell_word;
-use common::text::visible_line;
+use common::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::super::report::{Check, Finding};

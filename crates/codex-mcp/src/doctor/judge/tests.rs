@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use common::output::{Colours, Output};
+
 use super::super::facts::{Commands, ConfigFile, Folder, HomeSource, Introduction, Tools};
 use super::super::render::as_text;
 use super::super::report::Status;
@@ -13,8 +15,6 @@ use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, Source};
 use crate::engine::run::Finished;
 use crate::git::private::{Leftover, LeftoverState};
-use common::output::Colours;
-use common::output::Output;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -151,7 +151,7 @@ fn there_is_no_codex() {
 }
 
 fn broken_settings() -> ConfigError {
-    ConfigError::Unreadable(crate::untrusted_file::ReadError::Io {
+    ConfigError::Unreadable(safe_files::untrusted_file::ReadError::Io {
         path: ".atm.toml".into(),
         error: std::io::ErrorKind::PermissionDenied.into(),
     })

@@ -1,8 +1,7 @@
 //! Other programs' words, made fit to be repeated.
 
 use anstream::adapter::strip_str;
-use common::text::shell_word;
-use common::text::visible_line;
+use common::text::{shell_word, visible_line};
 
 use super::super::facts::Asked;
 use crate::engine::binary::{CodexBinary, Source};

@@ -12,11 +12,11 @@ use codex_mcp_core::eyes::wanted::{MOST_PICTURES, Wanted};
 use common::text::one_line;
 use nix::sys::signal;
 use nix::unistd::Pid;
+use safe_files::off_runtime;
 use tokio::time::{Instant, timeout};
 
 use super::{Ended, FLUSH, Parts, Wrapper};
 use crate::eyes::signals::Heard;
-use crate::off_runtime;
 
 /// How long we listen why we go on.
 const WOKEN: Duration = Duration::from_millis(1);

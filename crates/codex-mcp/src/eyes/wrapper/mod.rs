@@ -25,6 +25,7 @@ use codex_mcp_core::eyes::arguments::Attachment;
 use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
 use codex_mcp_core::eyes::queue::{Number, Request};
 use codex_protocol::codex::ThreadId;
+use safe_files::scratch;
 use tokio::time::{Instant, sleep_until};
 
 use super::codex::{Codex, Running};
@@ -36,7 +37,6 @@ use super::signals::{Heard, Signals};
 use super::user_terminal::UserTerminal;
 use crate::engine::Exit;
 use crate::eyes::Place;
-use crate::scratch;
 
 /// How long a terminal that takes nothing is waited for when something is to end.
 const FLUSH: Duration = Duration::from_secs(2);

@@ -19,11 +19,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use safe_files::untrusted_file::{Links, read};
 use tokio::time::sleep;
 
 use super::{INDEX_LIMIT, remove_file};
 use crate::git::{Git, GitError};
-use crate::untrusted_file::{Links, read};
 
 const LIST: &[&str] = &["ls-files", "-z", "--stage"];
 

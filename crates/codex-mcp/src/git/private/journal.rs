@@ -7,12 +7,12 @@
 use std::io;
 use std::path::Path;
 
+use safe_files::untrusted_file::{Links, read};
 use serde::{Deserialize, Serialize};
 
 use super::refs::Refs;
 use super::tracking::TRACKING;
 use super::{INDEX_LIMIT, remove_file};
-use crate::untrusted_file::{Links, read};
 
 /// The file, below the directory of the run.
 pub(super) const JOURNAL: &str = "takeover.json";

@@ -6,20 +6,19 @@
 //! branch, `HEAD` and the index only where the working tree is still as the run has left
 //! it; else the commits are put below `refs/codex-mcp`.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use common::text::visible_line;
+use safe_files::directory_lock::{DirectoryLock, LOCK};
+use safe_files::state_directory::state_directory;
 use tokio_util::sync::CancellationToken;
 
 use super::remove::remove_tree;
 use super::takeover::{AFTER_STOP, Source, Takeover};
 use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, Synced};
 use crate::git::invocation::Invocation;
-use crate::git::lock::{DirectoryLock, LOCK};
-use crate::git::state::state_directory;
 use crate::git::{Bounds, Git, GitError, until_stopped};
 
 /// How many directories are looked at.

@@ -52,28 +52,28 @@ mod tracking;
 mod trees;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use common::text::shell_word;
+use safe_files::directory_lock::DirectoryLock;
+use safe_files::state_directory::{make_directory, state_directory};
+use safe_files::untrusted_file::{Links, read};
 use serde::{Deserialize, Serialize};
 
-use super::lock::DirectoryLock;
 use super::setting::{self, Scope, Setting};
-use super::state::{make_directory, state_directory};
 use super::submodules::shown;
 use super::view::in_file;
 use super::{Git, GitError};
-use crate::untrusted_file::{Links, read};
-pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
 use objects::Transfer;
 use place::Place;
 use refs::Refs;
 use remove::remove_tree;
+
+pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
 pub(crate) use takeover::Takeover;
 
 /// Where private git directories are, below the state directory.

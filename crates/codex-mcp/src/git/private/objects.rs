@@ -8,20 +8,20 @@
 //! Source: git-fetch(1), gitrepository-layout(5).
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use safe_files::state_directory::make_directory;
+use safe_files::untrusted_file::{Links, read};
 
 use super::refs::Refs;
 use super::remove::remove_tree;
 use super::{LOG_LIMIT, unfit};
 use crate::git::setting::Setting;
-use crate::git::state::make_directory;
 use crate::git::view::in_file;
 use crate::git::{Git, GitError, Layout};
-use crate::untrusted_file::{Links, read};
 
 /// The most files of objects that are taken at once.
 const FILES_LIMIT: usize = 1_000_000;

@@ -1,16 +1,15 @@
 //! Refs as a git directory has them, read without git: nothing there is to be believed.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use common::text::visible;
+use safe_files::untrusted_file::{Links, ReadError, read_text};
 use serde::{Deserialize, Serialize};
 
 use super::tracking::TRACKING;
 use crate::git::{Git, GitError};
-use crate::untrusted_file::{Links, ReadError, read_text};
 
 /// What is checked out, in a git directory.
 const HEAD: &str = "HEAD";

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use common::text::shell_word;
+use safe_files::off_runtime;
+use safe_files::untrusted_file::{Links, read};
 use tokio_util::sync::CancellationToken;
 
 use super::index::{
@@ -30,8 +31,6 @@ use super::{BASE, LOG_LIMIT, PrivateGit};
 use crate::engine::Exit;
 use crate::git::submodules::move_aside;
 use crate::git::{Git, GitError, until_stopped};
-use crate::off_runtime;
-use crate::untrusted_file::{Links, read};
 
 /// What the reflogs of the repository say.
 const MESSAGE: &str = "codex-mcp: taken over from Codex";

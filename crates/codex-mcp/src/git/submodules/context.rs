@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{fs, io};
 
+use safe_files::untrusted_file::{Links, read};
 use tokio_util::sync::CancellationToken;
 
 use super::DOT_GIT;
@@ -19,7 +19,6 @@ use super::state::{
 };
 use crate::git::layout::{common_dir_in, gitdir_in, has_worktree};
 use crate::git::{Git, GitError};
-use crate::untrusted_file::{Links, read};
 
 /// The largest index that is looked through, in bytes, and as git lists it.
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;

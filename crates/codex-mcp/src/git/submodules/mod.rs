@@ -43,19 +43,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::text::visible_line;
+use safe_files::off_runtime;
+use safe_files::state_directory::state_directory;
 use tokio::time::{Instant, sleep};
 
 use self::context::RepoContext;
 use self::nested::PlainDirectories;
-pub(super) use self::nested::move_aside;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
 use self::programs::ProgramFiles;
 use self::restore::VisitResult;
 use self::search::{Found, repositories_below};
 use self::state::{Bytes, SubmoduleState};
-use super::state::state_directory;
 use super::{Git, GitError, written};
-use crate::off_runtime;
+
+pub(super) use self::nested::move_aside;
 
 /// How many submodules that are not recorded are visited below one other, or below the
 /// top.

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::state::{Bytes, SubmoduleState};
-use crate::git::state::make_directory;
-use crate::team::files::open_to_lock;
+use safe_files::state_directory::make_directory;
+use safe_files::state_file::open_to_lock;
 
 /// Where they are, below the state directory.
 const DIRECTORY: &str = "git-submodules";

@@ -15,10 +15,11 @@ use sha2::{Digest, Sha256};
 
 use super::shown;
 
-use crate::directory::resolved;
 use crate::git::Git;
 use crate::git::setting::Setting;
-use crate::untrusted_file::{Links, read};
+use safe_files::directory::resolved;
+use safe_files::untrusted_file::Links;
+use safe_files::untrusted_file::read;
 
 /// How many files are hashed, how deep they lie below a directory, and the longest one in
 /// bytes. Of a longer one, its size and times are compared.

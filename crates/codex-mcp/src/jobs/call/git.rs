@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use codex_mcp_core::work::{ChangeKind, Changes, Digest, GitState};
+use safe_files::off_runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::run::Extent;
 use crate::git::{Bounds, Git, GitError};
-use crate::off_runtime;
 use crate::team::Repository;
 
 /// How much of what git says is read, in bytes for each question.

@@ -29,15 +29,14 @@ use codex_mcp_core::session::Ending as TurnEnding;
 use codex_mcp_core::work::event::WorkEvent;
 use codex_mcp_core::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use safe_files::off_runtime;
 use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::control::Directives;
-pub use self::control::{Control, Given};
 use self::events::Events;
 use self::hearing::Hearing;
-pub use self::hearing::{STREAM_LIMIT, Stream};
 use self::thread::{Prepared, Progress};
 use crate::engine::command::{Open, Opened, Prompt, TurnRef};
 use crate::engine::profile::ProfileName;
@@ -45,9 +44,11 @@ use crate::engine::tool_limit::ToolLimit;
 use crate::engine::{Closed, CommandMark, Engine, EngineError, Exit};
 use crate::jobs::directive::Directive;
 use crate::jobs::settings::CallSettings;
-use crate::off_runtime;
 use crate::picture::Picture;
 use crate::team::Member;
+
+pub use self::control::{Control, Given};
+pub use self::hearing::{STREAM_LIMIT, Stream};
 
 /// How long each question to git may take, and once the job was cancelled.
 const GIT_PATIENCE: Duration = Duration::from_secs(10);

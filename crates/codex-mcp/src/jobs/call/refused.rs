@@ -10,12 +10,12 @@ use std::time::SystemTime;
 use codex_mcp_core::work::Recorder;
 use codex_protocol::codex::ThreadId;
 use common::timestamp::timestamp;
+use safe_files::off_runtime;
+use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::engine::rollouts::{self, Rollout};
-use crate::off_runtime;
-use crate::untrusted_file::{self, Links};
 
 /// How much of the end of a rollout is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;

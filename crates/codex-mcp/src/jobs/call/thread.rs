@@ -9,12 +9,12 @@ use codex_mcp_core::work::Ending;
 use codex_protocol::codex::{
     ApprovalPolicy, Release, SandboxMode, ThreadId, ThreadSettings, TurnManner,
 };
+use safe_files::directory;
 use serde_json::{Map, Value};
 
 use super::Request;
 use crate::codex_config::{CodexConfig, UserConfig, get};
 use crate::config::DEFAULT_SANDBOX;
-use crate::directory;
 use crate::engine::command::{
     AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
 };

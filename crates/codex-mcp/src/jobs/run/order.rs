@@ -6,11 +6,11 @@ use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::SandboxMode;
 use common::secrets::mask;
 use common::text::one_line;
+use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::OutOfBounds;
-use crate::directory;
 use crate::engine::binary;
 use crate::engine::profile::check_exists;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};

@@ -4,8 +4,7 @@
 //! its name. Columns that are NULL are left out, so that one that is added later changes
 //! no signature.
 
-use common::secrets::MASK;
-use common::secrets::mask;
+use common::secrets::{MASK, mask};
 use serde_json::Value as Json;
 
 use super::error::Fault;

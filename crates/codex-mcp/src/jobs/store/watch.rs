@@ -13,16 +13,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use safe_files::state_file;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::PostgresUrl;
 use super::error::Fault;
 use super::pool::{Pool, Purpose};
-use super::{JobStore, Location};
-use crate::team::files;
+use super::{JobStore, Location, PostgresUrl};
 
 /// How often a file is looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -133,7 +132,7 @@ async fn look_at_file(
 ) -> Result<(), Fault> {
     let pool = Pool::new(location, Purpose::Read, 1);
     let mut taken = pool.take().await?;
-    let log = files::with_suffix(path, "-wal");
+    let log = state_file::with_suffix(path, "-wal");
     let mut seen = None;
     let mut stamps = None;
     while !changes.is_closed() {

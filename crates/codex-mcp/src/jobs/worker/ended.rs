@@ -7,13 +7,13 @@ use std::time::Duration;
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_protocol::codex::ThreadId;
 use common::text::one_line;
+use safe_files::directory::ReplacedDirectory;
 use serde_json::{Value, json};
 
 use super::admission::Refusal;
 use super::attempt::{Came, Done};
 use super::order::NoBounds;
 use crate::bounds::OutOfBounds;
-use crate::directory::ReplacedDirectory;
 use crate::engine::binary::NoCodex;
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::{NotAThreadId, ThreadId};
+use safe_files::directory::{self, ReplacedDirectory};
+use safe_files::off_runtime::{self, OffRuntimeError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -14,14 +16,12 @@ use super::admission::{self, Refusal};
 use super::{MailOf, Options};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ConfigError;
-use crate::directory::{self, ReplacedDirectory};
 use crate::engine::binary::{NoCodex, Source};
 use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::tool_limit::ToolLimit;
 use crate::jobs::call::{KeepStream, Request};
 use crate::jobs::settings::{CallSettings, ThreadMail};
 use crate::jobs::store::{Job, Origin, Request as Asked};
-use crate::off_runtime::{self, OffRuntimeError};
 use crate::picture::{Picture, PictureError};
 use crate::team::Member;
 

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use common::output;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
@@ -17,7 +18,6 @@ use super::place::Place;
 use crate::engine::spawn::{Detached, spawn_detached};
 use crate::jobs::files;
 use crate::jobs::store::Location;
-use common::output;
 
 /// How long a worker may take to say that it is there: PostgreSQL may be far away.
 const PATIENCE: Duration = Duration::from_secs(20);

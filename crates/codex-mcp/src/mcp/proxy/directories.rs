@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use codex_mcp_core::proxy::Note;
 use codex_protocol::rpc::{Message, RequestId};
+use safe_files::directory::{self, ReplacedDirectory};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::directory::{self, ReplacedDirectory};
 
 /// Of how many threads the directory is known. Of others, only the child knows it.
 const THREADS: usize = 10_000;

@@ -30,6 +30,7 @@ use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, 
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::{Beheaded, Message, RequestId, code};
 use rmcp::model::Tool;
+use safe_files::off_runtime;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -52,7 +53,6 @@ use super::warnings::Warnings;
 use crate::bounds::Bounds;
 use crate::engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use crate::jobs::service::Jobs;
-use crate::off_runtime;
 use crate::team::{Farewell, Office, farewell};
 
 /// How many messages of the greatest length may wait for one side.

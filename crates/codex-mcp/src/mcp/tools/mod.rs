@@ -15,6 +15,7 @@ pub(super) mod team;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::nearest::folded;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -23,11 +24,11 @@ use serde_json::Value;
 use super::error::ToolError;
 use super::front::Front;
 use crate::team::Desk;
-pub(super) use annotations::annotated;
-use common::nearest::folded;
-pub use groups::{Group, Groups};
 use jobs::JobTool;
 use team::TeamTool;
+
+pub(super) use annotations::annotated;
+pub use groups::{Group, Groups};
 
 /// Which set of tools is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -3,6 +3,7 @@
 //! Tools come from programs with conventions of their own. A parameter is taken in any
 //! spelling (`waitMs`, `wait_ms`, `wait-ms`) and by any word of its row in [`SYNONYMS`].
 
+use common::nearest::{folded, nearest};
 use common::text::one_line;
 use rmcp::model::JsonObject;
 use serde::de::value::Error;
@@ -10,8 +11,6 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
-use common::nearest::folded;
-use common::nearest::nearest;
 
 /// Words for the same thing in different tools, folded. Of several parameters of one
 /// tool the first is meant.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use codex_protocol::codex::ApprovalPolicy;
+use common::nearest::folded;
 use rmcp::model::JsonObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +15,6 @@ use crate::engine::command::LONGEST_WAIT;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
-use common::nearest::folded;
 
 /// Reads the arguments of a tool, under any of their names; says which one is wrong and
 /// how.

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::untrusted_file::{self, Links};
+use safe_files::untrusted_file::{self, Links};
 
 /// A longer file is known by its length and the time at which it was written.
 const READ_LIMIT: u64 = 64 * 1024 * 1024;

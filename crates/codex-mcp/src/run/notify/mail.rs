@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use codex_mcp_core::run::outcome::letter;
 use codex_mcp_core::team::{Address, AgentName, BadName, TeamName};
+use safe_files::state_file::FileError;
 use tokio::time::timeout;
 
 use super::{Teller, Telling};
 use crate::team::mail::{Letter, MailError};
-use crate::team::{Desk, DeskError, FileError, Member};
+use crate::team::{Desk, DeskError, Member};
 
 /// Who writes where nobody has a name.
 const NAMELESS: &str = "codex-mcp";

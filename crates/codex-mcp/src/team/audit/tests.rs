@@ -34,7 +34,7 @@ fn lines(path: &Path) -> Vec<Line> {
 }
 
 fn older(audit: &Audit, number: u32) -> PathBuf {
-    files::with_suffix(&audit.path, &format!(".{number}"))
+    state_file::with_suffix(&audit.path, &format!(".{number}"))
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use safe_files::untrusted_file::{self, Links, ReadError};
+
 use super::MailError;
-use crate::untrusted_file::{self, Links, ReadError};
 
 /// What a file holds, and what it is.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,15 +6,15 @@
 //! order, is alone with the inbox.
 
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{io, thread};
+
+use safe_files::state_file;
 
 use super::MailError;
 use crate::team::claim::is_still;
-use crate::team::files;
 
 /// How long a lock is waited for. Peers hold one for some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -141,7 +141,7 @@ fn wait<T>(
 
 /// Locks a file; `None` if somebody else has it.
 fn try_file(path: &Path) -> io::Result<Option<FileLock>> {
-    let file = files::open_to_lock(path)?;
+    let file = state_file::open_to_lock(path)?;
     match file.try_lock() {
         Ok(()) if is_still(&file, path)? => Ok(Some(FileLock { _file: file })),
         Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),

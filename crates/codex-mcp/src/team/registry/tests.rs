@@ -177,7 +177,7 @@ fn what_cannot_be_read_is_set_aside() {
         assert!(told.contains("registry.codex.json: it is not"), "{told}");
         registry.apply(&begin("u")).unwrap();
         assert_eq!(registry.load().unwrap().len(), 1);
-        let aside = files::with_suffix(&document, &format!(".broken-{}", number + 1));
+        let aside = state_file::with_suffix(&document, &format!(".broken-{}", number + 1));
         assert_eq!(fs::read_to_string(aside).unwrap(), *text);
     }
 }
@@ -193,7 +193,7 @@ fn a_journal_with_strange_lines_is_set_aside() {
     fs::write(&journal, &text).unwrap();
     registry.apply(&touch("t")).unwrap();
     assert_eq!(turns(home.path(), "t"), 1);
-    let aside = files::with_suffix(&journal, ".broken-1");
+    let aside = state_file::with_suffix(&journal, ".broken-1");
     assert_eq!(fs::read_to_string(aside).unwrap(), text);
 }
 

@@ -18,11 +18,11 @@
 
 use std::ffi::{OsStr, OsString};
 
+use common::toml_value;
 use serde_json::Value;
 
 use super::contract::SERVER;
 use super::machine::Session;
-use common::toml_value;
 use reading::{Group, Part};
 
 mod reading;

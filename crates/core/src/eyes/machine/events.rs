@@ -3,13 +3,13 @@
 use std::fmt;
 
 use codex_protocol::codex::ThreadId;
+use common::text::shell_word;
 
 use crate::eyes::path::PicturePath;
 use crate::eyes::picture::BadPicture;
 use crate::eyes::queue::Number;
 use crate::eyes::screen::Sight;
 use crate::eyes::wanted::Wanted;
-use common::text::shell_word;
 
 /// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]

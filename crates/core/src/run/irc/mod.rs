@@ -19,12 +19,12 @@ pub mod address;
 mod line;
 mod refusal;
 
+use common::text::one_line;
+
 use address::ChannelName;
 use line::{ServerLine, is_same};
 
 pub use refusal::{ChannelRefusal, IrcError};
-
-use common::text::one_line;
 
 /// The longest line, with what ends it, in bytes. Source: RFC 2812, 2.3.
 const LINE_LIMIT: usize = 512;

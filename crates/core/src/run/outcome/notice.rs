@@ -2,10 +2,10 @@
 //! so what others have chosen (names of files, words of errors) must not become a
 //! command or a colour there.
 
-use crate::run::artifacts::Artifact;
 use common::text::one_line;
 
 use super::Outcome;
+use crate::run::artifacts::Artifact;
 
 /// The longest line, in bytes. IRC takes 512 (RFC 1459, 2.3), the names of sender and
 /// channel included.

@@ -21,9 +21,9 @@ use serde_json::value::RawValue;
 use super::layout::{place, with_last, with_member};
 use super::name::{AgentName, TeamName};
 use super::time;
+use message::{Identity, Message};
 
 pub use message::Mark;
-use message::{Identity, Message};
 pub use unread::{Envelope, Pending, Reading, Taken, pending, take};
 
 /// The indent that atm writes arrays with.

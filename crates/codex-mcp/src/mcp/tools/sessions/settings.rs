@@ -7,6 +7,7 @@ use codex_mcp_core::session::Patience;
 use codex_protocol::codex::{
     Effort, Keeping, Personality, ReasoningSummary, SandboxMode, ThreadSettings, TurnManner,
 };
+use safe_files::off_runtime;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -17,7 +18,6 @@ use crate::engine::profile::ProfileName;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
-use crate::off_runtime;
 use crate::picture::Picture;
 
 /// What is set but rarely.

@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::team::files::open_to_lock;
+use crate::state_directory::make_directory;
+use crate::state_file::open_to_lock;
 use crate::untrusted_file::{Links, open};
 
-use super::state::make_directory;
-
 /// The file that is locked, below the directory of the run.
-pub(super) const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 
 /// How long a run waits for the lock of its own directory (30 s): another run may be
 /// taking over what is in it. And the pause between two attempts.
@@ -29,7 +28,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 /// The lock, held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct DirectoryLock {
+pub struct DirectoryLock {
     _file: fs::File,
 }
 
@@ -40,7 +39,7 @@ impl DirectoryLock {
     ///
     /// Those of the file system; an error that names the directory if another process has
     /// not released it for 30 s.
-    pub(super) async fn create(directory: &Path) -> io::Result<Self> {
+    pub async fn create(directory: &Path) -> io::Result<Self> {
         let until = Instant::now() + PATIENCE;
         loop {
             make_directory(directory)?;
@@ -65,7 +64,7 @@ impl DirectoryLock {
     /// # Errors
     ///
     /// As [`Self::try_take`].
-    pub(super) async fn take_if_free(directory: &Path) -> io::Result<Option<Self>> {
+    pub async fn take_if_free(directory: &Path) -> io::Result<Option<Self>> {
         let until = Instant::now() + MOMENT;
         loop {
             match Self::try_take(directory)? {
@@ -81,7 +80,7 @@ impl DirectoryLock {
     ///
     /// Those of the file system; [`io::ErrorKind::NotFound`] if the directory has been
     /// removed.
-    pub(crate) fn try_take(directory: &Path) -> io::Result<Option<Self>> {
+    pub fn try_take(directory: &Path) -> io::Result<Option<Self>> {
         let path = directory.join(LOCK);
         let file = open_to_lock(&path)?;
         match file.try_lock() {
@@ -102,7 +101,7 @@ impl DirectoryLock {
     /// # Errors
     ///
     /// Those of the file system.
-    pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
+    pub fn is_held(directory: &Path) -> io::Result<bool> {
         let file = match open(&directory.join(LOCK), Links::Refused) {
             Ok(file) => file,
             Err(error) if error.is_not_found() => return Ok(false),

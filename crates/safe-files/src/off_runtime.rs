@@ -5,9 +5,8 @@
 //! that whoever asks gets an answer. No process is started there: a process ends with the
 //! thread that started it.
 
-use std::io;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -38,7 +37,7 @@ pub enum OffRuntimeError {
 /// # Errors
 ///
 /// [`OffRuntimeError`].
-pub(crate) async fn run<T: Send + 'static>(
+pub async fn run<T: Send + 'static>(
     task: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, OffRuntimeError> {
     let work = async {

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The state directory by these variables, as in the configuration.
-pub(crate) fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| {
         variable(name)
             .map(PathBuf::from)
@@ -19,6 +19,6 @@ pub(crate) fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Op
 }
 
 /// Makes a directory, and those above it, for the user alone.
-pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -7,9 +7,8 @@
 //! The paths are compared, not the inodes: `git checkout` removes directories and makes
 //! them again, and a real directory at a noted path lies where the bounds have allowed it.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 /// A noted path that resolves to another one now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +26,7 @@ pub struct ReplacedDirectory {
 
 /// The absolute path without links, as far as it exists.
 #[must_use]
-pub(crate) fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let here = env::current_dir().unwrap_or_default();
     without_links(&here.join(path))
 }
@@ -52,7 +51,7 @@ fn without_links(path: &Path) -> PathBuf {
 /// # Errors
 ///
 /// [`ReplacedDirectory`].
-pub(crate) fn check(noted: &Path) -> Result<(), ReplacedDirectory> {
+pub fn check(noted: &Path) -> Result<(), ReplacedDirectory> {
     let now = resolved(noted);
     match now == noted {
         true => Ok(()),

@@ -1,8 +1,7 @@
-//! Files of an identity: others read and write them at the same time, and they have
-//! to be whole whenever we die.
+//! Files of the program's own state. Several processes read and write them at the same time,
+//! and each file is whole whenever one of them is killed.
 //!
-//! A last part of a path that is a link is not followed, as it could lead out of
-//! the identity's folder.
+//! A link in place of a file is not followed, as it could lead out of the state directory.
 #![expect(
     clippy::disallowed_methods,
     reason = "files of our own state; no link is followed and no pipe waited for"
@@ -62,24 +61,24 @@ pub enum FileError {
 }
 
 /// Says which file an error is about.
-pub(super) fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
+pub fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |error| FileError::Io { path, error }
 }
 
 /// Whether there is a folder, and no link to one.
-pub(super) fn is_folder(path: &Path) -> bool {
+pub fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
 /// Makes a folder, and those above it, for the user alone.
-pub(crate) fn make_folder(path: &Path) -> Result<(), FileError> {
+pub fn make_folder(path: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(about(path))
 }
 
 /// Opens a file, if it is there, for reading.
-pub(super) fn open(path: &Path) -> Result<Option<File>, FileError> {
+pub fn open(path: &Path) -> Result<Option<File>, FileError> {
     match untrusted_file::open(path, Links::Refused) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.is_not_found() => Ok(None),
@@ -90,7 +89,7 @@ pub(super) fn open(path: &Path) -> Result<Option<File>, FileError> {
 
 /// Opens a file that is to be locked, and makes it if it isn't there. Something else
 /// than a file is not waited for.
-pub(crate) fn open_to_lock(path: &Path) -> io::Result<File> {
+pub fn open_to_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -102,7 +101,7 @@ pub(crate) fn open_to_lock(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file for adding to its end, and makes it if it isn't there.
-pub(super) fn open_to_append(path: &Path) -> Result<File, FileError> {
+pub fn open_to_append(path: &Path) -> Result<File, FileError> {
     let opened = OpenOptions::new()
         .read(true)
         .append(true)
@@ -114,7 +113,7 @@ pub(super) fn open_to_append(path: &Path) -> Result<File, FileError> {
 }
 
 /// Reads an open file, at most so many bytes.
-pub(super) fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+pub fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
     match read.map_err(about(path))? as u64 > limit {
@@ -128,7 +127,7 @@ pub(super) fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, File
 
 /// Replaces a file as a whole: whoever reads it, and whatever happens meanwhile,
 /// there is the old one or the new one. One process at a time may do this.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
     let new = with_suffix(path, ".new");
     // What a process has left that died while it wrote.
     remove(&new)?;
@@ -151,7 +150,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
 }
 
 /// Removes a file, if it is there.
-pub(super) fn remove(path: &Path) -> Result<(), FileError> {
+pub fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(about(path)(error)),
         _ => Ok(()),
@@ -159,14 +158,14 @@ pub(super) fn remove(path: &Path) -> Result<(), FileError> {
 }
 
 /// Sees to it that the name of a file is on the disk too.
-pub(super) fn sync_folder(file: &Path) -> Result<(), FileError> {
+pub fn sync_folder(file: &Path) -> Result<(), FileError> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(about(folder))
 }
 
 /// Gives a broken file another name, so that nothing of it is lost. Returns that.
-pub(super) fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
+pub fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
     let names = (1..=MOST_BROKEN).map(|number| with_suffix(path, &format!(".broken-{number}")));
     let free = |name: &PathBuf| fs::symlink_metadata(name).is_err();
     let aside = names.into_iter().find(free).ok_or_else(|| {
@@ -179,12 +178,12 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
 }
 
 /// Waits for a lock, which ends when the returned file is dropped.
-pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
+pub fn lock(path: &Path) -> Result<File, FileError> {
     lock_within(path, PATIENCE)
 }
 
 /// The same, for so long at the most.
-pub(super) fn lock_within(path: &Path, patience: Duration) -> Result<File, FileError> {
+pub fn lock_within(path: &Path, patience: Duration) -> Result<File, FileError> {
     let file = open_to_append(path)?;
     let until = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
@@ -202,7 +201,9 @@ pub(super) fn lock_within(path: &Path, patience: Duration) -> Result<File, FileE
     }
 }
 
-pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+/// The path with a suffix after its name, such as `.new`.
+#[must_use]
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

@@ -4,21 +4,20 @@
 //! directory, the commands of any other session could put links in place of the files.
 //! A process that is killed leaves its directories behind; the next one removes them.
 
-use std::env;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 use tempfile::TempDir;
 
-use crate::git::{DirectoryLock, make_directory, state_directory};
+use crate::directory_lock::DirectoryLock;
+use crate::state_directory::{make_directory, state_directory};
 
 /// How often a directory is made that another process removes before it is locked.
 const ATTEMPTS: usize = 5;
 
 /// A directory for this process alone. It is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     directory: TempDir,
     /// Released after the directory is removed.
     _lock: DirectoryLock,
@@ -29,7 +28,7 @@ pub(crate) struct Scratch {
 /// # Errors
 ///
 /// Those of the file system.
-pub(crate) fn place(name: &str) -> io::Result<PathBuf> {
+pub fn place(name: &str) -> io::Result<PathBuf> {
     let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
     let state = state_directory(|name| env::var_os(name)).ok_or_else(no_home)?;
     let place = state.join(name);
@@ -40,7 +39,7 @@ pub(crate) fn place(name: &str) -> io::Result<PathBuf> {
 impl Scratch {
     /// Makes one in a directory that has nothing else, and removes those of processes that
     /// were killed.
-    pub(crate) fn make(place: &Path) -> io::Result<Self> {
+    pub fn make(place: &Path) -> io::Result<Self> {
         remove_stale(place);
         for _ in 0..ATTEMPTS {
             let directory = TempDir::with_prefix_in("", place)?;
@@ -60,7 +59,9 @@ impl Scratch {
         Err(io::Error::other("other processes keep removing it"))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 }

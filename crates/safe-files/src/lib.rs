@@ -1,0 +1,36 @@
+//! Files and directories that somebody else can change, opened safely.
+//!
+//! codex-mcp reads files that a stranger's repository brings, and works in directories that a
+//! model can write in while it looks. Every way to open a file goes through this crate, and
+//! `clippy.toml` forbids the others:
+//!
+//! | module | for |
+//! | --- | --- |
+//! | [`untrusted_file`] | files of others: never waits for a pipe, follows links only where that is safe, reads up to a limit |
+//! | [`off_runtime`] | the same in asynchronous code: a thread of its own, with a deadline |
+//! | [`directory`] | directories that are noted now and used later: detects one that was replaced by a link |
+//! | [`state_file`], [`state_directory`], [`directory_lock`] | files of our own: written whole, locked between processes |
+//! | [`scratch`] | directories for a while, out of reach of Codex's sandbox |
+//!
+//! ```
+//! use safe_files::untrusted_file::{self, Links};
+//!
+//! let endless = untrusted_file::read_text("/dev/zero".as_ref(), 4096, Links::Refused);
+//! assert!(endless.is_err(), "a device is refused");
+//! ```
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::disallowed_methods,
+        reason = "a failed test panics, and a test opens the files that it wrote"
+    )
+)]
+
+pub mod directory;
+pub mod directory_lock;
+pub mod off_runtime;
+pub mod scratch;
+pub mod state_directory;
+pub mod state_file;
+pub mod untrusted_file;
