@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::run::look::{Looker, Means};
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::findings::{Standing, judge};
 use codex_mcp_core::run::snapshot::{Preexisting, Snapshot, Work};
+use supervise::spawn::guards_are;
 use testkit::Home;
 
 use crate::stats::Summary;

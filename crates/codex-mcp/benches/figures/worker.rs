@@ -13,7 +13,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use codex_mcp::engine::binary::Source;
-use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::engine::{Engine, Launch, Options};
 use codex_mcp::jobs::call::{self, KeepStream};
 use codex_mcp::jobs::store::{Access, Job, JobStore, NewJob, Request};
@@ -24,6 +23,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
+use supervise::spawn::guards_are;
 use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use tokio::io::AsyncReadExt;

@@ -1,9 +1,10 @@
-//! `codex-mcp guard`: for our own use only, see [`crate::engine::guard`].
+//! `codex-mcp guard`: for our own use only, see [`supervise::guard`].
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::engine::guard::{self, Streams};
+use supervise::guard;
+use supervise::guard::Streams;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::picture::SizeLimit;
+use supervise::ceilings::CEILINGS;
 
 use super::office::Identity;
 use crate::config::{Config, EyesSettings, Origin, Source};
-use crate::git::CEILINGS;
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::worker::{MailOf, ToolsOfJobs};
 use crate::mcp::{Approval, OurTools};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
 use codex_protocol::codex::Release;
+use supervise::converse::run;
 use tokio_util::sync::CancellationToken;
 
 use super::install::{self, InstallError};
@@ -13,7 +14,6 @@ use super::show::Show;
 use super::stage::Stage;
 use super::tail::said;
 use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
-use crate::engine::run::run;
 
 /// How long Codex may take to tell its version.
 const VERSION_PATIENCE: Duration = Duration::from_secs(30);

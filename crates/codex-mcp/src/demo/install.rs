@@ -4,22 +4,20 @@
 //! The folder of a release is complete as soon as it has its name: npm works in
 //! another one beside it, which is then renamed.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fs, io};
 
+use supervise::exit::Exit;
+use supervise::spawn::{Program, Streams, spawn};
 use tempfile::TempDir;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::folder;
 use super::tail::{last_words, said};
-use crate::engine::Exit;
 use crate::engine::binary::{self, CodexBinary, Source};
-use crate::engine::spawn::{Program, Streams, spawn};
 
 /// The npm package of the Codex CLI. The native program comes as an optional
 /// dependency, a package for each platform.

@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ClientHandler, ErrorData, RoleClient};
+use supervise::spawn::{Process, Streams, spawn};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -17,7 +18,6 @@ use super::cast::Cast;
 use super::stage::Stage;
 use super::tail::last_words;
 use super::wire::{Passed, Wire};
-use crate::engine::spawn::{Process, Streams, spawn};
 
 /// The demo's line to its server.
 pub(super) type Line = Wire<ChildStdout, ChildStdin>;

@@ -22,13 +22,13 @@ use std::time::Duration;
 use std::{fs, io};
 
 use safe_files::scratch;
+use supervise::converse::run;
+use supervise::exit::Exit;
+use supervise::spawn::Program;
 use tempfile::TempDir;
 
 use super::folder;
 use super::tail::said;
-use crate::engine::Exit;
-use crate::engine::run::run;
-use crate::engine::spawn::Program;
 use crate::git::ELSEWHERE;
 
 /// Where demos play, in the state directory.

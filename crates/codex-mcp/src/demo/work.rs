@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use supervise::exit::Exit;
+use supervise::spawn::{Program, Streams, spawn};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::sleep;
@@ -13,8 +15,6 @@ use super::cast::Cast;
 use super::script;
 use super::show::Show;
 use super::stage::Stage;
-use crate::engine::Exit;
-use crate::engine::spawn::{Program, Streams, spawn};
 
 /// How long the run may take. It takes a second.
 const PATIENCE: Duration = Duration::from_mins(3);

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use supervise::converse::Finished;
+
 use super::settings::{Malformed, Settings};
 use crate::codex_rules::GitRules;
 use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
-use crate::engine::run::Finished;
 use crate::git::private::Leftover;
 use crate::trust::brought::Brought;
 use crate::trust::{Changes, Trust};

@@ -9,13 +9,13 @@ use codex_protocol::codex::{
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use supervise::exit::{Cause, Exit};
+use supervise::spawn::{Process, Program, Streams, spawn};
 use tokio::sync::watch;
 
 use super::account::Account;
 use super::complaints::{Complaints, LastWords};
 use super::connection::{CallError, Connection, Listener};
-use super::exit::{Cause, Exit};
-use super::spawn::{Process, Program, Streams, spawn};
 
 /// How long Codex may take from its start to its first answer. A start takes
 /// 0.1 to 0.25 s; a cold disk and a busy machine take longer.

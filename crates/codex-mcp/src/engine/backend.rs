@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codex_protocol::codex::Release;
+use supervise::exit::{Cause, Exit};
+use supervise::search_path::warn_of_replaceable;
+use supervise::spawn::Program;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -23,10 +26,7 @@ use super::app_server::{AppServer, StartError, exit_of};
 use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
-use super::exit::{Cause, Exit};
 use super::release::{has_command, release_of};
-use super::search_path::warn_of_replaceable;
-use super::spawn::Program;
 use crate::git::ELSEWHERE;
 
 /// What decides which app-server a thread runs in. Everything else is set for

@@ -5,13 +5,12 @@
 //! started here: a script in between costs time and memory, and killing it
 //! would leave Codex running.
 
-use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{env, fmt};
 
-use super::search_path::{PATH, SearchPaths, our_variable};
+use supervise::search_path::{PATH, SearchPaths, our_variable};
 
 /// Where the choice of a Codex came from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,10 +21,10 @@ use std::path::PathBuf;
 use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use common::text::shell_word;
 use serde_json::{Map, Value, json};
+use supervise::search_path::{self, PATH};
 
 use super::mcp_servers;
 use super::pause::MARK;
-use super::search_path::{self, PATH};
 use super::tool_limit::{LimitOrigin, ToolLimit};
 use crate::codex_config::{CodexConfig, get};
 use crate::trust::brought::FOR_CODEX;

@@ -10,10 +10,10 @@ use codex_protocol::codex::{Method, ThreadId};
 use codex_protocol::rpc::ErrorObject;
 use safe_files::directory::ReplacedDirectory;
 use safe_files::off_runtime::OffRuntimeError;
+use supervise::exit::Exit;
 
 use super::backend::LaunchError;
 use super::command::SessionId;
-use super::exit::Exit;
 use super::profile::ProfileError;
 use super::turns::LONGEST_PROMPT;
 use crate::picture::PictureError;

@@ -12,12 +12,12 @@ use codex_protocol::codex::{
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde_json::value::RawValue;
+use supervise::exit::{Cause, Death, Exit};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
-use super::exit::{Cause, Death, Exit};
 use super::sessions::{Entry, Sessions};
 use super::thread_tools::{NoTools, ThreadTools};
 use super::witness::Witness;

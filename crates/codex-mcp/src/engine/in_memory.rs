@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use supervise::exit::Exit;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::app_server::AppServer;
 use super::connection::{Connection, Listener};
-use super::exit::Exit;
 use super::{Engine, Options};
 
 /// An engine that has introduced itself to the peer behind `reader` and

@@ -7,16 +7,16 @@ use std::time::Duration;
 use codex_protocol::codex::Release;
 use common::toml_value;
 use serde_json::Map;
+use supervise::exit::Exit;
+use supervise::search_path::warn_of_replaceable;
+use supervise::spawn::{Process, Program, Streams, spawn};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::binary::CodexBinary;
 use super::complaints::Complaints;
 use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
-use super::exit::Exit;
 use super::release::{has_command, release_of};
-use super::search_path::warn_of_replaceable;
-use super::spawn::{Process, Program, Streams, spawn};
 use crate::codex_config::UserConfig;
 
 /// How long it may take to end once its input is closed. In the middle of a turn

@@ -18,15 +18,11 @@ mod account;
 mod app_server;
 mod backend;
 pub mod binary;
-mod clock;
 pub mod command;
 mod complaints;
 pub(crate) mod confinement;
 mod connection;
-pub(crate) mod descendants;
 mod error;
-mod exit;
-pub mod guard;
 mod hub;
 #[doc(hidden)]
 pub mod in_memory;
@@ -37,10 +33,7 @@ mod pause;
 pub mod profile;
 mod release;
 pub(crate) mod rollouts;
-pub mod run;
-pub(crate) mod search_path;
 mod sessions;
-pub mod spawn;
 mod terminals;
 mod thread_tools;
 mod threads;
@@ -49,20 +42,6 @@ mod turns;
 mod watching;
 mod witness;
 mod workspace;
-
-pub use app_server::StartError;
-pub use backend::{Launch, LaunchError, Standing};
-pub use error::{ApprovalOutOfBounds, EngineError};
-pub use exit::{Death, Exit};
-pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
-
-pub use connection::Delivered;
-pub(crate) use pause::{CommandMark, PauseError, Paused};
-pub use release::{help, is_known, noted_release, release_of};
-pub use thread_tools::{Called, Reply, ThreadTools};
-pub use witness::{Act, Given, Kind, Nobody, Witness};
-pub(crate) use workspace::GitGrant;
-pub use workspace::{Granted, Grants};
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -79,6 +58,7 @@ use codex_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use supervise::exit::Death;
 use tracing::Span;
 
 use app_server::AppServer;
@@ -88,6 +68,18 @@ use connection::CallError;
 use hub::{Hub, perform};
 use mount_targets::{MountTargets, register_in};
 use sessions::{Entry, OnAlert};
+
+pub use app_server::StartError;
+pub use backend::{Launch, LaunchError, Standing};
+pub use connection::Delivered;
+pub use error::{ApprovalOutOfBounds, EngineError};
+pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
+pub(crate) use pause::{CommandMark, PauseError, Paused};
+pub use release::{help, is_known, noted_release, release_of};
+pub use thread_tools::{Called, Reply, ThreadTools};
+pub use witness::{Act, Given, Kind, Nobody, Witness};
+pub(crate) use workspace::GitGrant;
+pub use workspace::{Granted, Grants};
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
 /// server of the user's is started with the thread.

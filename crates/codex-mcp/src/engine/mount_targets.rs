@@ -23,9 +23,9 @@ use nix::unistd::Pid;
 use rustix::process::geteuid;
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
+use supervise::descendants::is_any_running;
 
 use super::Engine;
-use super::descendants::is_any_running;
 
 /// How often the lock is tried that Codex holds while it notes a sandbox, and how long
 /// after.

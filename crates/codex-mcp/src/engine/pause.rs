@@ -32,8 +32,8 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use safe_files::off_runtime::{self, OffRuntimeError};
 use serde_json::{Map, Value};
+use supervise::descendants::{Process, Processes};
 
-use super::descendants::{Process, Processes};
 use super::{Engine, confinement};
 
 /// How long the processes have to stop before the commands are killed.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use codex_protocol::codex::Release;
 use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
+use supervise::converse::run;
+use supervise::exit::Exit;
+use supervise::spawn::Program;
 
 use super::binary::CodexBinary;
-use super::exit::Exit;
-use super::run::run;
-use super::spawn::Program;
 
 /// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,12 +9,12 @@ use codex_protocol::codex::{ApprovalPolicy, Heard, ThreadId, TurnManner};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde_json::Value;
+use supervise::clock::now;
 use tokio::sync::{oneshot, watch};
 use tracing::Span;
 
 use super::EngineError;
 use super::backend::Running;
-use super::clock::now;
 use super::command::{
     Alerted, Effective, Info, Open, Overrides, Prompt, SessionId, Settings, Start, View,
     manner_over,

@@ -6,11 +6,11 @@ use std::io;
 use codex_mcp_core::eyes::arguments::{Added, Arguments, Attachment};
 use codex_mcp_core::eyes::machine::{self, Session};
 use rustix::termios::{Termios, Winsize};
+use supervise::exit::Exit;
+use supervise::spawn::{Process, Program, spawn_in_terminal};
 
 use super::tty::{Tty, behave};
-use crate::engine::Exit;
 use crate::engine::binary::CodexBinary;
-use crate::engine::spawn::{Process, Program, spawn_in_terminal};
 
 /// How Codex is started.
 #[derive(Debug)]
@@ -72,13 +72,12 @@ impl Codex {
     }
 }
 
-impl From<Exit> for machine::Exit {
-    fn from(exit: Exit) -> Self {
-        let byte = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
-        match exit {
-            Exit::Code(code) => Self::Code(byte(code)),
-            Exit::Signal(signal) => Self::Signal(byte(signal)),
-            Exit::Unknown => Self::Code(1),
-        }
+/// How Codex exited, as the machine wants it.
+pub(super) fn exit_of(exit: Exit) -> machine::Exit {
+    let byte = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
+    match exit {
+        Exit::Code(code) => machine::Exit::Code(byte(code)),
+        Exit::Signal(signal) => machine::Exit::Signal(byte(signal)),
+        Exit::Unknown => machine::Exit::Code(1),
     }
 }

@@ -8,8 +8,7 @@ use std::path::Path;
 
 use codex_protocol::codex::ThreadId;
 use nix::unistd::Pid;
-
-use crate::engine::descendants::descendants;
+use supervise::descendants::descendants;
 
 /// How long the id at the end of a rollout's name is.
 const ID_LENGTH: usize = 36;

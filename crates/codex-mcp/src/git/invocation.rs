@@ -9,15 +9,15 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use supervise::converse::{Extent, Heard, Talk, converse};
+use supervise::exit::Exit;
+use supervise::spawn::Program;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::GitError;
-use crate::engine::Exit;
-use crate::engine::run::{Extent, Heard, Talk, converse};
-use crate::engine::spawn::Program;
 
-/// The exit code of a guard that finds no git, see [`crate::engine::spawn`].
+/// The exit code of a guard that finds no git, see [`supervise::spawn`].
 const NOT_FOUND: Exit = Exit::Code(127);
 
 /// What every question begins with.

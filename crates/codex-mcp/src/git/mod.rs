@@ -26,7 +26,6 @@
     clippy::disallowed_methods,
     reason = "it writes files of our own state, out of Codex's reach"
 )]
-mod ceilings;
 mod flags;
 mod invocation;
 mod layout;
@@ -63,14 +62,14 @@ use std::{env, io};
 use common::text::shell_word;
 use safe_files::state_directory;
 use safe_files::untrusted_file::ReadError;
+use supervise::ceilings::{CEILINGS, ceilings_in};
+use supervise::converse::Heard;
+use supervise::exit::Exit;
 
-use crate::engine::Exit;
-use crate::engine::run::Heard;
 use invocation::Invocation;
 use setting::Setting;
 use view::View;
 
-pub(crate) use ceilings::{CEILINGS, ceilings_in};
 pub(crate) use flags::Flags;
 pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
 pub(crate) use layout::{Layout, LayoutError};

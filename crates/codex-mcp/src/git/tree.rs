@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use codex_mcp_core::work::{ChangeKind, FileState, GitState};
+use supervise::converse::Extent;
 
 use super::invocation::answered;
 use super::{Git, GitError, written};
-use crate::engine::run::Extent;
 
 const STATUS: &[&str] = &[
     "status",

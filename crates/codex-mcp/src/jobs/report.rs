@@ -11,9 +11,9 @@ use codex_protocol::codex::StepStatus;
 use common::text::one_line;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use supervise::exit::Exit;
 
 use super::call::{KeepStream, Outcome, Stream};
-use crate::engine::Exit;
 
 /// What has come of a job. All of it is bounded, see [`Outcome`]: with its stream it
 /// has less than 10 MiB as JSON.

@@ -18,6 +18,7 @@ use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
+use supervise::io_thread::Ended;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ use crate::config;
 use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
 use crate::engine::{Engine, EngineError, Standing, profile};
 use crate::jobs::service::Jobs;
-use crate::team::{Desk, Ended, Office};
+use crate::team::{Desk, Office};
 use crate::thread_ids::{NotAThread, ThreadPrefix};
 
 /// How long things may take.

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
+use supervise::io_thread::Ended;
 use tokio_util::sync::CancellationToken;
 
+use crate::team::Desk;
 use crate::team::mail_news::MailNews;
-use crate::team::{Desk, Ended};
 
 /// The resource that tells how much unread mail there is.
 pub(super) const MAIL: &str = "codex-mcp:///mail";

@@ -6,9 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use codex_mcp_core::run::names::CommandLine;
-
-use crate::engine::search_path::{SearchPaths, without_relative};
-use crate::engine::spawn::Lookup;
+use supervise::search_path::{SearchPaths, without_relative};
+use supervise::spawn::Lookup;
 
 /// The program of a command, if it can't be run now, and will not come to be by the run: a
 /// name that is not on the PATH, or an absolute path outside of `top` at which no program

@@ -7,11 +7,11 @@ use std::time::Duration;
 use codex_mcp_core::team::inbox::{Envelope, Pending, Reading};
 use codex_mcp_core::team::{Address, AgentName, TeamName};
 use safe_files::state_file::FileError;
+use supervise::io_thread::{Clerk, Ended};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::audit::{Audit, Event, Outcome, Record};
-use super::clerk::{Clerk, Ended};
 use super::context::Member;
 use super::dead;
 use super::mail::{

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use supervise::io_thread::Ended;
 use tokio::time::sleep;
 
-use super::clerk::Ended;
 use super::desk::Desk;
 use super::mail::Fingerprint;
 

@@ -7,7 +7,6 @@
 
 pub mod audit;
 mod claim;
-pub(crate) mod clerk;
 mod context;
 mod dead;
 mod desk;
@@ -24,8 +23,7 @@ mod repository;
 pub mod summary;
 
 pub use claim::{Claim, ClaimError};
-pub(crate) use clerk::Clerk;
-pub use clerk::Ended;
+
 pub use context::{Context, Member};
 pub(crate) use dead::is_somebody_elses;
 pub use desk::{Broadcast, Desk, DeskError, Sent};

@@ -15,11 +15,11 @@ use common::secrets;
 use safe_files::state_file::FileError;
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
 use serde::{Deserialize, Serialize};
+use supervise::io_thread::{Clerk, Ended};
 use uuid::Uuid;
 
 use super::audit::{Audit, Event, Outcome, Record};
 use super::claim::Claim;
-use super::clerk::{Clerk, Ended};
 use super::context::{Context, Member};
 use super::dead;
 use super::office::Farewell;

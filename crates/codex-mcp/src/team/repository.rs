@@ -7,7 +7,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::git::{CEILINGS, Layout, ceilings_in};
+use supervise::ceilings::{CEILINGS, ceilings_in};
+
+use crate::git::Layout;
 
 /// How much of a commit's name is shown of a head that is on no branch.
 const SHORT: usize = 12;

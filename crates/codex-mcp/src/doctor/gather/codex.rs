@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use codex_mcp_core::session::Patience;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use supervise::exit::Exit;
+use supervise::spawn::Program;
 
 use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
 use super::super::judge::codex_version;
 use super::ask;
 use crate::config::Config;
 use crate::engine::binary::{self, CodexBinary, NoCodex};
-use crate::engine::spawn::Program;
-use crate::engine::{Engine, Exit, Launch, Options, help};
+use crate::engine::{Engine, Launch, Options, help};
 
 /// The exit code of Codex for a wrong command line.
 const USAGE: Exit = Exit::Code(2);

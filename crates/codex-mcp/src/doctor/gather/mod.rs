@@ -8,12 +8,12 @@ use std::time::Duration;
 use std::{env, io};
 
 use safe_files::off_runtime;
+use supervise::converse::run;
+use supervise::spawn::Program;
 
 use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
 use crate::codex_config::UserConfig;
 use crate::config::{self, Config, ConfigError, Flags};
-use crate::engine::run::run;
-use crate::engine::spawn::Program;
 use crate::git::private;
 use crate::trust::brought::brought;
 use crate::trust::directory_trust;
@@ -22,7 +22,7 @@ use crate::trust::directory_trust;
 /// the environment says; `limit` is how long any one program may take.
 ///
 /// Must run on a runtime as the engine needs it, see
-/// [`spawn`](crate::engine::spawn).
+/// [`spawn`](supervise::spawn).
 pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
     let config = config::load(Flags {
         codex_bin,

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use codex_protocol::codex::Release;
 use serde_json::json;
+use supervise::exit::Exit;
 
 use super::super::facts::{Asked, Codex, Commands, Home, Introduction};
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
 use crate::engine::binary::{CodexBinary, NoCodex};
-use crate::engine::{Exit, is_known};
+use crate::engine::is_known;
 
 /// The oldest release that codex-mcp is tested with.
 const OLDEST: Release = Release::new(0, 104, 0);

@@ -5,7 +5,7 @@ use super::super::report::{Check, Finding};
 use super::super::settings::Need;
 use super::config_refused;
 use super::words::{one_line, what_happened};
-use crate::engine::run::Finished;
+use supervise::converse::Finished;
 
 /// `command` is what runs this Codex at a shell.
 pub(super) fn login(home: &Home, status: &Asked, command: &str) -> Finding {

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::output::{Colours, Output};
+use supervise::converse::Finished;
+use supervise::exit::Exit;
 
 use super::super::facts::{Commands, ConfigFile, Folder, HomeSource, Introduction, Tools};
 use super::super::render::as_text;
@@ -11,9 +13,7 @@ use super::super::report::Status;
 use super::super::settings::{Settings, check};
 use super::*;
 use crate::codex_config::UserConfig;
-use crate::engine::Exit;
 use crate::engine::binary::{CodexBinary, Source};
-use crate::engine::run::Finished;
 use crate::git::private::{Leftover, LeftoverState};
 
 const LIMIT: Duration = Duration::from_secs(10);

@@ -1,9 +1,10 @@
 //! Other programs.
 
+use supervise::exit::Exit;
+
 use super::super::facts::Asked;
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
-use crate::engine::Exit;
 
 pub(super) fn git(asked: &Asked) -> Finding {
     match version(asked) {
@@ -42,7 +43,7 @@ fn version(asked: &Asked) -> Option<String> {
 }
 
 /// 127 is the exit code for a program that isn't there, see
-/// [`spawn`](crate::engine::spawn::spawn).
+/// [`spawn`](supervise::spawn::spawn).
 fn missing(asked: &Asked) -> String {
     match asked {
         Asked::Ended(finished) if finished.exit == Exit::Code(127) => "not installed".to_owned(),

@@ -2,10 +2,10 @@
 
 use anstream::adapter::strip_str;
 use common::text::{shell_word, visible_line};
+use supervise::converse::Finished;
 
 use super::super::facts::Asked;
 use crate::engine::binary::{CodexBinary, Source};
-use crate::engine::run::Finished;
 
 /// How much of what a program said is repeated, in bytes.
 const LONGEST: usize = 400;
@@ -75,7 +75,7 @@ pub(super) fn command_name(binary: &CodexBinary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Exit;
+    use supervise::exit::Exit;
 
     fn finished(stdout: &str, stderr: &str) -> Finished {
         Finished {

@@ -26,16 +26,16 @@ use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
 use codex_mcp_core::eyes::queue::{Number, Request};
 use codex_protocol::codex::ThreadId;
 use safe_files::scratch;
+use supervise::exit::Exit;
 use tokio::time::{Instant, sleep_until};
 
-use super::codex::{Codex, Running};
+use super::codex::{Codex, Running, exit_of};
 use super::conversation;
 use super::copies::Copies;
 use super::queue::Reader;
 use super::screen::Screen;
 use super::signals::{Heard, Signals};
 use super::user_terminal::UserTerminal;
-use crate::engine::Exit;
 use crate::eyes::Place;
 
 /// How long a terminal that takes nothing is waited for when something is to end.
@@ -267,7 +267,7 @@ impl Wrapper {
         self.say(&undo);
         self.flush(until).await;
         self.parts.terminal.undo_with(Vec::new());
-        self.apply(Input::Exited(exit.into()))
+        self.apply(Input::Exited(exit_of(exit)))
     }
 
     fn wakes_at(&self) -> Option<Instant> {

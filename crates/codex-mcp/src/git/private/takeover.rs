@@ -14,6 +14,7 @@ use std::{fs, io};
 use common::text::shell_word;
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{Links, read};
+use supervise::exit::Exit;
 use tokio_util::sync::CancellationToken;
 
 use super::index::{
@@ -28,7 +29,6 @@ use super::remove::remove_tree;
 use super::tracking::confirmed;
 use super::trees::{NewCommits, added_submodules};
 use super::{BASE, LOG_LIMIT, PrivateGit};
-use crate::engine::Exit;
 use crate::git::submodules::move_aside;
 use crate::git::{Git, GitError, until_stopped};
 

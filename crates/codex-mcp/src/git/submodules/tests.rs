@@ -3,10 +3,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
+use supervise::spawn::guards_are;
+
 use super::directory::{Directory, NoEntry};
 use super::state::Entry;
 use super::*;
-use crate::engine::spawn::guards_are;
 use crate::git::Bounds;
 
 /// A repository `top` with these submodules, which have git directories of their own, and

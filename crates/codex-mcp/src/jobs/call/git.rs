@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use codex_mcp_core::work::{ChangeKind, Changes, Digest, GitState};
 use safe_files::off_runtime;
+use supervise::converse::Extent;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::run::Extent;
 use crate::git::{Bounds, Git, GitError};
 use crate::team::Repository;
 

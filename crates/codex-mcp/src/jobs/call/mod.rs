@@ -31,6 +31,7 @@ use codex_mcp_core::work::{Changes, Digest, Ending, Failure, FailureClass, judge
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use safe_files::off_runtime;
 use serde_json::{Map, Value};
+use supervise::exit::Exit;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +42,7 @@ use self::thread::{Prepared, Progress};
 use crate::engine::command::{Open, Opened, Prompt, TurnRef};
 use crate::engine::profile::ProfileName;
 use crate::engine::tool_limit::ToolLimit;
-use crate::engine::{Closed, CommandMark, Engine, EngineError, Exit};
+use crate::engine::{Closed, CommandMark, Engine, EngineError};
 use crate::jobs::directive::Directive;
 use crate::jobs::settings::CallSettings;
 use crate::picture::Picture;

@@ -57,13 +57,12 @@ mod trouble;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt;
-use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use codex_mcp_core::job::{JobId, WorkerId};
 use tokio::task::LocalSet;
@@ -204,7 +203,7 @@ pub enum WorkerError {
 /// Works until it is told to end, or has been idle for long enough. Once `closing` is
 /// cancelled it takes no more jobs, and lets those that run finish for the grace time;
 /// once `hurry` is, not even that. To be run on the thread that lives longest, see
-/// [`spawn`](crate::engine::spawn).
+/// [`spawn`](supervise::spawn).
 ///
 /// # Errors
 ///

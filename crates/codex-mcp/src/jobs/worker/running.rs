@@ -10,6 +10,7 @@ use codex_mcp_core::session::{Alert, Patience as SessionPatience};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
+use supervise::io_thread::Clerk;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::attempt::{Came, Done};
@@ -31,7 +32,6 @@ use crate::run::notify::Lookup;
 use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{self, Worktree};
 use crate::run::{self, EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
-use crate::team::clerk::Clerk;
 use crate::writable_roots;
 
 /// How long a run that was called off has to interrupt its turn and to look at what

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::output;
+use supervise::spawn::{Detached, spawn_detached};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use super::place::Place;
-use crate::engine::spawn::{Detached, spawn_detached};
 use crate::jobs::files;
 use crate::jobs::store::Location;
 

@@ -6,11 +6,11 @@ use common::timestamp::timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
+use supervise::exit::{Death, Exit};
 
 use super::parameters::arguments;
 use super::schema::{input, output};
 use super::tool;
-use crate::engine::{Death, Exit};
 use crate::mcp::error::ToolError;
 use crate::team::Member;
 

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use codex_mcp_core::run::glob::Glob;
 use codex_mcp_core::run::snapshot::Probe;
+use supervise::io_thread::Clerk;
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
 use super::stamp::Stamps;
 use crate::git::written;
-use crate::team::clerk::Clerk;
 
 /// How many files may fit.
 const FILES_LIMIT: usize = 100_000;

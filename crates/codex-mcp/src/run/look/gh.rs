@@ -11,13 +11,13 @@ use codex_mcp_core::run::names::Issue;
 use codex_mcp_core::run::snapshot::{Age, Comment, PullRequest};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use supervise::converse::{Extent, Heard, Talk, converse};
+use supervise::exit::Exit;
+use supervise::spawn::Program;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::moment::{Moment, date_of};
-use crate::engine::Exit;
-use crate::engine::run::{Extent, Heard, Talk, converse};
-use crate::engine::spawn::Program;
 use crate::git::ELSEWHERE;
 
 /// The most that is read of one answer, in bytes: 100 long comments.
@@ -32,7 +32,7 @@ const PAGE: usize = 100;
 /// The exit code where nobody is logged in.
 const NOT_LOGGED_IN: Exit = Exit::Code(4);
 
-/// The exit code of a guard that finds no program, see [`crate::engine::spawn`].
+/// The exit code of a guard that finds no program, see [`supervise::spawn`].
 const NOT_FOUND: Exit = Exit::Code(127);
 
 /// So that it asks nothing and decorates nothing.

@@ -30,10 +30,6 @@ mod repository;
 mod stamp;
 mod tree;
 
-pub use error::LookError;
-pub(crate) use local::LocalState;
-pub use means::Means;
-
 use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
@@ -43,6 +39,9 @@ use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::names::{CommandLine, Issue};
 use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, Snapshot};
 use codex_mcp_core::work::GitState;
+use supervise::ceilings::{CEILINGS, ceilings_in};
+use supervise::io_thread::Clerk;
+use supervise::spawn;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -55,10 +54,12 @@ use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
-use crate::engine::spawn;
-use crate::git::{CEILINGS, Flags, Git, GitError, Layout, Submodules, ceilings_in};
+use crate::git::{Flags, Git, GitError, Layout, Submodules};
 use crate::run::programs;
-use crate::team::clerk::Clerk;
+
+pub use error::LookError;
+pub(crate) use local::LocalState;
+pub use means::Means;
 
 /// How long the first of the commands may take at least.
 pub const LEAST_LIMIT: Duration = Duration::from_secs(10);

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use codex_mcp_core::run::names::BranchName;
+use supervise::exit::Exit;
 
-use crate::engine::Exit;
 use crate::git::{Git, GitError};
 
 /// What is before a branch's name.

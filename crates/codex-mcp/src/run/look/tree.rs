@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use codex_mcp_core::run::snapshot::{Probe, Tree};
 use codex_mcp_core::work::GitState;
+use supervise::converse::Extent;
+use supervise::io_thread::Clerk;
 
-use crate::engine::run::Extent;
 use crate::git::Git;
-use crate::team::clerk::Clerk;
 
 /// How the tree differs from the commit that was checked out at the start, `before`.
 pub(super) async fn look(git: &Git, before: Option<&str>, clerk: &Clerk) -> Probe<Tree> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::{Address, TeamName};
+use supervise::spawn;
 
-use crate::engine::spawn;
 use crate::run::{Caller, programs};
 use crate::team::mail::{MailError, Mailroom};
 

@@ -11,13 +11,13 @@ use anstream::adapter::strip_str;
 use codex_mcp_core::run::names::CommandLine;
 use common::text::one_line;
 use serde_json::Value;
+use supervise::exit::Exit;
+use supervise::spawn::{Program, Streams, spawn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
 use super::{Teller, Telling};
-use crate::engine::Exit;
-use crate::engine::spawn::{Program, Streams, spawn};
 
 /// How much of the end of stderr is shown, in bytes.
 const SHOWN: usize = 400;

@@ -9,11 +9,10 @@ use std::time::Duration;
 use codex_mcp_core::run::irc::address::IrcAddress;
 use codex_mcp_core::run::irc::{IrcError, Silence, Speaker};
 use codex_protocol::lines::{Frame, LineDecoder};
+use supervise::io_thread::Clerk;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
-
-use crate::team::Clerk;
 
 /// The longest line that is listened to, in bytes. They have 512, and up to 8191 of
 /// tags before that (IRCv3, message tags); longer ones say nothing to us.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use codex_mcp::bounds::Bounds;
 use codex_mcp::config::CONCURRENCY;
 use codex_mcp::engine::binary::Source;
-use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::jobs::store::{Access, JobStore, Location, NewJob, OthersJobs, Request};
 use codex_mcp::jobs::worker::{GRACE, Options, Post, Retaken, Timing, ToolsOfJobs, run};
 use codex_mcp::mcp::OurTools;
 use codex_mcp_core::job::JobState;
+use supervise::spawn::guards_are;
 use tokio_util::sync::CancellationToken;
 
 use super::{Stage, get};

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use codex_mcp::engine::run::run;
-use codex_mcp::engine::spawn::Program;
 use codex_mcp_core::run::snapshot::Preexisting;
+use supervise::converse::run;
+use supervise::spawn::Program;
 
 use super::{Scene, beginnings, told};
 

@@ -8,10 +8,10 @@ mod mail;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp::engine::spawn::guards_are;
 use codex_mcp::run::notify::{Patience, Teller, Telling, Told, tell_all};
 use codex_mcp_core::run::notifier::Notifier;
 use serde_json::{Value, json};
+use supervise::spawn::guards_are;
 
 /// Longer than anything takes that comes to its end.
 const LONG: Duration = Duration::from_secs(120);

@@ -7,13 +7,14 @@ use nix::unistd::Pid;
 
 /// A process at the moment of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: Pid,
+pub struct Process {
+    /// Its process ID.
+    pub pid: Pid,
     parent: Pid,
     /// Its process group.
-    pub(super) group: Pid,
+    pub group: Pid,
     /// Its session.
-    pub(super) session: Pid,
+    pub session: Pid,
     /// Its state as one letter.
     state: char,
     /// When it began, in clock ticks since the system did.
@@ -22,25 +23,27 @@ pub(super) struct Process {
 
 /// All processes, by their parents. Empty where the system has no `/proc`.
 #[derive(Debug, Default)]
-pub(super) struct Processes(HashMap<Pid, Vec<Process>>);
+pub struct Processes(HashMap<Pid, Vec<Process>>);
 
 /// All processes whose chain of parents leads to `root`, without `root` itself. Empty
 /// where the system has no `/proc`.
-pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
+pub fn descendants(root: Pid) -> Vec<Pid> {
     let below = Processes::scan().below(root);
     below.into_iter().map(|process| process.pid).collect()
 }
 
 /// Whether any of these processes has not ended; one that waits for its parent has. The
 /// number of a thread is that of no process.
-pub(super) fn is_any_running(pids: &BTreeSet<Pid>) -> bool {
+pub fn is_any_running(pids: &BTreeSet<Pid>) -> bool {
     let Processes(by_parent) = Processes::scan();
     let mut all = by_parent.values().flatten();
     all.any(|process| pids.contains(&process.pid) && !process.has_ended())
 }
 
 impl Processes {
-    pub(super) fn scan() -> Self {
+    /// Reads the list of all processes that this user may see.
+    #[must_use]
+    pub fn scan() -> Self {
         let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         for entry in entries {
@@ -61,7 +64,7 @@ impl Processes {
     }
 
     /// The processes whose chain of parents leads to `root`, without `root` itself.
-    pub(super) fn below(&self, root: Pid) -> Vec<Process> {
+    pub fn below(&self, root: Pid) -> Vec<Process> {
         let mut found = self.children(root).to_vec();
         let mut next = 0;
         while let Some(parent) = found.get(next).map(|process| process.pid) {
@@ -73,7 +76,7 @@ impl Processes {
 
     /// The child of a process that has lived longest: the one that the process has started
     /// itself, and not adopted later.
-    pub(super) fn first_child(&self, of: Pid) -> Option<Process> {
+    pub fn first_child(&self, of: Pid) -> Option<Process> {
         let children = self.children(of).iter();
         children.min_by_key(|child| child.began).copied()
     }
@@ -104,7 +107,7 @@ impl Process {
 
     /// Whether it was started with this variable, `NAME=VALUE`. One whose variables cannot
     /// be read was not.
-    pub(super) fn has_variable(&self, variable: &str) -> bool {
+    pub fn has_variable(&self, variable: &str) -> bool {
         let environ = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         environ
             .split(|byte| *byte == 0)
@@ -113,12 +116,12 @@ impl Process {
 
     /// Whether it can execute code of its own: it has not ended, is not stopped, and does
     /// not wait uninterruptibly in the kernel.
-    pub(super) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         !matches!(self.state, 'T' | 't' | 'D') && !self.has_ended()
     }
 
     /// Whether it has ended, and at most waits for its parent to notice.
-    pub(super) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 }

@@ -23,10 +23,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::git::{CEILINGS, ceilings_in};
+use crate::ceilings::{CEILINGS, ceilings_in};
 
 /// The variable with the directories of programs.
-pub(crate) const PATH: &str = "PATH";
+pub const PATH: &str = "PATH";
 
 /// Further variables with places from which code is loaded, and what separates the places.
 const CODE: [(&str, &[u8]); 6] = [
@@ -49,7 +49,7 @@ const INSTALLED: [&str; 3] = ["/usr", "/opt", "/home/linuxbrew/.linuxbrew"];
 
 /// Decides which entries of search paths count.
 #[derive(Debug)]
-pub(crate) struct SearchPaths {
+pub struct SearchPaths {
     /// Directories that Codex's commands can write, with and without links.
     writable: Vec<PathBuf>,
     home: Option<PathBuf>,
@@ -60,10 +60,7 @@ pub(crate) struct SearchPaths {
 impl SearchPaths {
     /// Those of a process in this directory, with these variables. Our own directory counts
     /// as one of Codex's, too, unless HOME lies in it.
-    pub(crate) fn of_process(
-        cwd: Option<&Path>,
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Self {
+    pub fn of_process(cwd: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let home = variable("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute());
         let ceilings = ceilings_in(&variable(CEILINGS).unwrap_or_default());
@@ -91,7 +88,7 @@ impl SearchPaths {
     }
 
     /// A PATH without the entries that do not count; `None` if all count.
-    pub(crate) fn without_writable(&self, path: &OsStr) -> Option<OsString> {
+    pub fn without_writable(&self, path: &OsStr) -> Option<OsString> {
         let counts = |entry: &Path| entry.is_absolute() && !self.is_writable(entry);
         filtered(path, b":", counts).map(not_empty)
     }
@@ -160,7 +157,7 @@ impl SearchPaths {
 }
 
 /// A variable of our own environment.
-pub(crate) fn our_variable(name: &str) -> Option<OsString> {
+pub fn our_variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
@@ -173,7 +170,7 @@ fn own_directory(paths: &SearchPaths) -> Option<PathBuf> {
 }
 
 /// Warns if Codex or this program lies where Codex's commands can replace it.
-pub(crate) fn warn_of_replaceable(codex: &Path) {
+pub fn warn_of_replaceable(codex: &Path) {
     let own = own_directory(&SearchPaths::of_process(None, our_variable));
     let paths = SearchPaths::of_process(own.as_deref(), our_variable);
     let executables = [Some(codex.to_owned()), env::current_exe().ok()];
@@ -189,13 +186,13 @@ pub(crate) fn warn_of_replaceable(codex: &Path) {
 }
 
 /// A PATH without relative entries; `None` if it has none.
-pub(crate) fn without_relative(path: &OsStr) -> Option<OsString> {
+pub fn without_relative(path: &OsStr) -> Option<OsString> {
     filtered(path, b":", Path::is_absolute).map(not_empty)
 }
 
 /// The user's PATH for Codex's commands in a directory, if Codex's process may have got
 /// another one.
-pub(crate) fn for_commands(directory: Option<&Path>) -> Option<String> {
+pub fn for_commands(directory: Option<&Path>) -> Option<String> {
     let path = env::var_os(PATH)?;
     let differs = |cwd| {
         let paths = SearchPaths::of_process(cwd, our_variable);

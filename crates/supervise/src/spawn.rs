@@ -314,7 +314,7 @@ impl Process {
 
     /// The guard, while it has not been waited for.
     #[must_use]
-    pub(crate) fn pid(&self) -> Option<Pid> {
+    pub fn pid(&self) -> Option<Pid> {
         let id = self.guard.id()?;
         i32::try_from(id).ok().map(Pid::from_raw)
     }

@@ -6,7 +6,7 @@ use common::timestamp::Now;
 use tokio::time::Instant;
 
 /// Now.
-pub(super) fn now() -> Now {
+pub fn now() -> Now {
     Now {
         // Tokio's clock, so that tests can turn it.
         instant: Instant::now().into_std(),

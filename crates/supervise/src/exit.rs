@@ -33,7 +33,7 @@ impl Exit {
 
 /// Who has ended a Codex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// We have, by the end of its input.
     Asked,
     /// Itself, or somebody else.

@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 /// git's variable with directories at and above which no repository is looked for.
-pub(crate) const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
+pub const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
 
 /// The directories that a value of [`CEILINGS`] names, without links.
-pub(crate) fn ceilings_in(value: &OsStr) -> Vec<PathBuf> {
+pub fn ceilings_in(value: &OsStr) -> Vec<PathBuf> {
     let directories = env::split_paths(value).filter(|directory| directory.is_absolute());
     directories
         .map(|directory| directory.canonicalize().unwrap_or(directory))

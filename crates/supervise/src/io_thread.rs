@@ -3,9 +3,8 @@
 //!
 //! No process is started there: a process ends with the thread that started it.
 
-use std::io;
 use std::sync::mpsc;
-use std::thread;
+use std::{io, thread};
 
 use tokio::sync::oneshot;
 
@@ -13,7 +12,7 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// Does one task after the other, in the order in which they were given.
 #[derive(Debug, Clone)]
-pub(crate) struct Clerk {
+pub struct Clerk {
     tasks: mpsc::Sender<Task>,
 }
 
@@ -28,7 +27,7 @@ impl Clerk {
     /// # Errors
     ///
     /// When the system has no thread to give.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         let (tasks, given) = mpsc::channel::<Task>();
         thread::Builder::new()
             .name("files".to_owned())
@@ -37,7 +36,7 @@ impl Clerk {
     }
 
     /// Gives it a task, and doesn't wait.
-    pub(crate) fn give(&self, task: impl FnOnce() + Send + 'static) {
+    pub fn give(&self, task: impl FnOnce() + Send + 'static) {
         if self.tasks.send(Box::new(task)).is_err() {
             tracing::error!("{Ended}");
         }
@@ -49,7 +48,7 @@ impl Clerk {
     /// # Errors
     ///
     /// [`Ended`].
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub async fn ask<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Ended> {
@@ -62,7 +61,7 @@ impl Clerk {
     }
 
     /// Waits until all that was given before is done.
-    pub(crate) async fn settle(&self) {
+    pub async fn settle(&self) {
         if let Err(error) = self.ask(|| ()).await {
             tracing::error!("{error}");
         }
