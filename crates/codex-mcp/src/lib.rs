@@ -43,7 +43,6 @@ pub mod demo;
 pub mod doctor;
 pub mod engine;
 pub mod eyes;
-mod git;
 pub mod jobs;
 pub mod mcp;
 pub mod own_mcp_server;

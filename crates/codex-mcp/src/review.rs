@@ -7,12 +7,12 @@ use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::session::Ending;
 use codex_mcp_core::work::in_words;
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
+use git_probe::{Bounds, Git, GitError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::command::{Prompt, Settings, Start, TurnRef};
 use crate::engine::{Engine, EngineError};
-use crate::git::{Bounds, Git, GitError};
 
 /// How long git may take to look up a commit (10 s).
 const GIT_PATIENCE: Duration = Duration::from_secs(10);

@@ -22,13 +22,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+use git_probe::repository::{Repository, ceilings};
 use rustix::process::geteuid;
 use safe_files::state_file::{self, FileError};
 use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 
 use crate::codex_config::UserConfig;
-use crate::team::{Repository, ceilings};
 
 pub use record::{Changes, Record};
 

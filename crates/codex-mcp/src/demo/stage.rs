@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use git_probe::ELSEWHERE;
 use safe_files::scratch;
 use supervise::converse::run;
 use supervise::exit::Exit;
@@ -29,7 +30,6 @@ use tempfile::TempDir;
 
 use super::folder;
 use super::tail::said;
-use crate::git::ELSEWHERE;
 
 /// Where demos play, in the state directory.
 const PLACE: &str = "demo";

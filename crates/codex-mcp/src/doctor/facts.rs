@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use git_probe::private::Leftover;
 use supervise::converse::Finished;
 
 use super::settings::{Malformed, Settings};
 use crate::codex_rules::GitRules;
 use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
-use crate::git::private::Leftover;
 use crate::trust::brought::Brought;
 use crate::trust::{Changes, Trust};
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codex_protocol::codex::Release;
+use git_probe::ELSEWHERE;
 use supervise::exit::{Cause, Exit};
 use supervise::search_path::warn_of_replaceable;
 use supervise::spawn::Program;
@@ -27,7 +28,6 @@ use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
 use super::release::{has_command, release_of};
-use crate::git::ELSEWHERE;
 
 /// What decides which app-server a thread runs in. Everything else is set for
 /// each thread. CODEX_HOME is part of our environment, which Codex inherits, or of

@@ -14,11 +14,11 @@ use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, SizeLimit, Why, check};
 use codex_protocol::codex::Release;
 use common::text::one_line;
+use git_probe::repository::{Repository, ceilings};
 use nix::errno::Errno;
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::fitted::{Fitted, fit};
-use crate::team::{Repository, ceilings};
 
 /// A folder that Codex works in, and the repository around it.
 #[derive(Debug, Clone, PartialEq, Eq)]

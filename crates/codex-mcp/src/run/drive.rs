@@ -22,6 +22,8 @@ use codex_mcp_core::run::prompts::{Inserts, Templates};
 use codex_mcp_core::run::review::{self, ReviewEnd};
 use codex_mcp_core::run::snapshot::{Answer, CommandEnd, Probe, Snapshot, Work};
 use codex_protocol::codex::{Keeping, RateLimits, Release, ReviewTarget, SandboxMode, ThreadId};
+use git_probe::private::{self, PrivateGit, Takeover};
+use git_probe::{Git, Submodules};
 use safe_files::directory;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
@@ -40,8 +42,6 @@ use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start,
 use crate::engine::{
     Engine, EngineError, GitGrant, Granted, Grants, LaunchError, PauseError, Paused, Shutdown,
 };
-use crate::git::private::{self, PrivateGit, Takeover};
-use crate::git::{Git, Submodules};
 use crate::review::{Asked, Reviewed, reviewed};
 
 /// How long one command of a criterion may take (5 min); less where the run has less

@@ -7,8 +7,8 @@ use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
 use codex_mcp_core::run::prompt_kind::PromptKind;
-use codex_mcp_core::work::ChangeKind;
 use codex_protocol::codex::{RateLimits, RateWindow};
+use git_probe::logic::git_state::ChangeKind;
 
 use crate::engine::Grants;
 

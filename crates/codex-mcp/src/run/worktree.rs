@@ -1,6 +1,6 @@
 //! A git worktree for one run, so that the user's own stays as it is.
 //!
-//! Git is asked as `crate::git` does, as the repository is Codex's to write to: no
+//! Git is asked as `git_probe` does, as the repository is Codex's to write to: no
 //! hook of it is run, and no filter. Files of Git LFS stay the pointers that are
 //! committed; `git lfs pull` in the worktree fetches them.
 
@@ -10,13 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use git_probe::{Bounds, Git, GitError};
 use safe_files::directory;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::look::Means;
-use crate::git::{Bounds, Git, GitError};
 
 /// How long git may take to check out a repository (10 min): a large one to a slow
 /// disk.

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use codex_mcp_core::team::{AgentName, TeamName};
+use git_probe::repository::{self, Head, Repository};
 use serde::Serialize;
-
-use super::repository::{self, Head, Repository};
 
 /// Who the server is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]

@@ -19,14 +19,12 @@ mod office;
 pub(crate) mod processes;
 mod records;
 pub mod registry;
-mod repository;
 pub mod summary;
 
-pub use claim::{Claim, ClaimError};
 
+pub use claim::{Claim, ClaimError};
 pub use context::{Context, Member};
 pub(crate) use dead::is_somebody_elses;
 pub use desk::{Broadcast, Desk, DeskError, Sent};
 pub use office::{Farewell, Office};
 pub use records::{Recollection, RecordError, Records};
-pub use repository::{Head, Repository, ceilings};

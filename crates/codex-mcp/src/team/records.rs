@@ -12,6 +12,7 @@ use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnStat
 use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
 use codex_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
 use common::secrets;
+use git_probe::repository::{Head, Repository};
 use safe_files::state_file::FileError;
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,6 @@ use super::context::{Context, Member};
 use super::dead;
 use super::office::Farewell;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
-use super::repository::{Head, Repository};
 use super::summary::Summaries;
 use crate::engine::command::{Settings, Start, TurnRef};
 use crate::engine::{Act, Given, Kind, Witness};

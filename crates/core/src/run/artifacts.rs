@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
+use git_probe::logic::git_state::ChangeKind;
 use serde::{Deserialize, Serialize};
-
-use crate::work::ChangeKind;
 
 use super::names::Issue;
 use super::snapshot::{CommandEnd, Line, Probe, Snapshot, Tree};

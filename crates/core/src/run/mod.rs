@@ -18,7 +18,6 @@
 //! - [`notifier`]: who is told; with [`irc`], how a channel is.
 
 pub mod artifacts;
-pub mod commit_id;
 pub mod criteria;
 pub mod findings;
 pub mod glob;

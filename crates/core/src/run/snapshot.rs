@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use git_probe::logic::git_state::{ChangeKind, GitState};
 use serde::{Deserialize, Serialize};
-
-use crate::session::Steps;
-use crate::work::{ChangeKind, Evidence, GitState, Refusal};
 
 use super::names::{BranchName, CommandLine, Issue};
 use super::review::ReviewEnd;
+use crate::session::Steps;
+use crate::work::{Evidence, Refusal};
 
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;

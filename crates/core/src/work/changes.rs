@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use git_probe::logic::git_state::ChangeKind;
 use serde::{Deserialize, Serialize};
 
 use super::event::EditKind;
-use super::git_state::ChangeKind;
 
 /// How many changed files are told; all are counted.
 pub const FILES_LIMIT: usize = 1000;
@@ -96,7 +96,9 @@ fn below<'a>(root: Option<&str>, path: &'a str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::git_state::ChangeKind::{Added, Deleted, Modified};
+    use git_probe::logic::git_state::ChangeKind::Added;
+    use git_probe::logic::git_state::ChangeKind::Deleted;
+    use git_probe::logic::git_state::ChangeKind::Modified;
 
     fn kinds(files: &[(&str, ChangeKind)]) -> BTreeMap<String, ChangeKind> {
         files

@@ -14,14 +14,13 @@ pub mod digest;
 pub mod event;
 pub mod failed_step;
 pub mod failure;
-pub mod git_state;
 pub mod recorder;
 pub mod refusal;
+
 
 pub use changes::{ChangedFile, Changes, SeenBy};
 pub use digest::{Command, Digest, Evidence};
 pub use failed_step::{FailedStep, StepFailure, StepKind};
 pub use failure::{Ending, Failure, FailureClass, class_of_turn, in_words, judge};
-pub use git_state::{ChangeKind, FileState, GitState};
 pub use recorder::Recorder;
 pub use refusal::{Refusal, is_by_the_sandbox};

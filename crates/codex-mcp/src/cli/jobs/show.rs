@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use anstyle::{AnsiColor, Style};
 use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 use codex_mcp_core::progress::without_shell;
-use codex_mcp_core::work::ChangeKind;
 use common::duration::ago;
 use common::output::{self, Output};
 use common::timestamp::timestamp;
+use git_probe::logic::git_state::ChangeKind;
 
 use super::failure::Failure;
 use super::find::{self, short};

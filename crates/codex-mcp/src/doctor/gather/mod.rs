@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, io};
 
+use git_probe::private;
 use safe_files::off_runtime;
 use supervise::converse::run;
 use supervise::spawn::Program;
@@ -14,7 +15,6 @@ use supervise::spawn::Program;
 use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
 use crate::codex_config::UserConfig;
 use crate::config::{self, Config, ConfigError, Flags};
-use crate::git::private;
 use crate::trust::brought::brought;
 use crate::trust::directory_trust;
 

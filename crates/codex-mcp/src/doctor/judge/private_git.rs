@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use common::text::{shell_word, visible_line};
+use git_probe::private::{Leftover, LeftoverState};
 use serde_json::json;
 
 use super::super::report::{Check, Finding};
-use crate::git::private::{Leftover, LeftoverState};
 
 /// How many are listed.
 const LISTED: usize = 20;

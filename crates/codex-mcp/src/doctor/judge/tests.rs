@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::output::{Colours, Output};
+use git_probe::private::{Leftover, LeftoverState};
 use supervise::converse::Finished;
 use supervise::exit::Exit;
 
@@ -14,7 +15,6 @@ use super::super::settings::{Settings, check};
 use super::*;
 use crate::codex_config::UserConfig;
 use crate::engine::binary::{CodexBinary, Source};
-use crate::git::private::{Leftover, LeftoverState};
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -1,18 +1,18 @@
 //! What git sees of a run. How it is asked, and why that is safe, is told in
-//! [`crate::git`].
+//! [`git_probe`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use codex_mcp_core::work::{ChangeKind, Changes, Digest, GitState};
+use codex_mcp_core::work::{Changes, Digest};
+use git_probe::logic::git_state::{ChangeKind, GitState};
+use git_probe::repository::Repository;
+use git_probe::{Bounds, Git, GitError};
 use safe_files::off_runtime;
 use supervise::converse::Extent;
 use tokio_util::sync::CancellationToken;
-
-use crate::git::{Bounds, Git, GitError};
-use crate::team::Repository;
 
 /// How much of what git says is read, in bytes for each question.
 const OUTPUT_LIMIT: u64 = 4 * 1024 * 1024;

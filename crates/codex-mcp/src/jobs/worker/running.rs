@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use codex_mcp_core::session::{Alert, Patience as SessionPatience};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use git_probe::Submodules;
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
 use supervise::io_thread::Clerk;
@@ -24,7 +25,6 @@ use super::{Worker, admission, order};
 use crate::engine::binary::{self, NoCodex};
 use crate::engine::command::Alerted;
 use crate::engine::{Engine, Launch, Options};
-use crate::git::Submodules;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
 use crate::run::look::{Looker, Means};

@@ -15,9 +15,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use git_probe::{Git, GitError};
+
 use super::lines::Known;
 use super::refs::{BRANCHES, REMOTES, Refs};
-use crate::git::{Git, GitError};
 
 /// Of how many refs the reflogs are read.
 const REFS_LIMIT: usize = 1000;

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::snapshot::{CommandEnd, Probe};
+use git_probe::ELSEWHERE;
 use supervise::exit::Exit;
 use supervise::spawn::{Lookup, Program, Streams, spawn};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
-
-use crate::git::ELSEWHERE;
 
 /// How much is kept of what a command wrote last, on each of its streams, in bytes.
 const TAIL_LIMIT: usize = 2048;

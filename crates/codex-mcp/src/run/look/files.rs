@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use codex_mcp_core::run::glob::Glob;
 use codex_mcp_core::run::snapshot::Probe;
+use git_probe::written;
 use supervise::io_thread::Clerk;
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
 use super::stamp::Stamps;
-use crate::git::written;
 
 /// How many files may fit.
 const FILES_LIMIT: usize = 100_000;
@@ -99,7 +99,7 @@ enum GivenUp {
 /// What a walk may take.
 struct Bounds {
     deadline: Instant,
-    halt: CancellationToken,
+    pub halt: CancellationToken,
 }
 
 struct Walk<'a> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use codex_mcp_core::run::names::Issue;
 use codex_mcp_core::run::snapshot::{Age, Comment, PullRequest};
+use git_probe::ELSEWHERE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use supervise::converse::{Extent, Heard, Talk, converse};
@@ -18,7 +19,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::moment::{Moment, date_of};
-use crate::git::ELSEWHERE;
 
 /// The most that is read of one answer, in bytes: 100 long comments.
 const LIMIT: u64 = 16 * 1024 * 1024;

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use codex_mcp_core::run::names::BranchName;
 use codex_mcp_core::run::snapshot::{COMMITS_NAMED, Commit, Head, Line, Probe};
+use git_probe::{Git, GitError};
 
 use super::brought::brought;
 use super::refs::Refs;
-use crate::git::{Git, GitError};
 
 /// Which commits there were at the start.
 #[derive(Debug, Clone, Default)]

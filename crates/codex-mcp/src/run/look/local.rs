@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use codex_mcp_core::run::names::BranchName;
 use codex_mcp_core::run::snapshot::{Head, Line, Snapshot};
-use codex_mcp_core::work::GitState;
+use git_probe::logic::git_state::GitState;
 
 use super::refs::Refs;
 

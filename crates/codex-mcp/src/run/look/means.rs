@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use git_probe::until_stopped;
 use tokio_util::sync::CancellationToken;
-
-use crate::git::until_stopped;
 
 /// How long a look may take of a run that nobody wants any more (5 s).
 pub(super) const LAST_LOOK: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 //! [`Snapshot`] that the run is judged by.
 //!
 //! Only what the criteria ask for is looked at, and the working tree and what is
-//! checked out wherever there is a repository. Git is asked as `crate::git` does,
+//! checked out wherever there is a repository. Git is asked as `git_probe` does,
 //! always about the folder and the repository that there were at the start.
 //!
 //! - `needs`: what the criteria ask for.
@@ -38,7 +38,8 @@ use std::time::Duration;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::names::{CommandLine, Issue};
 use codex_mcp_core::run::snapshot::{CommandEnd, Comment, Probe, Snapshot};
-use codex_mcp_core::work::GitState;
+use git_probe::logic::git_state::GitState;
+use git_probe::{Flags, Git, GitError, Layout, Submodules};
 use supervise::ceilings::{CEILINGS, ceilings_in};
 use supervise::io_thread::Clerk;
 use supervise::spawn;
@@ -54,7 +55,6 @@ use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;
 use self::repository::Place;
-use crate::git::{Flags, Git, GitError, Layout, Submodules};
 use crate::run::programs;
 
 pub use error::LookError;

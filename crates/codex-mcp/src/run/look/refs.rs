@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use codex_mcp_core::run::names::BranchName;
+use git_probe::{Git, GitError};
 use supervise::exit::Exit;
-
-use crate::git::{Git, GitError};
 
 /// What is before a branch's name.
 pub(super) const BRANCHES: &str = "refs/heads/";

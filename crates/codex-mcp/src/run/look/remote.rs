@@ -1,18 +1,19 @@
 //! The remote to which the branch that is checked out is pushed, and its branches.
 //!
 //! Which remote it is and where, counts as it was when the run began; see
-//! [`git::remote`](crate::git::remote) for how it is asked.
+//! [`git::remote`](git_probe::remote) for how it is asked.
 //!
 //! Source: git-config(1), git-push(1).
 
 use std::collections::BTreeMap;
 
 use codex_mcp_core::run::snapshot::Probe;
+use git_probe as git;
+use git_probe::{Git, GitError};
 
 use super::LookError;
 use super::needs::Needs;
 use super::refs::Refs;
-use crate::git::{self, Git, GitError};
 
 const REMOTES: &str =
     r"^(branch\..*\.(pushremote|remote)|remote\.(pushdefault|.*\.(url|pushurl)))$";

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use git_probe::{Bounds, Git, GitError};
+
 use super::needs::Needs;
 use super::{LookError, Means};
-use crate::git::{Bounds, Git, GitError};
 
 /// How much of one answer of git's is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use codex_mcp_core::run::snapshot::{Probe, Tree};
-use codex_mcp_core::work::GitState;
+use git_probe::Git;
+use git_probe::logic::git_state::GitState;
 use supervise::converse::Extent;
 use supervise::io_thread::Clerk;
-
-use crate::git::Git;
 
 /// How the tree differs from the commit that was checked out at the start, `before`.
 pub(super) async fn look(git: &Git, before: Option<&str>, clerk: &Clerk) -> Probe<Tree> {

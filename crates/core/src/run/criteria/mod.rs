@@ -25,9 +25,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use git_probe::logic::commit_id::looks_like_commit_id;
 use serde::Serialize;
 
-use super::commit_id::looks_like_commit_id;
 use super::glob::{BadGlob, Glob};
 use super::names::{BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Issue};
 

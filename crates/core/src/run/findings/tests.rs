@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use git_probe::logic::git_state::{ChangeKind, FileState, GitState};
 use proptest::prelude::*;
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::run::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
 };
 use crate::session::Steps;
-use crate::work::{ChangeKind, Evidence, FileState, GitState, Refusal};
+use crate::work::{Evidence, Refusal};
 
 fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
     let newest = (0..new).map(|number| Commit {

@@ -1,10 +1,10 @@
 //! The mail by which an agent learns of the end of a run.
 
 use common::text::one_line;
+use git_probe::logic::git_state::ChangeKind;
 use serde_json::Value;
 
 use crate::run::artifacts::Artifact;
-use crate::work::ChangeKind;
 
 /// How many artifacts are listed, and how many things that are missing.
 const LISTED: usize = 40;

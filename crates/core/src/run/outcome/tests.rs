@@ -1,10 +1,11 @@
+use git_probe::logic::git_state::ChangeKind;
 use proptest::prelude::*;
 
 use super::*;
 use crate::run::criteria::{Criteria, Criterion};
 use crate::run::findings::judge;
 use crate::run::snapshot::{Answer, Preexisting, Snapshot, Work};
-use crate::work::{ChangeKind, FailureClass};
+use crate::work::FailureClass;
 
 fn evidence(criteria: &[&str]) -> RunEvidence {
     let criteria = criteria

@@ -3,9 +3,9 @@
 use std::fs;
 
 use codex_mcp::jobs::call::{KeepStream, News};
-use codex_mcp_core::work::ChangeKind::{Added, Deleted, Modified};
-use codex_mcp_core::work::{ChangeKind, FailureClass, SeenBy};
+use codex_mcp_core::work::{FailureClass, SeenBy};
 use codex_protocol::codex::{SandboxMode, ThreadId};
+use git_probe::logic::git_state::ChangeKind::{self, Added, Deleted, Modified};
 use scripted_model::{Patch, Reply, Script};
 use tokio_util::sync::CancellationToken;
 

@@ -17,8 +17,8 @@ use super::restore::VisitResult;
 use super::state::{
     Bytes, Entry, GitDirState, GitdirTarget, HOOKS, SENSITIVE_ENTRIES, SubmoduleState,
 };
-use crate::git::layout::{common_dir_in, gitdir_in, has_worktree};
-use crate::git::{Git, GitError};
+use crate::layout::{common_dir_in, gitdir_in, has_worktree};
+use crate::{Git, GitError};
 
 /// The largest index that is looked through, in bytes, and as git lists it.
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;

@@ -22,7 +22,7 @@ const CLEARING: [&str; 2] = ["--no-assume-unchanged", "--no-skip-worktree"];
 
 /// Which files were marked, and in which index.
 #[derive(Debug, Clone)]
-pub(crate) struct Flags {
+pub struct Flags {
     marked: BTreeSet<Vec<u8>>,
     index: Option<Stamp>,
 }
@@ -39,7 +39,7 @@ impl Stamp {
 
 impl Git {
     /// The files that are marked now.
-    pub(crate) async fn flags(&self) -> Result<Flags, GitError> {
+    pub async fn flags(&self) -> Result<Flags, GitError> {
         let index = self.index_stamp();
         Ok(Flags {
             marked: self.marked().await?,
@@ -48,7 +48,7 @@ impl Git {
     }
 
     /// The same with an index in which no file is marked that was not marked then.
-    pub(crate) async fn seeing_through(&self, before: &Flags) -> Result<Self, GitError> {
+    pub async fn seeing_through(&self, before: &Flags) -> Result<Self, GitError> {
         if self.index_stamp() == before.index {
             return Ok(self.clone());
         }

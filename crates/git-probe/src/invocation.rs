@@ -37,7 +37,7 @@ pub(super) const SAFE: &[&str] = &[
 ];
 
 /// What would lead git to another repository than the one around the directory.
-pub(crate) const ELSEWHERE: &[&str] = &[
+pub const ELSEWHERE: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
     "GIT_DIR",
@@ -65,13 +65,13 @@ pub(super) type TimedOut = Arc<Mutex<BTreeSet<OsString>>>;
 
 /// What a question may take.
 #[derive(Debug, Clone)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// How long.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
     /// How much is kept of the answer, in bytes.
-    pub(crate) limit: u64,
+    pub limit: u64,
     /// Gives it up.
-    pub(crate) halt: CancellationToken,
+    pub halt: CancellationToken,
 }
 
 /// How the git program is started.
@@ -231,7 +231,7 @@ fn subcommand<A: AsRef<OsStr>>(question: &[A]) -> OsString {
 
 /// Does work that `halt` gives up, and cancels `halt` once `stop` has been cancelled for
 /// the length of `grace`.
-pub(crate) async fn until_stopped<T>(
+pub async fn until_stopped<T>(
     stop: &CancellationToken,
     halt: &CancellationToken,
     grace: Duration,

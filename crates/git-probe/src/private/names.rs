@@ -10,9 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codex_mcp_core::run::commit_id::looks_like_commit_id;
-
-use crate::git::{Git, GitError};
+use crate::logic::commit_id::looks_like_commit_id;
+use crate::{Git, GitError};
 
 /// Names that stand for a commit, beside others that end with `_HEAD`. Where a file system
 /// takes both for the same, small letters do, too.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use supervise::ceilings::{CEILINGS, ceilings_in};
 
-use crate::git::Layout;
+use crate::Layout;
 
 /// How much of a commit's name is shown of a head that is on no branch.
 const SHORT: usize = 12;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::refs::Refs;
-use crate::git::{Git, GitError, remote};
+use crate::{Git, GitError, remote};
 
 /// What is before the names of these refs.
 pub(super) const TRACKING: &str = "refs/remotes/";

@@ -29,6 +29,7 @@
 mod flags;
 mod invocation;
 mod layout;
+pub mod logic;
 mod own;
 mod owner;
 mod path;
@@ -36,8 +37,9 @@ mod path;
     clippy::disallowed_methods,
     reason = "it writes before Codex can, and then only out of its reach"
 )]
-pub(crate) mod private;
-pub(crate) mod remote;
+pub mod private;
+pub mod remote;
+pub mod repository;
 mod setting;
 #[expect(
     clippy::disallowed_methods,
@@ -70,11 +72,11 @@ use invocation::Invocation;
 use setting::Setting;
 use view::View;
 
-pub(crate) use flags::Flags;
-pub(crate) use invocation::{Bounds, ELSEWHERE, until_stopped};
-pub(crate) use layout::{Layout, LayoutError};
-pub(crate) use path::written;
-pub(crate) use submodules::Submodules;
+pub use flags::Flags;
+pub use invocation::{Bounds, ELSEWHERE, until_stopped};
+pub use layout::{Layout, LayoutError};
+pub use path::written;
+pub use submodules::Submodules;
 
 /// How many settings the user and the repository have together at the most.
 const SETTINGS_LIMIT: usize = 5000;
@@ -84,7 +86,7 @@ const IN_TREE: [&str; 4] = [".gitattributes", ".gitignore", ".gitmodules", ".mai
 
 /// Why git doesn't tell.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GitError {
+pub enum GitError {
     /// It can't be started, or took too long.
     #[error("git can't be run: {0}")]
     Unusable(io::Error),
@@ -140,14 +142,14 @@ pub(crate) enum GitError {
 
 impl GitError {
     /// Whether there is no repository.
-    pub(crate) fn is_no_repository(&self) -> bool {
+    pub fn is_no_repository(&self) -> bool {
         matches!(self, Self::NoRepository(_))
     }
 }
 
 /// The git program, for one repository.
 #[derive(Debug, Clone)]
-pub(crate) struct Git {
+pub struct Git {
     layout: Arc<Layout>,
     view: Arc<View>,
     /// What the user and the repository had set at the beginning.
@@ -163,7 +165,7 @@ impl Git {
     /// # Errors
     ///
     /// [`GitError`].
-    pub(crate) async fn begin(
+    pub async fn begin(
         directory: &Path,
         env: &[(OsString, OsString)],
         bounds: Bounds,
@@ -213,7 +215,7 @@ impl Git {
     /// # Errors
     ///
     /// [`GitError::Layout`] where git would write to another place than the repository.
-    pub(crate) fn in_repository(&self) -> Result<Self, GitError> {
+    pub fn in_repository(&self) -> Result<Self, GitError> {
         self.layout.check_writable()?;
         let mut git = self.clone();
         git.invocation.forget_repository();
@@ -229,7 +231,7 @@ impl Git {
     /// # Errors
     ///
     /// [`GitError::View`].
-    pub(crate) fn refresh(&self) -> Result<(), GitError> {
+    pub fn refresh(&self) -> Result<(), GitError> {
         self.view.copy_head(&self.layout).map_err(GitError::View)
     }
 
@@ -239,39 +241,39 @@ impl Git {
     /// # Errors
     ///
     /// [`GitError::Layout`] names the pipe.
-    pub(crate) fn check_pipes(&self) -> Result<(), GitError> {
+    pub fn check_pipes(&self) -> Result<(), GitError> {
         Ok(reject_fifos(&self.layout)?)
     }
 
     /// The same with questions that may take this long.
-    pub(crate) fn patient(&self, patience: Duration) -> Self {
+    pub fn patient(&self, patience: Duration) -> Self {
         let mut git = self.clone();
         git.invocation.bounds.patience = patience;
         git
     }
 
     /// Where the repository is.
-    pub(crate) fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The top of the working tree.
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.layout.top
     }
 
     /// Where the program keeps its own state, as the repository's git finds it.
-    pub(crate) fn state_directory(&self) -> Option<PathBuf> {
+    pub fn state_directory(&self) -> Option<PathBuf> {
         state_directory::state_directory(|name| self.variable(name))
     }
 
     /// The git directory that git is given in place of the repository's.
-    pub(crate) fn view(&self) -> &Path {
+    pub fn view(&self) -> &Path {
         self.view.path()
     }
 
     /// Whether each change of a ref has to have left an entry in its reflog.
-    pub(crate) fn has_all_reflogs(&self) -> bool {
+    pub fn has_all_reflogs(&self) -> bool {
         self.view.has_private_logs()
     }
 
@@ -300,7 +302,7 @@ impl Git {
     }
 
     /// What git answers. `input` is what it reads.
-    pub(crate) async fn told<A: AsRef<OsStr>>(
+    pub async fn told<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
@@ -309,7 +311,7 @@ impl Git {
     }
 
     /// The same for answers that are texts.
-    pub(crate) async fn text<A: AsRef<OsStr>>(
+    pub async fn text<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
@@ -319,7 +321,7 @@ impl Git {
     }
 
     /// What git says, however it ends.
-    pub(crate) async fn hear<A: AsRef<OsStr>>(
+    pub async fn hear<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],

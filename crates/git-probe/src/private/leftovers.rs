@@ -18,26 +18,26 @@ use tokio_util::sync::CancellationToken;
 use super::remove::remove_tree;
 use super::takeover::{AFTER_STOP, Source, Takeover};
 use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, Synced};
-use crate::git::invocation::Invocation;
-use crate::git::{Bounds, Git, GitError, until_stopped};
+use crate::invocation::Invocation;
+use crate::{Bounds, Git, GitError, until_stopped};
 
 /// How many directories are looked at.
 const DIRECTORIES_LIMIT: usize = 1000;
 
 /// The directory of a run, as `codex-mcp doctor` reports it.
 #[derive(Debug)]
-pub(crate) struct Leftover {
+pub struct Leftover {
     /// The directory.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The top of the repository that it belongs to, if that is known.
-    pub(crate) repository: Option<PathBuf>,
+    pub repository: Option<PathBuf>,
     /// What is known of it.
-    pub(crate) state: LeftoverState,
+    pub state: LeftoverState,
 }
 
 /// What is known of the directory of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LeftoverState {
+pub enum LeftoverState {
     /// A run is using it.
     InUse,
     /// Its run was interrupted.
@@ -58,7 +58,7 @@ pub(crate) enum LeftoverState {
 /// # Errors
 ///
 /// Those of the file system.
-pub(crate) fn leftovers() -> io::Result<Vec<Leftover>> {
+pub fn leftovers() -> io::Result<Vec<Leftover>> {
     let Some(state) = state_directory(|name| std::env::var_os(name)) else {
         return Ok(Vec::new());
     };
@@ -133,7 +133,7 @@ fn directories(all: &Path) -> io::Result<(Vec<PathBuf>, Option<String>)> {
 /// Imports what interrupted runs have left of this repository, all but the run of this
 /// name, and removes what nobody needs. Returns what the caller has to know, a line each.
 /// It is given up soon after `stop` is cancelled.
-pub(crate) async fn recover(git: &Git, run: &str, stop: &CancellationToken) -> Vec<String> {
+pub async fn recover(git: &Git, run: &str, stop: &CancellationToken) -> Vec<String> {
     let all = match super::all(git) {
         Ok(all) => all,
         Err(error) => return vec![error.to_string()],

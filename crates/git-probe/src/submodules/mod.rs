@@ -69,7 +69,7 @@ const DOT_GIT: &str = ".git";
 
 /// The repositories within a repository as they were before Codex began.
 #[derive(Debug)]
-pub(crate) struct Submodules {
+pub struct Submodules {
     watch: Option<Watch>,
     plain: Option<(RepoContext, Arc<PlainDirectories>)>,
     /// The repositories in the working tree.
@@ -89,7 +89,7 @@ struct Watch {
 
 impl Submodules {
     /// For work where there is no repository.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self {
             watch: None,
             plain: None,
@@ -105,7 +105,7 @@ impl Submodules {
     /// # Errors
     ///
     /// [`GitError`] if git does not list them, or if the notes cannot be written.
-    pub(crate) async fn note(git: &Git) -> Result<(Self, Vec<String>), GitError> {
+    pub async fn note(git: &Git) -> Result<(Self, Vec<String>), GitError> {
         let context = RepoContext::of(git);
         let no_home =
             || GitError::Submodules(io::Error::other("neither HOME nor XDG_STATE_HOME is set"));
@@ -151,7 +151,7 @@ impl Submodules {
 
     /// Restores what Codex has changed, so that git runs nothing of it, and returns what
     /// the user has to know. Codex's commands must not be running.
-    pub(crate) async fn restore(&self) -> Vec<String> {
+    pub async fn restore(&self) -> Vec<String> {
         let mut warnings = match &self.watch {
             Some(watch) => restore(&watch.context, &watch.top, &watch.notes).await,
             None => Vec::new(),
@@ -222,7 +222,7 @@ impl Submodules {
     }
 
     /// Restores for the last time, after Codex has ended, and removes the notes.
-    pub(crate) async fn finish(self) -> Vec<String> {
+    pub async fn finish(self) -> Vec<String> {
         let mut warnings = self.restore().await;
         warnings.extend(self.new_repositories().await);
         warnings.extend(self.changed_programs().await);

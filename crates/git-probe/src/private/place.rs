@@ -1,11 +1,10 @@
 //! Tells a directory from another one that is at its path later.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 

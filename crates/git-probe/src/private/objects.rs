@@ -19,9 +19,9 @@ use safe_files::untrusted_file::{Links, read};
 use super::refs::Refs;
 use super::remove::remove_tree;
 use super::{LOG_LIMIT, unfit};
-use crate::git::setting::Setting;
-use crate::git::view::in_file;
-use crate::git::{Git, GitError, Layout};
+use crate::setting::Setting;
+use crate::view::in_file;
+use crate::{Git, GitError, Layout};
 
 /// The most files of objects that are taken at once.
 const FILES_LIMIT: usize = 1_000_000;

@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use codex_mcp_core::work::{ChangeKind, FileState, GitState};
 use supervise::converse::Extent;
 
 use super::invocation::answered;
 use super::{Git, GitError, written};
+use crate::logic::git_state::{ChangeKind, FileState, GitState};
 
 const STATUS: &[&str] = &[
     "status",
@@ -40,16 +40,16 @@ const LIST: &[&str] = &["ls-tree", "-r", "-z", "--name-only"];
 
 /// What `git status` has said.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub struct Status {
     words: Vec<u8>,
     /// Whether that is all.
-    pub(crate) extent: Extent,
+    pub extent: Extent,
 }
 
 impl Status {
     /// How the tree below `root` stands. A record that was cut off is left out.
     /// Blocks: looks at each file.
-    pub(crate) fn read(&self, root: &Path) -> GitState {
+    pub fn read(&self, root: &Path) -> GitState {
         let mut state = GitState::default();
         let end = self.words.iter().rposition(|byte| *byte == 0);
         let whole = self.words.get(..end.unwrap_or(0)).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Status {
 
 impl Git {
     /// How the working tree stands.
-    pub(crate) async fn status(&self) -> Result<Status, GitError> {
+    pub async fn status(&self) -> Result<Status, GitError> {
         let heard = self.hear(STATUS, &[]).await?;
         answered(&heard)?;
         Ok(Status {
@@ -82,7 +82,7 @@ impl Git {
 
     /// The files that differ between two commits, which may be one. Before the first
     /// one there is nothing.
-    pub(crate) async fn committed(
+    pub async fn committed(
         &self,
         before: Option<&str>,
         after: Option<&str>,

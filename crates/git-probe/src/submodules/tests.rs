@@ -8,7 +8,7 @@ use supervise::spawn::guards_are;
 use super::directory::{Directory, NoEntry};
 use super::state::Entry;
 use super::*;
-use crate::git::Bounds;
+use crate::Bounds;
 
 /// A repository `top` with these submodules, which have git directories of their own, and
 /// its state directory. A place outside of it is `outside`.

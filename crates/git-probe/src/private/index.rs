@@ -23,7 +23,7 @@ use safe_files::untrusted_file::{Links, read};
 use tokio::time::sleep;
 
 use super::{INDEX_LIMIT, remove_file};
-use crate::git::{Git, GitError};
+use crate::{Git, GitError};
 
 const LIST: &[&str] = &["ls-files", "-z", "--stage"];
 

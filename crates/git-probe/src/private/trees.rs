@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::index::IdLength;
 use super::refs::Refs;
-use crate::git::{Git, GitError};
+use crate::{Git, GitError};
 
 /// New commits, and their known parents, which are marked with `-`.
 const COMMITS: &[&str] = &[

@@ -73,8 +73,8 @@ use place::Place;
 use refs::Refs;
 use remove::remove_tree;
 
-pub(crate) use leftovers::{Leftover, LeftoverState, leftovers, recover};
-pub(crate) use takeover::Takeover;
+pub use leftovers::{Leftover, LeftoverState, leftovers, recover};
+pub use takeover::Takeover;
 
 /// Where private git directories are, below the state directory.
 const ALL: &str = "git-private";
@@ -133,7 +133,7 @@ const LEFT_OUT: [&str; 7] = [
 
 /// A git directory of a run's own.
 #[derive(Debug)]
-pub(crate) struct PrivateGit {
+pub struct PrivateGit {
     /// Of the run.
     directory: PathBuf,
     /// The repository's.
@@ -169,7 +169,7 @@ impl PrivateGit {
     /// # Errors
     ///
     /// [`GitError`]; nothing is left behind then.
-    pub(crate) async fn open(git: &Git, run: &str) -> Result<Self, GitError> {
+    pub async fn open(git: &Git, run: &str) -> Result<Self, GitError> {
         let directory = all(git)?.join(run);
         let lock = DirectoryLock::create(&directory).await;
         let mut private = Self::at(directory, lock.map_err(GitError::View)?, git)?;
@@ -216,7 +216,7 @@ impl PrivateGit {
     }
 
     /// The directory, which has to be writable for Codex's commands.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.directory.join(PRIVATE)
     }
 
@@ -226,7 +226,7 @@ impl PrivateGit {
     }
 
     /// The variables by which Codex's commands find both.
-    pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 3] {
+    pub fn variables(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("GIT_DIR", self.path()),
             ("GIT_COMMON_DIR", self.common()),
@@ -238,7 +238,7 @@ impl PrivateGit {
     /// gets a copy of it in which git runs nothing that Codex has planted.
     ///
     /// Processes that Codex has left behind may still write to the directory itself.
-    pub(crate) fn keep(&self) -> Option<String> {
+    pub fn keep(&self) -> Option<String> {
         let why = self.retention_reason()?;
         let (path, all) = (self.path(), self.directory.display());
         let warning = format!(
@@ -272,7 +272,7 @@ impl PrivateGit {
 
     /// The remote branches to which Codex has pushed what was not taken over: those that
     /// have become what one of its own branches is.
-    pub(crate) fn pushed(&self) -> Vec<String> {
+    pub fn pushed(&self) -> Vec<String> {
         let Ok(theirs) = self.refs() else {
             return Vec::new();
         };

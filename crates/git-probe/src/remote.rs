@@ -35,10 +35,7 @@ const BRANCHES: &str = "refs/heads/";
 const NAMED_LIMIT: usize = 100;
 
 /// The branches of a remote, which is given by name or address, with their commits.
-pub(crate) async fn branches(
-    git: &Git,
-    remote: &str,
-) -> Result<BTreeMap<String, String>, GitError> {
+pub async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String>, GitError> {
     let all = listed(git, remote, &["--heads"], &[]).await?;
     let branches = all.into_iter().filter_map(|(name, id)| {
         let name = name.strip_prefix(BRANCHES)?;

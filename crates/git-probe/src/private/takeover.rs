@@ -29,8 +29,8 @@ use super::remove::remove_tree;
 use super::tracking::confirmed;
 use super::trees::{NewCommits, added_submodules};
 use super::{BASE, LOG_LIMIT, PrivateGit};
-use crate::git::submodules::move_aside;
-use crate::git::{Git, GitError, until_stopped};
+use crate::submodules::move_aside;
+use crate::{Git, GitError, until_stopped};
 
 /// What the reflogs of the repository say.
 const MESSAGE: &str = "codex-mcp: taken over from Codex";
@@ -63,11 +63,11 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What was taken over.
 #[derive(Debug)]
-pub(crate) struct Takeover {
+pub struct Takeover {
     /// What the user has to know.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// Whether the repository has all of Codex's commits on its branches.
-    pub(crate) complete: bool,
+    pub complete: bool,
     /// The refs that have been changed or created.
     pub(crate) refs: Vec<String>,
     /// How `HEAD` has changed.
@@ -92,10 +92,7 @@ impl PrivateGit {
     /// # Errors
     ///
     /// [`GitError`]. What was not taken over then is still in the private directory.
-    pub(crate) async fn take_over(
-        &mut self,
-        stop: &CancellationToken,
-    ) -> Result<Takeover, GitError> {
+    pub async fn take_over(&mut self, stop: &CancellationToken) -> Result<Takeover, GitError> {
         self.take_over_from(Source::LiveRun, stop).await
     }
 

@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 
 use super::shown;
 
-use crate::git::Git;
-use crate::git::setting::Setting;
+use crate::Git;
+use crate::setting::Setting;
 use safe_files::directory::resolved;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read;

@@ -2,7 +2,7 @@
 
 /// A path as a text. Bytes that are none are written as `\xNN`, so that files whose
 /// names differ in them alone are told apart.
-pub(crate) fn written(path: &[u8]) -> String {
+pub fn written(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -9,7 +9,7 @@ use safe_files::untrusted_file::{Links, ReadError, read_text};
 use serde::{Deserialize, Serialize};
 
 use super::tracking::TRACKING;
-use crate::git::{Git, GitError};
+use crate::{Git, GitError};
 
 /// What is checked out, in a git directory.
 const HEAD: &str = "HEAD";

@@ -37,18 +37,18 @@ const DEPTH_LIMIT: usize = 32;
 
 /// A repository's directories, absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// The top of the working tree.
     pub(crate) top: PathBuf,
     /// What belongs to this working tree: `HEAD` and the index.
-    pub(crate) git_dir: PathBuf,
+    pub git_dir: PathBuf,
     /// What all working trees of the repository share: objects, refs, configuration.
     pub(crate) common_dir: PathBuf,
 }
 
 /// Why a repository is not used as it is.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LayoutError {
+pub enum LayoutError {
     /// A `.git` file names a directory that does not link back.
     #[error(
         "{} names the git directory {}, which does not link back to it; if both are yours, \
@@ -114,10 +114,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`LayoutError`] for one that is not what it seems.
-    pub(crate) fn around(
-        directory: &Path,
-        ceilings: &[PathBuf],
-    ) -> Result<Option<Self>, LayoutError> {
+    pub fn around(directory: &Path, ceilings: &[PathBuf]) -> Result<Option<Self>, LayoutError> {
         let top = directory
             .ancestors()
             .take_while(|above| !ceilings.iter().any(|ceiling| above == ceiling))

@@ -81,7 +81,7 @@ fn has_git(context: &RepoContext, path: &Path) -> bool {
 
 /// Moves aside the `.git` in a directory below the top, if there is one, and returns what
 /// the user has to know.
-pub(in crate::git) fn move_aside(top: &Path, path: &Path) -> Option<String> {
+pub(crate) fn move_aside(top: &Path, path: &Path) -> Option<String> {
     move_entry_aside(top, path, DOT_GIT)
 }
 

@@ -1,0 +1,4 @@
+//! Decisions about git without I/O.
+
+pub mod commit_id;
+pub mod git_state;
