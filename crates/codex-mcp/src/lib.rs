@@ -36,8 +36,6 @@
 
 pub mod bounds;
 pub mod cli;
-pub mod codex_config;
-pub mod codex_rules;
 pub mod config;
 pub mod demo;
 pub mod doctor;
@@ -51,5 +49,3 @@ mod review;
 pub mod run;
 pub mod team;
 mod thread_ids;
-pub mod trust;
-pub mod writable_roots;

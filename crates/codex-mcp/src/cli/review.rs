@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use codex_config::profile as profiles;
+use codex_config::profile::{NoProfile, ProfileName};
 use codex_mcp_core::progress::CurrentStep;
 use codex_mcp_core::review::Review;
 use codex_mcp_core::session::Patience;
@@ -24,8 +26,7 @@ use super::values::{one_of, profile};
 use super::{log, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::engine::command::Settings;
-use crate::engine::profile::{NoProfile, ProfileName};
-use crate::engine::{Engine, Launch, Options, profile as profiles};
+use crate::engine::{Engine, Launch, Options};
 use crate::mcp::Defaults;
 use crate::review::{Asked, ReviewError, Reviewed, Subject, reviewed};
 

@@ -5,18 +5,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use codex_config::layers::UserConfig;
+use codex_config::trust::brought::{brought, brought_below};
+use codex_config::trust::{
+    Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
+    trusting_entry,
+};
 use common::output;
 use common::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::stored::complain;
-use crate::codex_config::UserConfig;
 use crate::config;
-use crate::trust::brought::{brought, brought_below};
-use crate::trust::{
-    Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
-    trusting_entry,
-};
 
 /// What trust is, for somebody who meets the question for the first time.
 const MEANING: &str = "\

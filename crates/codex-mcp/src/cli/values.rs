@@ -1,13 +1,12 @@
 //! Values on the command line, most of them Codex's.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use codex_config::profile::ProfileName;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::run::criteria::{BadCriterion, Criterion};
 use common::nearest::nearest;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
-
-use crate::engine::profile::ProfileName;
 
 /// One of several words of Codex's.
 pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>

@@ -28,6 +28,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
 
+use codex_config::layers::{OF_REPOSITORY, UserConfig, repository_layer};
+use codex_config::trust::{Trust, TrustError, directory_trust_with, top_of};
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
@@ -38,10 +40,8 @@ use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use crate::bounds::{Bounds, Commands, Sources};
-use crate::codex_config::{OF_REPOSITORY, UserConfig, repository_layer};
 use crate::engine::binary;
 use crate::team::registry::Mode;
-use crate::trust::{Trust, TrustError, directory_trust_with, top_of};
 use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 use repository::{Narrowing, RepositoryFile};

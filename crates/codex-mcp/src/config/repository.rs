@@ -9,6 +9,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use codex_config::layers::{CodexConfig, UserConfig};
+use codex_config::trust::brought::shown;
+use codex_config::trust::{Changes, Trust, directory_trust_with, top_of};
 use codex_mcp_core::team::RoleName;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use common::text::shell_word;
@@ -21,9 +24,6 @@ use super::presets::Presets;
 use super::{
     ConfigError, Places, PolicyName, Setting, Source, ThreadDefaults, Warning, in_section,
 };
-use crate::codex_config::{CodexConfig, UserConfig};
-use crate::trust::brought::shown;
-use crate::trust::{Changes, Trust, directory_trust_with, top_of};
 
 /// The name of the file.
 const FILE: &str = ".atm.toml";

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 
+use codex_config::trust::TrustedDirectories;
+
 use super::*;
 use crate::jobs::store::OthersJobs;
-use crate::trust::TrustedDirectories;
 
 /// A home, a repository in it, and variables.
 struct World {

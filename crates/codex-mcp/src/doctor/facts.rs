@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_config::rules::GitRules;
+use codex_config::trust::brought::Brought;
+use codex_config::trust::{Changes, Trust};
 use git_probe::private::Leftover;
 use supervise::converse::Finished;
 
 use super::settings::{Malformed, Settings};
-use crate::codex_rules::GitRules;
 use crate::config::{ConfigError, Warning};
 use crate::engine::binary::{CodexBinary, NoCodex};
-use crate::trust::brought::Brought;
-use crate::trust::{Changes, Trust};
 
 /// All that was found.
 #[derive(Debug)]

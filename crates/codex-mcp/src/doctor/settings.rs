@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use codex_config::layers::CodexConfig;
 use serde_json::Value;
 use toml::Table;
-
-use crate::codex_config::CodexConfig;
 
 /// What is shown of the settings.
 const SHOWN: [&str; 5] = [
@@ -141,7 +140,7 @@ fn need(config: &CodexConfig) -> Need {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codex_config::UserConfig;
+    use codex_config::layers::UserConfig;
 
     fn parse(text: &str) -> Settings {
         let home = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use codex_config::profile::ProfileName;
 use codex_mcp_core::action::ActionId;
 use codex_mcp_core::events::Shown;
 use codex_mcp_core::progress::CurrentStep;
@@ -17,7 +18,6 @@ use codex_protocol::codex::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::profile::ProfileName;
 use crate::picture::Picture;
 
 /// Our name for a session: `sess_` and 12 hexadecimal digits.
@@ -171,7 +171,7 @@ impl Settings {
             keeping,
         } = self;
         let mut config = below.thread.config;
-        super::profile::lay_over(&mut config, above.config);
+        codex_config::profile::lay_over(&mut config, above.config);
         Self {
             thread: ThreadSettings {
                 cwd: above.cwd.or(below.thread.cwd),

@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use codex_config::layers::{CodexConfig, get};
+use codex_config::trust::brought::FOR_CODEX;
+use codex_config::trust::{DirectoryTrust, Trust};
 use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use common::text::shell_word;
 use serde_json::{Map, Value, json};
@@ -26,9 +29,6 @@ use supervise::search_path::{self, PATH};
 use super::mcp_servers;
 use super::pause::MARK;
 use super::tool_limit::{LimitOrigin, ToolLimit};
-use crate::codex_config::{CodexConfig, get};
-use crate::trust::brought::FOR_CODEX;
-use crate::trust::{DirectoryTrust, Trust};
 
 /// Keeps Codex's own git away from repositories, as a variable of its process.
 pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
@@ -352,7 +352,7 @@ pub(crate) fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codex_config::UserConfig;
+    use codex_config::layers::UserConfig;
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()

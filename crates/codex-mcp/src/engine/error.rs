@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use codex_config::profile::ProfileError;
+use codex_config::trust::TrustError;
 use codex_mcp_core::session::{BeyondTheEnd, DecisionRefused, PromptRefused};
 use codex_protocol::codex::{Method, ThreadId};
 use codex_protocol::rpc::ErrorObject;
@@ -14,10 +16,8 @@ use supervise::exit::Exit;
 
 use super::backend::LaunchError;
 use super::command::SessionId;
-use super::profile::ProfileError;
 use super::turns::LONGEST_PROMPT;
 use crate::picture::PictureError;
-use crate::trust::TrustError;
 
 /// A yes by which a command would leave a sandbox that a setting bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

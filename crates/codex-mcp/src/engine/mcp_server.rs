@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_config::layers::UserConfig;
 use codex_protocol::codex::Release;
 use common::toml_value;
 use serde_json::Map;
@@ -17,7 +18,6 @@ use super::binary::CodexBinary;
 use super::complaints::Complaints;
 use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
 use super::release::{has_command, release_of};
-use crate::codex_config::UserConfig;
 
 /// How long it may take to end once its input is closed. In the middle of a turn
 /// it doesn't end at all (0.153.4).

@@ -30,7 +30,6 @@ mod mcp_server;
 mod mcp_servers;
 mod mount_targets;
 mod pause;
-pub mod profile;
 mod release;
 pub(crate) mod rollouts;
 mod sessions;

@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use codex_config::layers::{CodexConfig, UserConfig, configured_instructions, get};
+use codex_config::rules::GitRules;
+use codex_config::trust::directory_trust;
+use codex_config::{profile, writable_roots};
 use codex_mcp_core::session::{PromptRefused, State};
 use codex_protocol::codex::{
     Keeping, Method, Release, SandboxMode, ThreadForkParams, ThreadId, ThreadResponse,
@@ -17,11 +21,7 @@ use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Sett
 use super::confinement::{ConfiguredSandbox, Conversation, Wanted, Workplace, left_out};
 use super::rollouts::{self, Begun};
 use super::sessions::{Added, Entry, Full, Origin};
-use super::{Act, Engine, EngineError, call, hub, profile, workspace};
-use crate::codex_config::{CodexConfig, UserConfig, configured_instructions, get};
-use crate::codex_rules::GitRules;
-use crate::trust::directory_trust;
-use crate::writable_roots;
+use super::{Act, Engine, EngineError, call, hub, workspace};
 
 /// The writable directories in Codex's configuration.
 const ROOTS: &str = "sandbox_workspace_write.writable_roots";

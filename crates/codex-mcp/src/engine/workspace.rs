@@ -4,6 +4,9 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use codex_config::layers::UserConfig;
+use codex_config::trust::{TrustError, directory_trust};
+use codex_config::writable_roots;
 use codex_protocol::codex::{ThreadSettings, WorkspaceWrite};
 use safe_files::directory::{self, ReplacedDirectory};
 use safe_files::off_runtime;
@@ -12,9 +15,6 @@ use serde_json::{Map, Value, json};
 use super::command::Settings;
 use super::confinement::set;
 use super::{Engine, EngineError};
-use crate::codex_config::UserConfig;
-use crate::trust::{TrustError, directory_trust};
-use crate::writable_roots;
 
 /// Where Codex's configuration has it.
 const TABLE: &str = "sandbox_workspace_write";

@@ -6,13 +6,13 @@
 
 use std::path::Path;
 
+use codex_config::layers::{CodexConfig, UserConfig};
+use codex_config::profile::ProfileName;
+use codex_config::trust::codex_trust;
 use codex_mcp_core::eyes::arguments::{Approval, Arguments};
 use toml::Table;
 
 use super::Place;
-use crate::codex_config::{CodexConfig, UserConfig};
-use crate::engine::profile::ProfileName;
-use crate::trust::codex_trust;
 
 const INSTRUCTIONS: &str = "developer_instructions";
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use codex_config::profile::{NoProfile, ProfileName, check_exists};
 use codex_mcp_core::job::JobId;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
@@ -19,7 +20,6 @@ use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
 use crate::engine::binary::{self, NoCodex, Source};
 use crate::engine::command::LONGEST_WAIT;
-use crate::engine::profile::{NoProfile, ProfileName, check_exists};
 use crate::engine::tool_limit::LimitOrigin;
 use crate::picture::{Picture, PictureError};
 use crate::run;

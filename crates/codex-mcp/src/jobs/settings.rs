@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use codex_config::layers::get;
+use codex_config::writable_roots;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::TeamName;
 use safe_files::directory::{self, ReplacedDirectory};
@@ -10,10 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::store::Request;
-use crate::codex_config::get;
 use crate::engine::confinement::set;
 use crate::engine::tool_limit::LimitOrigin;
-use crate::writable_roots;
 
 /// Where Codex's configuration has what `workspace-write` allows.
 const ROOTS: [&str; 2] = ["sandbox_workspace_write", "writable_roots"];

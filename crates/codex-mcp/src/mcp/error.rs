@@ -1,5 +1,6 @@
 //! Errors as MCP clients see them: a code, what happened, what to do.
 
+use codex_config::profile::ProfileError;
 use codex_mcp_core::session::{DecisionRefused, PromptRefused};
 use codex_mcp_core::work::{FailureClass, class_of_turn};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
@@ -8,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::code::{Code, Retry};
 use crate::bounds::OutOfBounds;
-use crate::engine::profile::ProfileError;
 use crate::engine::{EngineError, LaunchError, StartError};
 use crate::review::ReviewError;
 use crate::thread_ids::NoThread;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use codex_config::profile;
 use codex_mcp_core::action::{ActionId, DecidedBy, Decision};
 use codex_mcp_core::session::{self, DecisionRefused};
 use codex_protocol::codex::ThreadId;
@@ -42,7 +43,7 @@ use super::warnings::Warnings;
 use crate::bounds::Bounds;
 use crate::config;
 use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
-use crate::engine::{Engine, EngineError, Standing, profile};
+use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
 use crate::team::{Desk, Office};
 use crate::thread_ids::{NotAThread, ThreadPrefix};

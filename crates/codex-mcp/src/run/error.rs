@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use codex_config::layers::UserConfig;
+use codex_config::trust::{Trust, TrustError, directory_trust};
 use codex_protocol::codex::Release;
 use common::text::shell_word;
 use serde::{Deserialize, Serialize};
@@ -12,11 +14,9 @@ use super::caller::Caller;
 use super::look::LookError;
 use super::notify::UnusableNotifier;
 use super::order::BadOrder;
-use crate::codex_config::UserConfig;
 use crate::engine::binary::NoCodex;
 use crate::engine::confinement::ConfiguredSandbox;
 use crate::engine::{EngineError, LaunchError};
-use crate::trust::{Trust, TrustError, directory_trust};
 
 /// What makes the sandbox of a run read-only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

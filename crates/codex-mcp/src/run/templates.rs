@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::run::prompt_kind::PromptKind;
+use codex_config::layers::UserConfig;
+use codex_config::prompt_kind::PromptKind;
+use codex_config::trust::{Trust, directory_trust};
 use codex_mcp_core::run::prompts::{TEMPLATE_LIMIT, Templates};
 use common::text::shell_word;
 use safe_files::untrusted_file::{self, Links};
 
 use super::error::RunError;
-use crate::codex_config::UserConfig;
 use crate::engine::confinement::left_out;
-use crate::trust::{Trust, directory_trust};
 
 /// The folder of the prompts, from the top of the repository on. They are named
 /// `initial.md`, `nudge.md`, `recovery.md` and `continuation.md`.
@@ -101,7 +101,7 @@ fn unusable(path: PathBuf, why: &impl ToString) -> RunError {
 mod tests {
     use std::fs;
 
-    use codex_mcp_core::run::prompt_kind::PromptKind;
+    use codex_config::prompt_kind::PromptKind;
     use codex_mcp_core::run::prompts::Inserts;
 
     use super::*;

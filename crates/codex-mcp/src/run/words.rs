@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use codex_config::prompt_kind::PromptKind;
 use codex_mcp_core::run::artifacts::Artifact;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
-use codex_mcp_core::run::prompt_kind::PromptKind;
 use codex_protocol::codex::{RateLimits, RateWindow};
 use git_probe::logic::git_state::ChangeKind;
 

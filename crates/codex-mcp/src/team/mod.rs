@@ -21,7 +21,6 @@ mod records;
 pub mod registry;
 pub mod summary;
 
-
 pub use claim::{Claim, ClaimError};
 pub use context::{Context, Member};
 pub(crate) use dead::is_somebody_elses;

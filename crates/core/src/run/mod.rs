@@ -27,7 +27,6 @@ pub mod names;
 pub mod notifier;
 pub mod outcome;
 pub mod promises;
-pub mod prompt_kind;
 pub mod prompts;
 pub mod review;
 pub mod snapshot;

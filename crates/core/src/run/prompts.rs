@@ -3,9 +3,8 @@
 //! In a template, `{name}` stands for a text, and `{{` and `}}` for plain braces. A
 //! text that is put in stays as it is, whatever braces it has.
 
+use codex_config::prompt_kind::PromptKind;
 use common::text::BoundedText;
-
-use super::prompt_kind::PromptKind;
 
 /// The longest template, in bytes.
 pub const TEMPLATE_LIMIT: usize = 16 * 1024;

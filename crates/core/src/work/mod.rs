@@ -17,7 +17,6 @@ pub mod failure;
 pub mod recorder;
 pub mod refusal;
 
-
 pub use changes::{ChangedFile, Changes, SeenBy};
 pub use digest::{Command, Digest, Evidence};
 pub use failed_step::{FailedStep, StepFailure, StepKind};

@@ -3,13 +3,13 @@
 use std::io;
 use std::process::ExitCode;
 
+use codex_config::profile::NoProfile;
 use codex_mcp_core::job::JobPrefix;
 
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::complain;
 use crate::config::ConfigError;
-use crate::engine::profile::NoProfile;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
 use crate::jobs::store::StoreError;

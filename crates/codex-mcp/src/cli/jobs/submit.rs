@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use codex_config::profile::{self, ProfileName};
 use codex_mcp_core::run::machine::{Limits, Parts};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::milliseconds;
@@ -24,7 +25,6 @@ use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::values::{one_of, profile as profile_name};
 use crate::config::Config;
-use crate::engine::profile::{self, ProfileName};
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};

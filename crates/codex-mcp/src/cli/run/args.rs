@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_config::profile::ProfileName;
 use codex_mcp_core::run::criteria::{Criteria, Criterion};
 use codex_mcp_core::run::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use codex_mcp_core::run::notifier::Notifier;
@@ -17,7 +18,6 @@ use super::failure::Failure;
 use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
 use crate::config::Flags;
-use crate::engine::profile::ProfileName;
 use crate::jobs::store::Location;
 use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
 use crate::thread_ids::ThreadPrefix;

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use codex_config::profile::NoProfile;
 use codex_mcp_core::run::criteria::TooManyCriteria;
 use codex_mcp_core::run::machine::BadLimits;
 use safe_files::off_runtime::OffRuntimeError;
 
 use crate::cli::prompt::NoPrompt;
 use crate::config::ConfigError;
-use crate::engine::profile::NoProfile;
 use crate::run::RunError;
 use crate::run::order::BadOrder;
 use crate::run::worktree::WorktreeError;

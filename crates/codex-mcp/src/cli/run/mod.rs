@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use codex_config::profile;
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_mcp_core::session::{self, Alert};
 use codex_protocol::codex::SandboxMode;
@@ -30,7 +31,7 @@ use super::stored::complain;
 use super::{alerts, log, own_servers, runtime};
 use crate::config::{self, Config, Warning};
 use crate::engine::command::Alerted;
-use crate::engine::{Engine, Launch, Options, profile};
+use crate::engine::{Engine, Launch, Options};
 use crate::mcp::Defaults;
 use crate::run::look::{Looker, Means};
 use crate::run::notify::{self, Alerts, Lookup, Notice, Telling, Told};

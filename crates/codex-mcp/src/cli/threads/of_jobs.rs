@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use codex_config::trust::top_of;
 use codex_mcp_core::job::JobState;
 use codex_mcp_core::team::registry::{Entry, Settings, Status, TurnState};
 use codex_mcp_core::team::{AgentName, ThreadName};
@@ -14,7 +15,6 @@ use crate::cli::runtime;
 use crate::cli::stored::{Kept, complain};
 use crate::config::JobSettings;
 use crate::jobs::store::{JobStore, JobThread, StoreError, Whose};
-use crate::trust::top_of;
 
 /// How many jobs are looked at, the newest first.
 const MOST: u32 = 500;

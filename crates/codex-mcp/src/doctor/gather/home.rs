@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+use codex_config::layers::UserConfig;
+use codex_config::rules::GitRules;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
 use super::super::settings::{Need, Settings, check};
-use crate::codex_config::UserConfig;
-use crate::codex_rules::GitRules;
 
 /// The longest `config.toml`, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;

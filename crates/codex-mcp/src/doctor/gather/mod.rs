@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, io};
 
+use codex_config::layers::UserConfig;
+use codex_config::trust::brought::brought;
+use codex_config::trust::directory_trust;
 use git_probe::private;
 use safe_files::off_runtime;
 use supervise::converse::run;
 use supervise::spawn::Program;
 
 use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
-use crate::codex_config::UserConfig;
 use crate::config::{self, Config, ConfigError, Flags};
-use crate::trust::brought::brought;
-use crate::trust::directory_trust;
 
 /// Finds out all that is reported on. `codex_bin` is what the command line or
 /// the environment says; `limit` is how long any one program may take.

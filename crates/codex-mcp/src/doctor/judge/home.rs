@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use codex_config::rules::GitRules;
 use serde_json::json;
 
 use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
 use super::super::report::{Check, Finding};
 use super::words::one_line;
-use crate::codex_rules::GitRules;
 
 pub(super) fn folder(home: &Home) -> Finding {
     let path = home.path.display();

@@ -8,14 +8,15 @@ mod private_git;
 mod tools;
 mod words;
 
-pub(super) use codex::codex_version;
+use codex_config::trust::Trust;
+use codex_config::trust::brought::Brought;
 
 use super::facts::{Asked, Codex, Facts, Home, Place, Probes, RepositoryFiles};
 use super::report::{Check, Finding, Report};
 use crate::config::{ConfigError, Source, Warning};
 use crate::engine::binary::NoCodex;
-use crate::trust::Trust;
-use crate::trust::brought::Brought;
+
+pub(super) use codex::codex_version;
 
 /// Makes findings of the facts.
 #[must_use]

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
+use codex_config::profile::ProfileName;
 use codex_mcp_core::session::Ending as TurnEnding;
 use codex_mcp_core::work::event::WorkEvent;
 use codex_mcp_core::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
@@ -40,7 +41,6 @@ use self::events::Events;
 use self::hearing::Hearing;
 use self::thread::{Prepared, Progress};
 use crate::engine::command::{Open, Opened, Prompt, TurnRef};
-use crate::engine::profile::ProfileName;
 use crate::engine::tool_limit::ToolLimit;
 use crate::engine::{Closed, CommandMark, Engine, EngineError};
 use crate::jobs::directive::Directive;

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use codex_config::layers::{CodexConfig, UserConfig, get};
+use codex_config::profile::check_exists;
+use codex_config::trust::directory_trust;
 use codex_mcp_core::action::{ActionId, Decision};
 use codex_mcp_core::session::{Outcome as TurnOutcome, Patience};
 use codex_mcp_core::work::Ending;
@@ -13,17 +16,14 @@ use safe_files::directory;
 use serde_json::{Map, Value};
 
 use super::Request;
-use crate::codex_config::{CodexConfig, UserConfig, get};
 use crate::config::DEFAULT_SANDBOX;
 use crate::engine::command::{
     AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
 };
 use crate::engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
-use crate::engine::profile::check_exists;
 use crate::engine::{CommandMark, Engine, EngineError};
 use crate::jobs::settings::Approval;
 use crate::team::Context;
-use crate::trust::directory_trust;
 
 /// The key of the approval policy in Codex's configuration.
 const POLICY: &str = "approval_policy";

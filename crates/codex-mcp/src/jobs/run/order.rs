@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use codex_config::profile::check_exists;
+use codex_config::writable_roots;
 use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::SandboxMode;
 use common::secrets::mask;
@@ -12,13 +14,11 @@ use serde_json::Value;
 
 use crate::bounds::OutOfBounds;
 use crate::engine::binary;
-use crate::engine::profile::check_exists;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::store::Request;
 use crate::run::ReadOnlyCause;
 use crate::run::order::{Approve, Order};
-use crate::writable_roots;
 
 /// The tool that runs are of.
 pub const TOOL: &str = "codex_run";

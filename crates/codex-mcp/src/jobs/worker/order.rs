@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use codex_config::profile::{ProfileError, ProfileName};
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::{NotAThreadId, ThreadId};
@@ -17,7 +18,6 @@ use super::{MailOf, Options};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ConfigError;
 use crate::engine::binary::{NoCodex, Source};
-use crate::engine::profile::{ProfileError, ProfileName};
 use crate::engine::tool_limit::ToolLimit;
 use crate::jobs::call::{KeepStream, Request};
 use crate::jobs::settings::{CallSettings, ThreadMail};

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use codex_config::writable_roots;
 use codex_mcp_core::session::{Alert, Patience as SessionPatience};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use git_probe::Submodules;
@@ -32,7 +33,6 @@ use crate::run::notify::Lookup;
 use crate::run::order::{Approve, Order, Place};
 use crate::run::worktree::{self, Worktree};
 use crate::run::{self, EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
-use crate::writable_roots;
 
 /// How long a run that was called off has to interrupt its turn and to look at what
 /// there is (20 s), and one whose worker ends: less than that takes.

@@ -4,6 +4,9 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use codex_config::layers::{UserConfig, configured_instructions};
+use codex_config::profile::ProfileName;
+use codex_config::trust::{TrustError, directory_trust};
 use codex_mcp_core::proxy::replace_part;
 use codex_mcp_core::team::registry::Settings;
 use codex_protocol::codex::{SandboxMode, ThreadSettings};
@@ -16,14 +19,11 @@ use serde_json::{Map, Value, json};
 use super::members::Members;
 use super::recorder::Beginning;
 use crate::bounds::{Bounds, OutOfBounds};
-use crate::codex_config::{UserConfig, configured_instructions};
 use crate::engine::EngineError;
 use crate::engine::command::{AddedInstructions, Settings as EngineSettings};
 use crate::engine::confinement::{Conversation, Wanted, Workplace, left_out};
-use crate::engine::profile::ProfileName;
 use crate::mcp::defaults::{Additions, Defaults};
 use crate::mcp::error::ToolError;
-use crate::trust::{TrustError, directory_trust};
 
 /// The tool that begins a thread. `codex-reply` can't be given anything.
 const TOOL: &str = "codex";

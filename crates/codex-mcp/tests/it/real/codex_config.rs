@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use codex_mcp::codex_config::{CodexConfig, UserConfig};
-use codex_mcp::engine::profile::ProfileName;
-use codex_mcp::trust::codex_trust;
+use codex_config::layers::{CodexConfig, UserConfig};
+use codex_config::profile::ProfileName;
+use codex_config::trust::codex_trust;
 use scripted_model::{Reply, Script};
 use tokio::process::Command;
 

@@ -28,14 +28,13 @@
 
 use std::time::Duration;
 
+use codex_config::prompt_kind::PromptKind;
 use serde::{Deserialize, Serialize};
-
-use crate::work::{Evidence, FailureClass};
 
 use super::artifacts::Gain;
 use super::findings::Standing;
 use super::outcome::milliseconds;
-use super::prompt_kind::PromptKind;
+use crate::work::{Evidence, FailureClass};
 
 /// How many turns a run has, unless told otherwise. Source of this and the next two
 /// numbers: the specification of futon3c's peripheral.

@@ -3,22 +3,21 @@
 mod letter;
 mod notice;
 
-pub use letter::letter;
-pub use notice::{NOTICE_LIMIT, blocked};
-
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use codex_config::prompt_kind::PromptKind;
 use codex_protocol::codex::TokenCount;
 use serde::{Deserialize, Serialize};
-
-use crate::describe::line;
-use crate::work::Evidence;
 
 use super::artifacts::{Artifact, Gain};
 use super::findings::Verdict;
 use super::machine::{Conversation, End, TurnEnd};
-use super::prompt_kind::PromptKind;
+use crate::describe::line;
+use crate::work::Evidence;
+
+pub use letter::letter;
+pub use notice::{NOTICE_LIMIT, blocked};
 
 /// How many artifacts are told; all are counted.
 pub const ARTIFACTS_LIMIT: usize = 500;

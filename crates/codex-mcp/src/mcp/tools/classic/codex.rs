@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use codex_config::profile::ProfileName;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode, ThreadSettings};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -14,7 +15,6 @@ use super::super::parameters::{Policy, Wait, Words, arguments};
 use super::super::schema::{approval_policy, input, sandbox};
 use super::tool;
 use crate::engine::command::{Prompt, Settings, Start};
-use crate::engine::profile::ProfileName;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use codex_config::profile::ProfileName;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
@@ -11,7 +12,6 @@ use serde_json::{Map, Value, json};
 use super::parameters::{Count, Limit, arguments};
 use super::schema::{about, input, off, one_of, output, sandbox, texts};
 use super::{Thread, answer, tool};
-use crate::engine::profile::ProfileName;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::service::{Jobs, Submitted};
 use crate::jobs::settings::Approval;

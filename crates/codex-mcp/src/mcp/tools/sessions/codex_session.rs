@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use codex_config::profile::ProfileName;
 use codex_mcp_core::events::ResponseMode;
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::timestamp::timestamp;
@@ -20,7 +21,6 @@ use super::settings::{Advanced, Beginning, Wanted};
 use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
 use crate::engine::Engine;
 use crate::engine::command::{Attention, Info, Prompt, Resume, SessionId};
-use crate::engine::profile::ProfileName;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_config::profile::ProfileName;
 use codex_mcp_core::session::Patience;
 use codex_protocol::codex::{
     Effort, Keeping, Personality, ReasoningSummary, SandboxMode, ThreadSettings, TurnManner,
@@ -14,7 +15,6 @@ use serde_json::{Map, Value};
 use super::super::output_schema::OutputSchema;
 use super::super::parameters::{Limit, Policy};
 use crate::engine::command::{AddedInstructions, Prompt, Settings, Start};
-use crate::engine::profile::ProfileName;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;

@@ -1,6 +1,6 @@
 //! What Codex is given: prompts of all kinds, pictures, settings.
 
-use codex_mcp::engine::profile::ProfileName;
+use codex_config::profile::ProfileName;
 use codex_mcp::picture::Picture;
 use codex_mcp_core::work::FailureClass;
 use codex_protocol::codex::Effort;

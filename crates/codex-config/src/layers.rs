@@ -29,7 +29,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::engine::profile::{ProfileName, lay_over};
+use crate::profile::ProfileName;
+use crate::profile::lay_over;
 use crate::trust::{DirectoryTrust, Trust};
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read_text;
@@ -41,7 +42,7 @@ const MANAGED: &str = "/etc/codex/managed_config.toml";
 const OF_ALL: &str = "/etc/codex/config.toml";
 
 /// A repository's layer, in any of its directories.
-pub(crate) const OF_REPOSITORY: &str = ".codex/config.toml";
+pub const OF_REPOSITORY: &str = ".codex/config.toml";
 
 /// The longest file that is read, in bytes. Codex adds each directory that the user
 /// trusts.
@@ -170,7 +171,7 @@ impl CodexConfig {
     }
 
     /// A table with the keys of all layers.
-    pub(crate) fn table(&self, name: &str) -> Map<String, Value> {
+    pub fn table(&self, name: &str) -> Map<String, Value> {
         let mut table = Map::new();
         for layer in self.layers.iter().rev() {
             if let Some(Value::Object(over)) = layer.get(name) {
@@ -182,7 +183,7 @@ impl CodexConfig {
 
     /// The entries of all MCP servers, by their names: keys of a layer that counts more
     /// replace those of the others.
-    pub(crate) fn mcp_servers(&self) -> BTreeMap<String, Map<String, Value>> {
+    pub fn mcp_servers(&self) -> BTreeMap<String, Map<String, Value>> {
         let mut servers: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
         for layer in self.layers.iter().rev() {
             let Some(Value::Object(table)) = layer.get(MCP_SERVERS) else {
@@ -197,7 +198,7 @@ impl CodexConfig {
     }
 
     /// Whether only the repository has an MCP server of this name.
-    pub(crate) fn is_of_repository_alone(&self, server: &str) -> bool {
+    pub fn is_of_repository_alone(&self, server: &str) -> bool {
         !self.servers_of_others.contains(server)
     }
 
@@ -213,7 +214,7 @@ impl CodexConfig {
 
 /// The value of a key in a layer or among overrides, whose keys may be dotted, nested or
 /// both.
-pub(crate) fn get<'a>(layer: &'a Layer, key: &str) -> Option<&'a Value> {
+pub fn get<'a>(layer: &'a Layer, key: &str) -> Option<&'a Value> {
     layer.get(key).or_else(|| {
         let dots = key.match_indices('.').map(|(dot, _)| dot);
         dots.filter_map(|dot| {
@@ -225,7 +226,7 @@ pub(crate) fn get<'a>(layer: &'a Layer, key: &str) -> Option<&'a Value> {
 }
 
 /// The developer instructions that these overrides set, or else the configuration.
-pub(crate) fn configured_instructions(overrides: &Layer, config: &CodexConfig) -> Option<String> {
+pub fn configured_instructions(overrides: &Layer, config: &CodexConfig) -> Option<String> {
     match get(overrides, INSTRUCTIONS) {
         Some(set) => set.as_str().map(str::to_owned),
         None => config.value_of(INSTRUCTIONS),
@@ -233,7 +234,7 @@ pub(crate) fn configured_instructions(overrides: &Layer, config: &CodexConfig) -
 }
 
 /// A repository's file, whether or not the user trusts it.
-pub(crate) fn repository_layer(path: &Path) -> Option<Layer> {
+pub fn repository_layer(path: &Path) -> Option<Layer> {
     layer(path, Links::Refused)
 }
 

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-use codex_mcp_core::run::prompt_kind::PromptKind;
 use common::secrets::mask;
 use common::text::one_line;
 use safe_files::untrusted_file::{Links, read_text};
 use toml::{Table, Value};
 
-use crate::codex_config::OF_REPOSITORY;
+use crate::layers::OF_REPOSITORY;
+use crate::prompt_kind::PromptKind;
 
 /// The longest file that is looked into, in bytes.
 const LIMIT: u64 = 1024 * 1024;
@@ -31,7 +31,7 @@ pub(super) const SETTINGS: &str = ".atm.toml";
 pub(super) const PROMPTS: &str = ".codex-mcp/prompts";
 
 /// What counts for Codex, in any directory: files, and directories with files.
-pub(crate) const FOR_CODEX: [&str; 4] = [
+pub const FOR_CODEX: [&str; 4] = [
     OF_REPOSITORY,
     ".codex/hooks.json",
     ".codex/rules",
@@ -167,7 +167,7 @@ fn read(path: PathBuf, keys: impl Fn(&Table) -> Vec<String>) -> Option<Brought> 
 }
 
 /// A key with its value; of a table, the names in it. Credentials are masked.
-pub(crate) fn shown(key: &str, value: &Value) -> String {
+pub fn shown(key: &str, value: &Value) -> String {
     let text = match value {
         Value::Table(table) => {
             let names: Vec<&str> = table.keys().map(String::as_str).collect();

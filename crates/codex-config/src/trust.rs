@@ -28,7 +28,7 @@ use safe_files::state_file::{self, FileError};
 use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 
-use crate::codex_config::UserConfig;
+use crate::layers::UserConfig;
 
 pub use record::{Changes, Record};
 
@@ -299,7 +299,7 @@ pub fn directory_trust(directory: &Path, codex: &UserConfig) -> Result<Directory
 }
 
 /// The same with variables of the environment.
-pub(crate) fn directory_trust_with(
+pub fn directory_trust_with(
     directory: &Path,
     codex: &UserConfig,
     variables: &dyn Fn(&str) -> Option<OsString>,
@@ -422,7 +422,7 @@ fn trust_by(
 
 /// The top of the git repository around a directory, or the directory itself. The path
 /// is without links.
-pub(crate) fn top_of(resolved: &Path) -> PathBuf {
+pub fn top_of(resolved: &Path) -> PathBuf {
     let repository = Repository::around(resolved, &ceilings());
     repository.map_or_else(|| resolved.to_owned(), |repository| repository.root)
 }

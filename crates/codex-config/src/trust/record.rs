@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::run::prompt_kind::PromptKind;
+use crate::prompt_kind::PromptKind;
 use common::text::one_line;
 use common::text::shell_word;
 use serde::{Deserialize, Serialize};

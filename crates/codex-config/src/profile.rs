@@ -87,7 +87,7 @@ pub struct NoProfile {
 ///
 /// [`ProfileError`]. A profile that exists in neither form is not noticed
 /// here: Codex says so itself.
-pub(crate) fn overrides(
+pub fn overrides(
     codex_home: &Path,
     name: &ProfileName,
 ) -> Result<Map<String, Value>, ProfileError> {
@@ -107,7 +107,7 @@ pub(crate) fn overrides(
 /// # Errors
 ///
 /// [`NoProfile`]. Where Codex's configuration cannot be read, Codex tells.
-pub(crate) fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), NoProfile> {
+pub fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), NoProfile> {
     if codex_home.join(format!("{}{SUFFIX}", name.0)).exists() {
         return Ok(());
     }
@@ -153,7 +153,7 @@ fn files_of_profiles(codex_home: &Path) -> Vec<String> {
 }
 
 /// Lays `over` on top of `under`, table by table.
-pub(crate) fn lay_over(under: &mut Map<String, Value>, over: Map<String, Value>) {
+pub fn lay_over(under: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
             (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),

@@ -13,7 +13,7 @@ const DOTTED_ROOTS: &str = "sandbox_workspace_write.writable_roots";
 /// Resolves the further writable directories that overrides of Codex's configuration name.
 /// Relative ones count from the working directory `cwd`: Codex's own reading depends on where
 /// its server was started.
-pub(crate) fn resolve(config: &mut Map<String, Value>, cwd: &Path) {
+pub fn resolve(config: &mut Map<String, Value>, cwd: &Path) {
     for (key, value) in config {
         let roots = match key.as_str() {
             TABLE => value.get_mut(ROOTS),
@@ -36,7 +36,7 @@ pub(crate) fn resolve(config: &mut Map<String, Value>, cwd: &Path) {
 /// # Errors
 ///
 /// [`ReplacedDirectory`].
-pub(crate) fn check(config: &Map<String, Value>) -> Result<(), ReplacedDirectory> {
+pub fn check(config: &Map<String, Value>) -> Result<(), ReplacedDirectory> {
     let nested = config.get(TABLE).and_then(|table| table.get(ROOTS));
     let lists = nested.into_iter().chain(config.get(DOTTED_ROOTS));
     let roots = lists.filter_map(Value::as_array).flatten();

@@ -1,0 +1,36 @@
+//! Codex's own configuration, and the directories that the user trusts.
+//!
+//! Codex reads settings from several layers, and one of them, `.codex/config.toml`, comes with
+//! the repository: it can name programs that Codex starts outside of its sandbox. So Codex
+//! reads that layer only where the *user* trusts the directory:
+//!
+//! ```text
+//!  command line or call          ┐
+//!  repository's .codex/          │ only with trust ── trust: `codex-mcp trust DIR`, or Codex's
+//!  profile                       │                    own `projects.DIR.trust_level`
+//!  ~/.codex/config.toml          │ layers
+//!  Codex's defaults              ┘
+//! ```
+//!
+//! [`layers`] reads the user's layer and lays a repository's over it; [`profile`] is the layer
+//! of a profile; [`rules`] finds the rules by which git leaves Codex's sandbox;
+//! [`writable_roots`] resolves further writable directories; [`trust`] records what the user
+//! trusts, with the hashes of the files that the trust covers, and [`prompt_kind`] names the
+//! prompt files among them.
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods,
+        reason = "a failed test panics, and a test opens the files that it wrote"
+    )
+)]
+
+pub mod layers;
+pub mod profile;
+pub mod prompt_kind;
+pub mod rules;
+pub mod trust;
+pub mod writable_roots;
