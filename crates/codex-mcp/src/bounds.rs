@@ -13,6 +13,8 @@ use std::sync::Arc;
 use codex_config::layers::{CodexConfig, UserConfig};
 use codex_config::profile::ProfileName;
 use codex_config::trust::{Trust, directory_trust, top_of};
+use codex_engine::command::{Overrides, Settings};
+use codex_engine::confinement::ConfiguredSandbox;
 use codex_mcp_core::run::criteria::{Criteria, Criterion, Grant};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
@@ -20,8 +22,6 @@ use safe_files::directory;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, DEFAULT_SANDBOX, Source};
-use crate::engine::command::{Overrides, Settings};
-use crate::engine::confinement::ConfiguredSandbox;
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
 /// the model, how it works and what it is told.

@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp_core::progress::CurrentStep;
-use codex_mcp_core::session::Ending;
-use codex_mcp_core::work::in_words;
+use codex_engine::command::{Prompt, Settings, Start, TurnRef};
+use codex_engine::logic::progress::CurrentStep;
+use codex_engine::logic::session::Ending;
+use codex_engine::logic::work::in_words;
+use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
 use git_probe::{Bounds, Git, GitError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-
-use crate::engine::command::{Prompt, Settings, Start, TurnRef};
-use crate::engine::{Engine, EngineError};
 
 /// How long git may take to look up a commit (10 s).
 const GIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -146,7 +145,7 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct Reviewed {
     /// The thread that made it.
     pub(crate) thread: ThreadId,
-    /// Its text, see [`codex_mcp_core::review`].
+    /// Its text, see [`codex_engine::logic::review`].
     pub(crate) text: String,
     /// How many tokens it used.
     pub(crate) spent: TokenCount,

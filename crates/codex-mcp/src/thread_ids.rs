@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use codex_engine::rollouts::{self, Found};
 use codex_mcp_core::team::ThreadName;
 use codex_mcp_core::team::registry::Entry;
 use codex_protocol::codex::ThreadId;
@@ -13,7 +14,6 @@ use common::duration::ago;
 use common::text::one_line;
 use safe_files::state_file::FileError;
 
-use crate::engine::rollouts::{self, Found};
 use crate::team::registry;
 
 /// How much of an id stands for it at least, in characters.

@@ -29,16 +29,8 @@
     )
 )]
 
-pub mod action;
-pub mod approval_text;
-mod describe;
-pub mod events;
 pub mod eyes;
 pub mod job;
-pub mod progress;
 pub mod proxy;
-pub mod review;
 pub mod run;
-pub mod session;
 pub mod team;
-pub mod work;

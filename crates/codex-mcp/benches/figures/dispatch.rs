@@ -8,10 +8,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use codex_mcp::engine::command::{Prompt, Start, TurnRef};
-use codex_mcp::engine::in_memory::engine_over;
-use codex_mcp::engine::{Engine, Launch, Options};
-use codex_mcp_core::session::Patience;
+use codex_engine::command::{Prompt, Start, TurnRef};
+use codex_engine::in_memory::engine_over;
+use codex_engine::logic::session::Patience;
+use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use scripted_model::Reply;
 use serde_json::{Value, json};

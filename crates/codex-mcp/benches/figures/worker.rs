@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use codex_mcp::engine::binary::Source;
-use codex_mcp::engine::{Engine, Launch, Options};
+use codex_engine::binary::Source;
+use codex_engine::logic::session::Patience;
+use codex_engine::{Engine, Launch, Options};
 use codex_mcp::jobs::call::{self, KeepStream};
 use codex_mcp::jobs::store::{Access, Job, JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
-use codex_mcp_core::session::Patience;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;

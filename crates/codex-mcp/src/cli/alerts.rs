@@ -3,13 +3,13 @@
 use std::env;
 use std::path::PathBuf;
 
+use codex_engine::Engine;
+use codex_engine::command::Alerted;
 use safe_files::off_runtime;
 use serde_json::json;
 
 use super::office::Identity;
 use crate::config::{Config, Setting};
-use crate::engine::Engine;
-use crate::engine::command::Alerted;
 use crate::mcp::Warnings;
 use crate::run::notify::{Alerts, Lookup, Notice, Patience, Teller};
 

@@ -1,10 +1,10 @@
 //! Which of Codex's servers is used.
 
+use codex_engine::binary::{self, CodexBinary, NoCodex};
+use codex_engine::{NoMcpServer, noted_release};
 use codex_protocol::codex::Release;
 
 use crate::config::Config;
-use crate::engine::binary::{self, CodexBinary, NoCodex};
-use crate::engine::{NoMcpServer, noted_release};
 use crate::mcp::Api;
 
 /// How to talk to Codex, as the user wants it.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
+use codex_engine::binary::{self, NoCodex};
+use codex_engine::own_mcp_server::NoServer;
 use codex_mcp_core::eyes::arguments::{Added, Arguments, BadArguments};
 use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::machine::MOST_RESTARTS;
@@ -21,13 +23,11 @@ use super::stored::complain;
 use super::values::size_limit;
 use super::{exit, own_servers, runtime};
 use crate::config::{self, ConfigError, Flags};
-use crate::engine::binary::{self, NoCodex};
 use crate::eyes::codex::Codex;
 use crate::eyes::queue::{QueueError, Reader};
 use crate::eyes::user_terminal::UserTerminal;
 use crate::eyes::wrapper::{self, Ended, Parts};
 use crate::eyes::{Place, settings};
-use crate::own_mcp_server::NoServer;
 use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// For somebody who wants to know what happens to their Codex.

@@ -4,6 +4,7 @@
 use std::env;
 use std::sync::Arc;
 
+use codex_engine::own_mcp_server::{NoServer, Server};
 use codex_mcp_core::eyes::contract;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use supervise::ceilings::CEILINGS;
@@ -13,7 +14,6 @@ use crate::config::{Config, EyesSettings, Origin, Source};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::worker::{MailOf, ToolsOfJobs};
 use crate::mcp::{Approval, OurTools};
-use crate::own_mcp_server::{NoServer, Server};
 use crate::team::{Desk, Member};
 
 /// The name of the MCP server that has the mail.

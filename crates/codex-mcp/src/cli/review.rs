@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use codex_config::profile as profiles;
 use codex_config::profile::{NoProfile, ProfileName};
-use codex_mcp_core::progress::CurrentStep;
-use codex_mcp_core::review::Review;
-use codex_mcp_core::session::Patience;
+use codex_engine::command::Settings;
+use codex_engine::logic::progress::CurrentStep;
+use codex_engine::logic::review::Review;
+use codex_engine::logic::session::Patience;
+use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::Effort;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::{duration, output};
@@ -25,8 +27,6 @@ use super::teller::Teller;
 use super::values::{one_of, profile};
 use super::{log, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
-use crate::engine::command::Settings;
-use crate::engine::{Engine, Launch, Options};
 use crate::mcp::Defaults;
 use crate::review::{Asked, ReviewError, Reviewed, Subject, reviewed};
 

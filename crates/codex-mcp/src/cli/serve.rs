@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use codex_engine::{Engine, InstalledCodex, Launch, Options};
 use codex_mcp_core::team::ThreadName;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
@@ -23,7 +24,6 @@ use super::stdio::{Preflight, Unfit};
 use super::times::duration_within;
 use super::{alerts, own_servers, runtime};
 use crate::config::{self, Config, ConfigError, TIMEOUTS, Warning};
-use crate::engine::{Engine, InstalledCodex, Launch, Options};
 use crate::jobs::service::Jobs;
 use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,

@@ -30,6 +30,7 @@ use std::{env, fmt};
 
 use codex_config::layers::{OF_REPOSITORY, UserConfig, repository_layer};
 use codex_config::trust::{Trust, TrustError, directory_trust_with, top_of};
+use codex_engine::binary;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
@@ -40,7 +41,6 @@ use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use crate::bounds::{Bounds, Commands, Sources};
-use crate::engine::binary;
 use crate::team::registry::Mode;
 use file::{CORE, File, SECTION, Scope};
 use presets::Presets;

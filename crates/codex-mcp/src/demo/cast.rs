@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
+use codex_engine::binary::{self, CodexBinary, NoCodex, Source};
 use codex_protocol::codex::Release;
 use supervise::converse::run;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,6 @@ use super::install::{self, InstallError};
 use super::show::Show;
 use super::stage::Stage;
 use super::tail::said;
-use crate::engine::binary::{self, CodexBinary, NoCodex, Source};
 
 /// How long Codex may take to tell its version.
 const VERSION_PATIENCE: Duration = Duration::from_secs(30);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, io};
 
+use codex_engine::binary::{self, CodexBinary, Source};
 use supervise::exit::Exit;
 use supervise::spawn::{Program, Streams, spawn};
 use tempfile::TempDir;
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::folder;
 use super::tail::{last_words, said};
-use crate::engine::binary::{self, CodexBinary, Source};
 
 /// The npm package of the Codex CLI. The native program comes as an optional
 /// dependency, a package for each platform.

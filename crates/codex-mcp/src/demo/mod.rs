@@ -36,11 +36,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use codex_engine::binary::Source;
 use common::output::Output;
 use scripted_model::ScriptedModel;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::binary::Source;
 use cast::Cast;
 use server::Server;
 use show::Show;

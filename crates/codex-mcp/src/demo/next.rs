@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use codex_engine::binary::{self, Source};
 use common::text::shell_word;
 
 use super::cast::Cast;
 use super::show::Show;
-use crate::engine::binary::{self, Source};
 
 /// Says how this program is added to a client, and how a run is begun, with the
 /// Codex of the demo unless that is found anyway.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use codex_config::rules::GitRules;
 use codex_config::trust::brought::Brought;
 use codex_config::trust::{Changes, Trust};
+use codex_engine::binary::{CodexBinary, NoCodex};
 use git_probe::private::Leftover;
 use supervise::converse::Finished;
 
 use super::settings::{Malformed, Settings};
 use crate::config::{ConfigError, Warning};
-use crate::engine::binary::{CodexBinary, NoCodex};
 
 /// All that was found.
 #[derive(Debug)]

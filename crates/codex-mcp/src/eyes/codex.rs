@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 
+use codex_engine::binary::CodexBinary;
 use codex_mcp_core::eyes::arguments::{Added, Arguments, Attachment};
 use codex_mcp_core::eyes::machine::{self, Session};
 use rustix::termios::{Termios, Winsize};
@@ -10,7 +11,6 @@ use supervise::exit::Exit;
 use supervise::spawn::{Process, Program, spawn_in_terminal};
 
 use super::tty::{Tty, behave};
-use crate::engine::binary::CodexBinary;
 
 /// How Codex is started.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 
 use std::io::Cursor;
 
-use codex_mcp_core::eyes::kind::Kind;
+use codex_engine::logic::picture_kind::Kind;
 use codex_mcp_core::eyes::picture::{Why, answer_limit, size_for_models};
 use codex_protocol::codex::Release;
 use image::codecs::jpeg::JpegEncoder;

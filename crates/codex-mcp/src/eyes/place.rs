@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::eyes::kind::START;
+use codex_engine::logic::picture_kind::START;
 use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
 use codex_mcp_core::eyes::picture::{BadPicture, SizeLimit, Why, check};
 use codex_protocol::codex::Release;

@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
-use codex_mcp_core::progress::{Activity, CurrentStep};
-use codex_mcp_core::work::activity;
-use codex_mcp_core::work::event::WorkEvent;
+use codex_engine::logic::progress::{Activity, CurrentStep};
+use codex_engine::logic::work::activity;
+use codex_engine::logic::work::event::WorkEvent;
 use common::text::one_line;
 use serde_json::Value;
 

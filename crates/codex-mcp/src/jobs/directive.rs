@@ -1,6 +1,6 @@
 //! What the worker of a running job can be told.
 
-use codex_mcp_core::action::Decision;
+use codex_engine::logic::action::Decision;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

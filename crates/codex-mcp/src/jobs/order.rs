@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_config::profile::{NoProfile, ProfileName, check_exists};
+use codex_engine::binary::{self, NoCodex, Source};
+use codex_engine::command::LONGEST_WAIT;
+use codex_engine::picture::{Picture, PictureError};
+use codex_engine::tool_limit::LimitOrigin;
 use codex_mcp_core::job::JobId;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
@@ -18,10 +22,6 @@ use super::settings::{Approval, CallSettings, ThreadMail};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
-use crate::engine::binary::{self, NoCodex, Source};
-use crate::engine::command::LONGEST_WAIT;
-use crate::engine::tool_limit::LimitOrigin;
-use crate::picture::{Picture, PictureError};
 use crate::run;
 
 /// How long Codex may take, if nobody says otherwise (contract of `call_codex`).

@@ -1,7 +1,8 @@
 //! Codex's questions in jobs, as they are kept and shown.
 
-use codex_mcp_core::action::{self, ActionKind, Decision};
-use codex_mcp_core::approval_text;
+use codex_engine::command::Open;
+use codex_engine::logic::action::{self, ActionKind, Decision};
+use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
 use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use super::store::{NewQuestion, Origin, Question};
 use crate::bounds::Bound;
-use crate::engine::command::Open;
 
 /// How much is kept of the particulars of a question, in bytes as JSON. Its text tells what
 /// matters in less than 4 KiB.
@@ -123,7 +123,7 @@ pub fn shown(questions: &[Question]) -> Value {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use codex_mcp_core::action::ActionId;
+    use codex_engine::logic::action::ActionId;
     use codex_protocol::codex::CommandApproval;
 
     use super::*;

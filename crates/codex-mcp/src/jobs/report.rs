@@ -1,12 +1,12 @@
 //! What has come of a job: what its worker leaves in the store, and clients read as
 //! `metadata`.
 
-use codex_mcp_core::progress::without_shell;
-use codex_mcp_core::run::outcome;
-use codex_mcp_core::work::event::TokensUsed;
-use codex_mcp_core::work::{
+use codex_engine::logic::progress::without_shell;
+use codex_engine::logic::work::event::TokensUsed;
+use codex_engine::logic::work::{
     ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
 };
+use codex_mcp_core::run::outcome;
 use codex_protocol::codex::StepStatus;
 use common::text::one_line;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReport {
     /// What kind of failure: a name of
-    /// [`FailureClass`](codex_mcp_core::work::FailureClass).
+    /// [`FailureClass`](codex_engine::logic::work::FailureClass).
     pub class: String,
     /// What happened.
     pub message: String,
@@ -304,7 +304,7 @@ impl Report {
 }
 
 impl FailureReport {
-    /// It, as [`judge`](codex_mcp_core::work::judge) found it.
+    /// It, as [`judge`](codex_engine::logic::work::judge) found it.
     #[must_use]
     pub fn of(failure: &Failure) -> Self {
         Self {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use codex_config::layers::get;
 use codex_config::writable_roots;
+use codex_engine::confinement::set;
+use codex_engine::tool_limit::LimitOrigin;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::team::TeamName;
 use safe_files::directory::{self, ReplacedDirectory};
@@ -12,8 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::store::Request;
-use crate::engine::confinement::set;
-use crate::engine::tool_limit::LimitOrigin;
 
 /// Where Codex's configuration has what `workspace-write` allows.
 const ROOTS: [&str; 2] = ["sandbox_workspace_write", "writable_roots"];

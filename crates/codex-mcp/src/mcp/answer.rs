@@ -5,12 +5,12 @@
 //! which read only text learn the thread id and nothing is sent twice. Clients
 //! that read `structuredContent` find it all there.
 
+use codex_engine::command::SessionId;
 use codex_protocol::codex::ThreadId;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
 use super::error::{Names, ToolError};
-use crate::engine::command::SessionId;
 
 /// What came of a call that did not fail.
 pub(super) struct Answer {

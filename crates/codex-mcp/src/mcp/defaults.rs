@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use codex_engine::command::{Settings, joined};
+use codex_engine::own_mcp_server::{self, Server};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Setting, ThreadDefaults};
-use crate::engine::command::{Settings, joined};
-use crate::own_mcp_server::{self, Server};
 use crate::team::{Context, Member};
 
 /// The longest prompt that is taken from a file, in bytes. Codex takes its own

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use codex_mcp_core::action::ActionId;
+use codex_engine::command::Open;
+use codex_engine::logic::action::ActionId;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use rmcp::RoleServer;
@@ -16,7 +17,6 @@ use tokio::time::timeout;
 
 use super::question::{Elicitation, Origin, Titles};
 use super::turn::CLIENT_PATIENCE;
-use crate::engine::command::Open;
 
 /// What can be done with a question in the middle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,15 @@
 //! Errors as MCP clients see them: a code, what happened, what to do.
 
 use codex_config::profile::ProfileError;
-use codex_mcp_core::session::{DecisionRefused, PromptRefused};
-use codex_mcp_core::work::{FailureClass, class_of_turn};
+use codex_engine::logic::session::{DecisionRefused, PromptRefused};
+use codex_engine::logic::work::{FailureClass, class_of_turn};
+use codex_engine::{EngineError, LaunchError, StartError};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Map, Value, json};
 
 use super::code::{Code, Retry};
 use crate::bounds::OutOfBounds;
-use crate::engine::{EngineError, LaunchError, StartError};
 use crate::review::ReviewError;
 use crate::thread_ids::NoThread;
 

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use codex_config::profile;
-use codex_mcp_core::action::{ActionId, DecidedBy, Decision};
-use codex_mcp_core::session::{self, DecisionRefused};
+use codex_engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
+use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
+use codex_engine::logic::session::{self, DecisionRefused};
+use codex_engine::{Engine, EngineError, Standing};
 use codex_protocol::codex::ThreadId;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListResourcesResult,
@@ -42,8 +44,6 @@ use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
 use crate::config;
-use crate::engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
-use crate::engine::{Engine, EngineError, Standing};
 use crate::jobs::service::Jobs;
 use crate::team::{Desk, Office};
 use crate::thread_ids::{NotAThread, ThreadPrefix};

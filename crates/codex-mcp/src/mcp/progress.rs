@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::progress::{CurrentStep, timed};
+use codex_engine::logic::progress::{CurrentStep, timed};
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;

@@ -5,15 +5,14 @@
 //! of answer are understood: the standard's `{"action":"accept"}` and Codex's
 //! `{"decision":"approved"}`.
 
-use codex_mcp_core::action::{self, Decision};
-use codex_mcp_core::approval_text;
+use codex_engine::command::Open;
+use codex_engine::logic::action::{self, Decision};
+use codex_engine::logic::approval_text;
 use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     Question, ThreadId, TurnId, UserInputRequest,
 };
 use serde_json::{Map, Value, json};
-
-use crate::engine::command::Open;
 
 /// A question for a client that can show one.
 pub(super) struct Elicitation {
@@ -359,7 +358,7 @@ fn questions_schema(asked: &UserInputRequest) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_core::action::ActionId;
+    use codex_engine::logic::action::ActionId;
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! What a call that came back with questions is known by when it comes again.
 
+use codex_engine::command::{SessionId, TurnRef};
 use codex_protocol::codex::ThreadId;
 
 use super::code::Code;
 use super::error::ToolError;
-use crate::engine::command::{SessionId, TurnRef};
 
 /// What a 2026-07-28 client hands back with its answers: which turn they are
 /// for. It names a session of ours and carries nothing that could be forged.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use codex_engine::{Called, Reply, ThreadTools};
 use codex_mcp_core::eyes::contract::TOOL;
 use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
@@ -15,7 +16,6 @@ use serde_json::{Map, Value, json};
 
 use super::request_image::{Answer, describe, show};
 use super::tools::team::{Mail, Told};
-use crate::engine::{Called, Reply, ThreadTools};
 use crate::eyes::Place;
 use crate::eyes::fitted::Fitted;
 use crate::team::Desk;

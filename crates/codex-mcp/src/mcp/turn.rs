@@ -20,8 +20,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::approval_text;
-use codex_mcp_core::session::{Ending, Outcome};
+use codex_engine::EngineError;
+use codex_engine::command::{Open, TurnRef, View};
+use codex_engine::logic::approval_text;
+use codex_engine::logic::session::{Ending, Outcome};
 use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, InputRequest, InputRequests, InputRequiredResult};
@@ -38,8 +40,6 @@ use super::front::{Front, Taken, decide};
 use super::progress::Progress;
 use super::question::{self, Elicitation, Origin, Titles};
 use super::request_state::RequestState;
-use crate::engine::EngineError;
-use crate::engine::command::{Open, TurnRef, View};
 
 /// How long an interrupted turn may take to end before the call answers
 /// without it. Codex takes some 20 ms; rmcp waits 5 s for answers at the end.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::progress::CurrentStep;
+use codex_engine::EngineError;
+use codex_engine::logic::progress::CurrentStep;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -12,7 +13,6 @@ use super::code::Code;
 use super::error::ToolError;
 use super::front::Front;
 use super::progress::Progress;
-use crate::engine::EngineError;
 
 /// What a call does until a step is known.
 const WAITING: &str = "waiting for Codex";

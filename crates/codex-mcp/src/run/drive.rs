@@ -8,7 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::progress::CurrentStep;
+use codex_engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef, joined};
+use codex_engine::logic::progress::CurrentStep;
+use codex_engine::{
+    Engine, EngineError, GitGrant, Granted, Grants, LaunchError, PauseError, Paused, Shutdown,
+};
 use codex_mcp_core::run::artifacts::{self, Shown};
 use codex_mcp_core::run::criteria::{Grant, Judging};
 use codex_mcp_core::run::findings::{Verdict, judge};
@@ -38,10 +42,6 @@ use super::look::{LocalState, Looker};
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
-use crate::engine::command::{Opened, Prompt, Refusals, Resume, SessionId, Start, TurnRef, joined};
-use crate::engine::{
-    Engine, EngineError, GitGrant, Granted, Grants, LaunchError, PauseError, Paused, Shutdown,
-};
 use crate::review::{Asked, Reviewed, reviewed};
 
 /// How long one command of a criterion may take (5 min); less where the run has less

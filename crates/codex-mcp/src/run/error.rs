@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use codex_config::layers::UserConfig;
 use codex_config::trust::{Trust, TrustError, directory_trust};
+use codex_engine::binary::NoCodex;
+use codex_engine::confinement::ConfiguredSandbox;
+use codex_engine::{EngineError, LaunchError};
 use codex_protocol::codex::Release;
 use common::text::shell_word;
 use serde::{Deserialize, Serialize};
@@ -14,9 +17,6 @@ use super::caller::Caller;
 use super::look::LookError;
 use super::notify::UnusableNotifier;
 use super::order::BadOrder;
-use crate::engine::binary::NoCodex;
-use crate::engine::confinement::ConfiguredSandbox;
-use crate::engine::{EngineError, LaunchError};
 
 /// What makes the sandbox of a run read-only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,9 @@
 //! What kind of end an error is for a turn.
 
+use codex_engine::EngineError;
+use codex_engine::logic::session::Ending;
+use codex_engine::logic::work::{FailureClass, class_of_turn, in_words};
 use codex_mcp_core::run::machine::TurnEnd;
-use codex_mcp_core::session::Ending;
-use codex_mcp_core::work::{FailureClass, class_of_turn, in_words};
-
-use crate::engine::EngineError;
 
 /// How a turn ended that had begun, and what Codex says of it if it failed.
 pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
+use codex_engine::command::Settings;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::machine::Limits;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
 use codex_protocol::codex::ThreadId;
 use serde::{Deserialize, Serialize};
-
-use crate::engine::command::Settings;
 
 /// The longest task, in bytes. Codex takes prompts of 1 MiB (2^20 characters, what
 /// its own input takes).

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use codex_config::layers::UserConfig;
 use codex_config::prompt_kind::PromptKind;
 use codex_config::trust::{Trust, directory_trust};
+use codex_engine::confinement::left_out;
 use codex_mcp_core::run::prompts::{TEMPLATE_LIMIT, Templates};
 use common::text::shell_word;
 use safe_files::untrusted_file::{self, Links};
 
 use super::error::RunError;
-use crate::engine::confinement::left_out;
 
 /// The folder of the prompts, from the top of the repository on. They are named
 /// `initial.md`, `nudge.md`, `recovery.md` and `continuation.md`.

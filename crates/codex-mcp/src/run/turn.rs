@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::future::pending;
 
-use codex_mcp_core::action::{ActionId, DecidedBy, Decision};
-use codex_mcp_core::approval_text;
-use codex_mcp_core::progress::CurrentStep;
+use codex_engine::command::{Open, TurnRef, View};
+use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
+use codex_engine::logic::approval_text;
+use codex_engine::logic::progress::CurrentStep;
+use codex_engine::logic::session::{Outcome, Steps};
+use codex_engine::logic::work::{FailureClass, Refusal};
+use codex_engine::{Engine, EngineError};
 use codex_mcp_core::run::machine::{Next, Run, TurnEnd};
 use codex_mcp_core::run::outcome::Usage;
-use codex_mcp_core::session::{Outcome, Steps};
-use codex_mcp_core::work::{FailureClass, Refusal};
 use codex_protocol::codex::Ask;
 use common::text::one_line;
 use futures::StreamExt;
@@ -22,8 +24,6 @@ use super::drive::ANSWER_LIMIT;
 use super::error::RunError;
 use super::failing;
 use super::watcher::{News, Watcher};
-use crate::engine::command::{Open, TurnRef, View};
-use crate::engine::{Engine, EngineError};
 
 /// What has come of a turn.
 #[derive(Debug)]

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use codex_mcp_core::action::{DecidedBy, Decision};
-use codex_mcp_core::progress::CurrentStep;
+use codex_engine::Grants;
+use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::progress::CurrentStep;
 use codex_mcp_core::run::findings::Verdict;
 use codex_mcp_core::run::machine::Prompt;
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
-
 use tokio::time::Instant;
 
 use super::caller::Caller;
-use crate::engine::Grants;
 
 /// Something that has happened in a run.
 #[derive(Debug, Clone, Copy)]

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use codex_config::prompt_kind::PromptKind;
+use codex_engine::Grants;
 use codex_mcp_core::run::artifacts::Artifact;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
 use codex_protocol::codex::{RateLimits, RateWindow};
 use git_probe::logic::git_state::ChangeKind;
-
-use crate::engine::Grants;
 
 /// How much of a commit's name is shown.
 const SHORT_HASH: usize = 12;

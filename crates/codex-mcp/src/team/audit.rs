@@ -65,7 +65,7 @@ pub struct Record<'a> {
     pub summary: Option<&'a str>,
     /// How a question was decided.
     pub decision: Option<&'a str>,
-    /// By whom, see [`DecidedBy`](codex_mcp_core::action::DecidedBy).
+    /// By whom, see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
     pub decided_by: Option<&'a str>,
     /// The messages that were read.
     pub messages: &'a [Envelope],
@@ -170,7 +170,7 @@ pub struct Line {
     /// turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// By whom: see [`DecidedBy`](codex_mcp_core::action::DecidedBy).
+    /// By whom: see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
     /// How many messages were read.

@@ -4,16 +4,15 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use codex_mcp_core::action::{DecidedBy, Decision};
-use codex_mcp_core::session::{Ending, IDLE_LIMIT, State};
+use codex_engine::command::{Info, Prompt, Purpose, SessionId, View};
+use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::session::{Ending, IDLE_LIMIT, State};
+use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{Keeping, ThreadId};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
-
-use crate::engine::command::{Info, Prompt, Purpose, SessionId, View};
-use crate::engine::{Engine, EngineError};
 
 /// How long all summaries together may take (FR-7.2).
 pub const PATIENCE: Duration = Duration::from_secs(10);

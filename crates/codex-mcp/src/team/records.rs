@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use codex_mcp_core::action::DecidedBy;
-use codex_mcp_core::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
+use codex_engine::command::{Settings, Start, TurnRef};
+use codex_engine::logic::action::DecidedBy;
+use codex_engine::logic::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
+use codex_engine::{Act, Given, Kind, Witness};
 use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnState};
 use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
 use codex_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
@@ -26,8 +28,6 @@ use super::dead;
 use super::office::Farewell;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::summary::Summaries;
-use crate::engine::command::{Settings, Start, TurnRef};
-use crate::engine::{Act, Given, Kind, Witness};
 
 /// Why a thread has no summary where nobody wanted one.
 const NOT_WANTED: &str = "runs, and servers with `--no-summaries`, don't ask for one";

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp::engine::binary::Source;
-use codex_mcp::engine::{Engine, Launch, Options};
+use codex_engine::binary::Source;
+use codex_engine::logic::session::Patience;
+use codex_engine::logic::work::FailureClass;
+use codex_engine::{Engine, Launch, Options};
 use codex_mcp::jobs::call::{KeepStream, News, Outcome, Request, run};
-use codex_mcp_core::session::Patience;
-use codex_mcp_core::work::FailureClass;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use supervise::spawn::guards_are;
 use testkit::Home;

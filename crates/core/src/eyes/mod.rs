@@ -16,7 +16,6 @@
 
 pub mod arguments;
 pub mod contract;
-pub mod kind;
 pub mod machine;
 pub mod path;
 pub mod picture;

@@ -6,9 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use codex_engine::logic::picture_kind::Kind;
 use serde::{Deserialize, Serialize};
-
-use super::kind::Kind;
 
 /// The longest path, in bytes: Linux takes no longer ones.
 pub const LONGEST_PATH: usize = 4096;

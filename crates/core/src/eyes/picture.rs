@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use codex_engine::logic::picture_kind::Kind;
 use codex_protocol::codex::Release;
 use common::text::one_line;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Kind;
 use super::path::{PicturePath, SHOWN_PATH};
 
 /// How many bytes a picture can be allowed to have (100 MB): Codex holds all of it in

@@ -4,9 +4,8 @@
 //! with a summary whose first word says whether it wants any change: Codex passes on nothing
 //! else by which that could be told.
 
+use codex_engine::logic::review::Review;
 use common::text::BoundedText;
-
-use crate::review::Review;
 
 /// The first word of a summary where nothing has to be changed.
 const PASS: &str = "PASS";

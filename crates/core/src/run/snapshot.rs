@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use codex_engine::logic::session::Steps;
+use codex_engine::logic::work::{Evidence, Refusal};
 use git_probe::logic::git_state::{ChangeKind, GitState};
 use serde::{Deserialize, Serialize};
 
 use super::names::{BranchName, CommandLine, Issue};
 use super::review::ReviewEnd;
-use crate::session::Steps;
-use crate::work::{Evidence, Refusal};
 
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;

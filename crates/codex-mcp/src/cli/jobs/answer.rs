@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use codex_mcp_core::action::Decision;
+use codex_engine::logic::action::Decision;
 use codex_mcp_core::job::JobPrefix;
 use common::output;
 use serde_json::{Map, Value};

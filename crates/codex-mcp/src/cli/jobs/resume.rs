@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_config::profile::ProfileName;
+use codex_engine::tool_limit::LimitOrigin;
 use codex_mcp_core::job::JobPrefix;
 use codex_protocol::codex::ThreadId;
 use serde::de::DeserializeOwned;
@@ -17,7 +18,6 @@ use super::submit::Handing;
 use crate::cli::prompt;
 use crate::cli::values::word;
 use crate::config::Config;
-use crate::engine::tool_limit::LimitOrigin;
 use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::{Kept, RunOrder};

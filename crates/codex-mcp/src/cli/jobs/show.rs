@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anstyle::{AnsiColor, Style};
+use codex_engine::logic::progress::without_shell;
 use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
-use codex_mcp_core::progress::without_shell;
 use common::duration::ago;
 use common::output::{self, Output};
 use common::timestamp::timestamp;

@@ -1,7 +1,7 @@
 //! What Codex does in a job, in a line for people.
 
-use codex_mcp_core::progress::without_shell;
-use codex_mcp_core::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
+use codex_engine::logic::progress::without_shell;
+use codex_engine::logic::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
 use codex_protocol::codex::StepStatus;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use codex_mcp_core::action::{DecidedBy, Decision};
-use codex_mcp_core::approval_text;
+use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};

@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use codex_mcp_core::action::{DecidedBy, Decision};
-use codex_mcp_core::progress::{CurrentStep, timed};
+use codex_engine::Grants;
+use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::progress::{CurrentStep, timed};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use tokio::time::sleep;
@@ -14,7 +15,6 @@ use tokio::time::sleep;
 use super::approval::{Approver, Dialog};
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
-use crate::engine::Grants;
 use crate::run::watcher::{Leave, News, Watcher};
 use crate::run::{Caller, words};
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use codex_mcp_core::session::Patience;
+use codex_engine::binary::{self, CodexBinary, NoCodex};
+use codex_engine::logic::session::Patience;
+use codex_engine::{Engine, Launch, Options, help};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use supervise::exit::Exit;
 use supervise::spawn::Program;
@@ -12,8 +14,6 @@ use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
 use super::super::judge::codex_version;
 use super::ask;
 use crate::config::Config;
-use crate::engine::binary::{self, CodexBinary, NoCodex};
-use crate::engine::{Engine, Launch, Options, help};
 
 /// The exit code of Codex for a wrong command line.
 const USAGE: Exit = Exit::Code(2);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use codex_engine::binary::{CodexBinary, NoCodex};
+use codex_engine::is_known;
 use codex_protocol::codex::Release;
 use serde_json::json;
 use supervise::exit::Exit;
@@ -9,8 +11,6 @@ use supervise::exit::Exit;
 use super::super::facts::{Asked, Codex, Commands, Home, Introduction};
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
-use crate::engine::binary::{CodexBinary, NoCodex};
-use crate::engine::is_known;
 
 /// The oldest release that codex-mcp is tested with.
 const OLDEST: Release = Release::new(0, 104, 0);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use codex_config::layers::UserConfig;
+use codex_engine::binary::{CodexBinary, Source};
 use common::output::{Colours, Output};
 use git_probe::private::{Leftover, LeftoverState};
 use supervise::converse::Finished;
@@ -14,7 +15,6 @@ use super::super::render::as_text;
 use super::super::report::Status;
 use super::super::settings::{Settings, check};
 use super::*;
-use crate::engine::binary::{CodexBinary, Source};
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -1,11 +1,11 @@
 //! Other programs' words, made fit to be repeated.
 
 use anstream::adapter::strip_str;
+use codex_engine::binary::{CodexBinary, Source};
 use common::text::{shell_word, visible_line};
 use supervise::converse::Finished;
 
 use super::super::facts::Asked;
-use crate::engine::binary::{CodexBinary, Source};
 
 /// How much of what a program said is repeated, in bytes.
 const LONGEST: usize = 400;

@@ -3,16 +3,15 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use codex_mcp_core::action::{self, ActionId, Decision};
+use codex_engine::command::{Open, SessionId};
+use codex_engine::logic::action::{self, ActionId, Decision};
+use codex_engine::{ApprovalOutOfBounds, EngineError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Call;
 use crate::bounds::Bound;
-use crate::engine::ApprovalOutOfBounds;
-use crate::engine::EngineError;
-use crate::engine::command::{Open, SessionId};
 use crate::jobs::directive::{Answer, Directive};
 
 /// How long Codex may take to take words for its turn. It takes some milliseconds.

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use codex_mcp_core::work::Recorder;
+use codex_engine::command::Opened;
+use codex_engine::logic::work::Recorder;
+use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{Item, Notification};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::hearing::Hearing;
-use crate::engine::command::Opened;
-use crate::engine::{Engine, EngineError};
 
 /// How many events wait at most. The job takes them as often as Codex is read.
 const WAITING: usize = 4096;

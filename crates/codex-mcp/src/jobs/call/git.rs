@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use codex_mcp_core::work::{Changes, Digest};
+use codex_engine::logic::work::{Changes, Digest};
 use git_probe::logic::git_state::{ChangeKind, GitState};
 use git_probe::repository::Repository;
 use git_probe::{Bounds, Git, GitError};

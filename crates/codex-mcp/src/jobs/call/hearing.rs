@@ -1,13 +1,13 @@
 //! What is heard of a job's turn.
 
-use codex_mcp_core::work::Digest;
-use codex_mcp_core::work::event::WorkEvent;
+use codex_engine::command::Open;
+use codex_engine::logic::work::Digest;
+use codex_engine::logic::work::event::WorkEvent;
 use codex_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{KeepStream, News};
-use crate::engine::command::Open;
 use crate::jobs::directive::Directive;
 
 /// How much is kept of the events where they are wanted, in bytes: the first of them.

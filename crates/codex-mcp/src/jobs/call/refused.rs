@@ -7,15 +7,14 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use codex_mcp_core::work::Recorder;
+use codex_engine::logic::work::Recorder;
+use codex_engine::rollouts::{self, Rollout};
 use codex_protocol::codex::ThreadId;
 use common::timestamp::timestamp;
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::engine::rollouts::{self, Rollout};
 
 /// How much of the end of a rollout is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;

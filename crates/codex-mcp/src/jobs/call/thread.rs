@@ -6,9 +6,14 @@ use std::sync::Arc;
 use codex_config::layers::{CodexConfig, UserConfig, get};
 use codex_config::profile::check_exists;
 use codex_config::trust::directory_trust;
-use codex_mcp_core::action::{ActionId, Decision};
-use codex_mcp_core::session::{Outcome as TurnOutcome, Patience};
-use codex_mcp_core::work::Ending;
+use codex_engine::command::{
+    AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
+};
+use codex_engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
+use codex_engine::logic::action::{ActionId, Decision};
+use codex_engine::logic::session::{Outcome as TurnOutcome, Patience};
+use codex_engine::logic::work::Ending;
+use codex_engine::{CommandMark, Engine, EngineError};
 use codex_protocol::codex::{
     ApprovalPolicy, Release, SandboxMode, ThreadId, ThreadSettings, TurnManner,
 };
@@ -17,11 +22,6 @@ use serde_json::{Map, Value};
 
 use super::Request;
 use crate::config::DEFAULT_SANDBOX;
-use crate::engine::command::{
-    AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
-};
-use crate::engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
-use crate::engine::{CommandMark, Engine, EngineError};
 use crate::jobs::settings::Approval;
 use crate::team::Context;
 

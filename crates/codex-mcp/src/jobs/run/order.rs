@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use codex_config::profile::check_exists;
 use codex_config::writable_roots;
+use codex_engine::binary;
 use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::SandboxMode;
 use common::secrets::mask;
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::OutOfBounds;
-use crate::engine::binary;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::store::Request;
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::bounds::Bounds;
     use crate::config::{Setting, Source as SetBy, ThreadDefaults};
-    use crate::engine::binary::Source;
+    use codex_engine::binary::Source;
 
     fn submitter(reach: Reach) -> Submitter {
         let mut defaults = ThreadDefaults::default();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::action::Decision;
+use codex_engine::logic::action::Decision;
 use codex_mcp_core::job::{JobId, JobState};
 use common::text::one_line;
 use serde_json::{Map, Value};
@@ -327,7 +327,7 @@ fn in_json(decision: &Decision) -> String {
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_core::action::ActionKind;
+    use codex_engine::logic::action::ActionKind;
     use serde_json::json;
 
     use super::*;

@@ -7,22 +7,21 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
+use codex_engine::logic::session::Alert;
+use codex_engine::logic::work::{Failure, FailureClass};
 use codex_mcp_core::job::{
     Attempt, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wanted,
 };
-use codex_mcp_core::session::Alert;
-use codex_mcp_core::work::{Failure, FailureClass};
 use codex_protocol::codex::ThreadId;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
-use super::Worker;
 use super::dialog::Dialog;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
 use super::stalls::StallWatch;
-use super::{running, telling};
+use super::{Worker, running, telling};
 use crate::jobs::call::{self, Control, KeepStream, News, Outcome, Request};
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::order::Kept;

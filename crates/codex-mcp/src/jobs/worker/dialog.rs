@@ -4,8 +4,9 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use codex_mcp_core::action::ActionId;
-use codex_mcp_core::session::Alert;
+use codex_engine::command::Open;
+use codex_engine::logic::action::ActionId;
+use codex_engine::logic::session::Alert;
 use common::text::one_line;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::journal::Journal;
 use super::leash::{End, Leash};
 use super::{Worker, order};
-use crate::engine::command::Open;
 use crate::jobs::call::{Given, News};
 use crate::jobs::directive::{Answer, Directive};
 use crate::jobs::question;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_engine::binary::NoCodex;
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_protocol::codex::ThreadId;
 use common::text::one_line;
@@ -14,7 +15,6 @@ use super::admission::Refusal;
 use super::attempt::{Came, Done};
 use super::order::NoBounds;
 use crate::bounds::OutOfBounds;
-use crate::engine::binary::NoCodex;
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;
 use crate::run::worktree::{Kept, WorktreeError};

@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::session::Patience;
+use codex_engine::binary::{self, NoCodex, Source};
+use codex_engine::logic::session::Patience;
+use codex_engine::{Engine, Launch, LaunchError, Options, StartError};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{MailOf, ToolsOfJobs};
-use crate::engine::binary::{self, NoCodex, Source};
-use crate::engine::{Engine, Launch, LaunchError, Options, StartError};
 
 /// How often Codex is started that ends at once, and how long after.
 const STARTS: u32 = 3;

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use codex_mcp_core::work::event::WorkEvent;
+use codex_engine::logic::work::event::WorkEvent;
 use codex_protocol::codex::ThreadId;
 use serde::Deserialize;
 use serde_json::{Value, json};

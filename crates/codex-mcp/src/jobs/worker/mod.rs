@@ -64,6 +64,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use codex_engine::ThreadTools;
+use codex_engine::binary::Source;
 use codex_mcp_core::job::{JobId, WorkerId};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
@@ -74,8 +76,6 @@ use self::leash::Leash;
 use self::trouble::Trouble;
 use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError, new_worker_id};
 use crate::bounds::CurrentBounds;
-use crate::engine::ThreadTools;
-use crate::engine::binary::Source;
 use crate::team::Member;
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};

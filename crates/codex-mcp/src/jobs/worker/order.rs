@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_config::profile::{ProfileError, ProfileName};
+use codex_engine::binary::{NoCodex, Source};
+use codex_engine::picture::{Picture, PictureError};
+use codex_engine::tool_limit::ToolLimit;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::{NotAThreadId, ThreadId};
@@ -17,12 +20,9 @@ use super::admission::{self, Refusal};
 use super::{MailOf, Options};
 use crate::bounds::{Bounds, OutOfBounds};
 use crate::config::ConfigError;
-use crate::engine::binary::{NoCodex, Source};
-use crate::engine::tool_limit::ToolLimit;
 use crate::jobs::call::{KeepStream, Request};
 use crate::jobs::settings::{CallSettings, ThreadMail};
 use crate::jobs::store::{Job, Origin, Request as Asked};
-use crate::picture::{Picture, PictureError};
 use crate::team::Member;
 
 /// Why a job can't be run: what it says makes no sense here.

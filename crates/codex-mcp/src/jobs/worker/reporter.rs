@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use codex_mcp_core::action::{DecidedBy, Decision};
+use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_mcp_core::run::findings::{Finding, Verdict};
 use codex_mcp_core::run::outcome::TurnRecord;
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use codex_mcp_core::progress::Activity;
-use codex_mcp_core::session::Alert;
-use codex_mcp_core::work::activity;
+use codex_engine::logic::progress::Activity;
+use codex_engine::logic::session::Alert;
+use codex_engine::logic::work::activity;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -76,7 +76,7 @@ impl<'a> StallWatch<'a> {
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_core::work::event::WorkEvent;
+    use codex_engine::logic::work::event::WorkEvent;
     use tokio::time::{sleep, timeout};
 
     use super::*;

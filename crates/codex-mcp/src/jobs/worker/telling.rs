@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codex_engine::logic::session::Alert;
 use codex_mcp_core::job::{Ending, JobId, JobState};
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::blocked;
-use codex_mcp_core::session::Alert;
 use codex_mcp_core::team::TeamName;
 use common::text::one_line;
 use serde_json::{Value, json};

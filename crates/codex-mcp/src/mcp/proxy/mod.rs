@@ -26,6 +26,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use codex_engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, Router, Setup};
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::{Beheaded, Message, RequestId, code};
@@ -51,7 +52,6 @@ use super::incoming::{id_of, too_long, unreadable};
 use super::tools::Groups;
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
-use crate::engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use crate::jobs::service::Jobs;
 use crate::team::{Farewell, Office, farewell};
 

@@ -1,16 +1,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use codex_mcp_core::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
+use codex_engine::command::LONGEST_WAIT;
+use codex_engine::logic::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
+use codex_engine::logic::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
+use codex_engine::picture;
 use codex_mcp_core::eyes::picture::{SizeLimit, answer_limit};
-use codex_mcp_core::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
 use codex_protocol::codex::Release;
 use serde_json::Value;
 
 use super::*;
-use crate::engine::command::LONGEST_WAIT;
 use crate::mcp::tools::{self, Api};
-use crate::picture;
 
 const CONFIG: &str = include_str!("config.md");
 const GOTCHAS: &str = include_str!("gotchas.md");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use codex_engine::command::LONGEST_WAIT;
 use codex_protocol::codex::ApprovalPolicy;
 use common::nearest::folded;
 use rmcp::model::JsonObject;
@@ -11,7 +12,6 @@ use serde_json::Value;
 
 use super::parameter_names::{resolved, unknown};
 use crate::config::{PolicyName, REPLACED};
-use crate::engine::command::LONGEST_WAIT;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;

@@ -4,9 +4,9 @@
 //! Notices wait in a bounded queue for a task of their own, which tells one after the
 //! other: whoever gives one never waits for a notifier.
 
+use codex_engine::logic::session::Alert;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::NOTICE_LIMIT;
-use codex_mcp_core::session::Alert;
 use common::secrets::mask;
 use common::text::one_line;
 use common::timestamp::timestamp;
@@ -110,7 +110,7 @@ impl Alerts {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use codex_mcp_core::action::ActionId;
+    use codex_engine::logic::action::ActionId;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use codex_engine::logic::action::Decision;
+use codex_engine::logic::work::FailureClass;
 use codex_mcp::jobs::call::{Control, Given, News, Outcome, Request, run};
 use codex_mcp::jobs::directive::{Answer, Directive};
 use codex_mcp::jobs::settings::Approval;
-use codex_mcp_core::action::Decision;
-use codex_mcp_core::work::FailureClass;
 use serde_json::{Map, Value, json};
 use testkit::Home;
 use testkit::fake::{Action, FakeCodex, Plan, Question, TurnEnd};

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp::engine::Engine;
+use codex_engine::Engine;
+use codex_engine::logic::work::{Evidence, FailureClass};
 use codex_mcp::jobs::call::{News, run};
-use codex_mcp_core::work::{Evidence, FailureClass};
 use codex_protocol::codex::ThreadId;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;

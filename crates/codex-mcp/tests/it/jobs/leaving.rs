@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use codex_engine::binary::Source;
 use codex_mcp::bounds::Bounds;
 use codex_mcp::config::CONCURRENCY;
-use codex_mcp::engine::binary::Source;
 use codex_mcp::jobs::store::{Access, JobStore, Location, NewJob, OthersJobs, Request};
 use codex_mcp::jobs::worker::{GRACE, Options, Post, Retaken, Timing, ToolsOfJobs, run};
 use codex_mcp::mcp::OurTools;

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use codex_engine::logic::work::Evidence;
 use codex_mcp::run::look::{LookError, Looker, Means};
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict, judge};
 use codex_mcp_core::run::snapshot::{Answer, Preexisting, Snapshot, Work};
-use codex_mcp_core::work::Evidence;
 use supervise::spawn::guards_are;
 use testkit::Home;
 use tokio::time::Instant;

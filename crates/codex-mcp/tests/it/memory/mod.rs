@@ -16,8 +16,8 @@ mod tools;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp::engine::in_memory::engine_over;
-use codex_mcp::engine::{Engine, Launch, Options, ThreadTools};
+use codex_engine::in_memory::engine_over;
+use codex_engine::{Engine, Launch, Options, ThreadTools};
 use codex_mcp::mcp::{Api, Decider, Front, LineTransport, OurTools, Patience};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use codex_mcp::engine::{Called, Reply, ThreadTools};
+use codex_engine::{Called, Reply, ThreadTools};
 use codex_protocol::codex::DynamicTool;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use codex_engine::logic::work::SeenBy;
 use codex_mcp::jobs::store::{Access, JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
-use codex_mcp_core::work::SeenBy;
 use git_probe::logic::git_state::ChangeKind;
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::json;

@@ -1,14 +1,14 @@
 //! What was found of one criterion.
 
-use crate::describe::line;
+use codex_engine::logic::describe::line;
+
+use super::Finding;
 use crate::run::artifacts;
 use crate::run::criteria::Criterion;
 use crate::run::glob::Glob;
 use crate::run::names::{BranchName, CommandLine, Issue};
 use crate::run::review::ReviewEnd;
 use crate::run::snapshot::{CommandEnd, Line, Preexisting, Probe, Snapshot};
-
-use super::Finding;
 
 /// How many things are named in one line.
 const NAMED: usize = 5;

@@ -15,9 +15,8 @@ mod asking;
 
 use std::fmt;
 
+use codex_engine::logic::work::Refusal;
 use serde::Serialize;
-
-use crate::work::Refusal;
 
 use super::criteria::{Criteria, Criterion, Judging};
 use super::snapshot::{Answer, Preexisting, Snapshot, Work};

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use codex_engine::logic::session::Steps;
+use codex_engine::logic::work::{Evidence, Refusal};
 use git_probe::logic::git_state::{ChangeKind, FileState, GitState};
 use proptest::prelude::*;
 
@@ -9,8 +11,6 @@ use crate::run::artifacts::{self, Gain, Shown};
 use crate::run::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
 };
-use crate::session::Steps;
-use crate::work::{Evidence, Refusal};
 
 fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
     let newest = (0..new).map(|number| Commit {

@@ -29,12 +29,12 @@
 use std::time::Duration;
 
 use codex_config::prompt_kind::PromptKind;
+use codex_engine::logic::work::{Evidence, FailureClass};
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::Gain;
 use super::findings::Standing;
 use super::outcome::milliseconds;
-use crate::work::{Evidence, FailureClass};
 
 /// How many turns a run has, unless told otherwise. Source of this and the next two
 /// numbers: the specification of futon3c's peripheral.

@@ -7,14 +7,14 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use codex_config::prompt_kind::PromptKind;
+use codex_engine::logic::describe::line;
+use codex_engine::logic::work::Evidence;
 use codex_protocol::codex::TokenCount;
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::{Artifact, Gain};
 use super::findings::Verdict;
 use super::machine::{Conversation, End, TurnEnd};
-use crate::describe::line;
-use crate::work::Evidence;
 
 pub use letter::letter;
 pub use notice::{NOTICE_LIMIT, blocked};

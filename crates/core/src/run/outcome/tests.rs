@@ -1,3 +1,4 @@
+use codex_engine::logic::work::FailureClass;
 use git_probe::logic::git_state::ChangeKind;
 use proptest::prelude::*;
 
@@ -5,7 +6,6 @@ use super::*;
 use crate::run::criteria::{Criteria, Criterion};
 use crate::run::findings::judge;
 use crate::run::snapshot::{Answer, Preexisting, Snapshot, Work};
-use crate::work::FailureClass;
 
 fn evidence(criteria: &[&str]) -> RunEvidence {
     let criteria = criteria

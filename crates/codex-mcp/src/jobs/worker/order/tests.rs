@@ -2,6 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use codex_engine::binary;
 use codex_mcp_core::job::{JobId, JobState, Wanted};
 use codex_protocol::codex::{Effort, SandboxMode};
 use tempfile::TempDir;
@@ -9,11 +10,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::bounds::Bounds;
 use crate::config::CONCURRENCY;
-use crate::engine::binary;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
-use crate::jobs::worker::ToolsOfJobs;
-use crate::jobs::worker::{GRACE, Timing};
+use crate::jobs::worker::{GRACE, Timing, ToolsOfJobs};
 use crate::mcp::OurTools;
 use crate::run::order::{Approve, Order as RunOrder};
 

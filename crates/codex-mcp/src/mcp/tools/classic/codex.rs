@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_config::profile::ProfileName;
+use codex_engine::command::{Prompt, Settings, Start};
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode, ThreadSettings};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -14,7 +15,6 @@ use serde_json::{Map, Value, json};
 use super::super::parameters::{Policy, Wait, Words, arguments};
 use super::super::schema::{approval_policy, input, sandbox};
 use super::tool;
-use crate::engine::command::{Prompt, Settings, Start};
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};
 

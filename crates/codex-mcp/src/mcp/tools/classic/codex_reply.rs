@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use codex_engine::command::{Prompt, Resume, Start};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -11,7 +12,6 @@ use serde_json::json;
 use super::super::parameters::{Wait, Words, arguments};
 use super::super::schema::input;
 use super::tool;
-use crate::engine::command::{Prompt, Resume, Start};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};

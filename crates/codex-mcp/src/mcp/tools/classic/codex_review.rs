@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use codex_engine::command::{Prompt, Settings, Start};
 use codex_protocol::codex::ThreadSettings;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -13,7 +14,6 @@ use serde_json::json;
 use super::super::parameters::{Wait, Words, arguments};
 use super::super::schema::input;
 use super::tool;
-use crate::engine::command::{Prompt, Settings, Start};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};

@@ -1,6 +1,6 @@
 //! `call_respond`: answer what Codex asks in a job, or add words to its turn.
 
-use codex_mcp_core::action::Decision;
+use codex_engine::logic::action::Decision;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

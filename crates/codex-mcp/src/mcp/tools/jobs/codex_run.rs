@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_config::profile::ProfileName;
+use codex_engine::EngineError;
 use codex_mcp_core::job::JobId;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::machine::{BadLimits, Limits, Parts};
@@ -19,7 +20,6 @@ use super::parameters::{Count, Wait, arguments};
 use super::schema::{about, input, off, one_of, output, sandbox, texts};
 use super::watch::{Waited, until_ended};
 use super::{Thread, answer, tool};
-use crate::engine::EngineError;
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::run::result;
 use crate::jobs::service::{Jobs, Looked};

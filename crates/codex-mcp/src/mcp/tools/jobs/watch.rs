@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use codex_engine::logic::progress::CurrentStep;
 use codex_mcp_core::job::JobId;
-use codex_mcp_core::progress::CurrentStep;
 use rmcp::model::CallToolResult;
 use tokio::time::Instant;
 

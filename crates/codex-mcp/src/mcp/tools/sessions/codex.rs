@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_config::profile::ProfileName;
+use codex_engine::command::Prompt;
 use codex_protocol::codex::{Effort, SandboxMode};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -15,7 +16,6 @@ use super::super::parameters::{Policy, Words, arguments};
 use super::super::schema::{approval_policy, effort, input, off, or, sandbox, texts};
 use super::settings::{Advanced, Beginning, Wanted};
 use super::{answer, begun, elicit, opened, tool};
-use crate::engine::command::Prompt;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
 

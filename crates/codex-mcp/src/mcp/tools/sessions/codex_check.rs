@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::action::{ActionId, Decision};
-use codex_mcp_core::events::{Poll, PollOptions, ResponseMode};
-use codex_mcp_core::session::State;
+use codex_engine::command::{Deciding, Polled, SessionId};
+use codex_engine::logic::action::{ActionId, Decision};
+use codex_engine::logic::events::{Poll, PollOptions, ResponseMode};
+use codex_engine::logic::session::State;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -15,7 +16,6 @@ use super::super::parameters::{Count, Wait, arguments};
 use super::super::schema::{input, one_of, or, output, texts};
 use super::elicit::asks_the_user;
 use super::{answer, insert_poll_interval, missing, session, tool};
-use crate::engine::command::{Deciding, Polled, SessionId};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;

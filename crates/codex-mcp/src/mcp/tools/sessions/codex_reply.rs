@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use codex_engine::command::{Opened, Overrides, Prompt};
 use codex_protocol::codex::{Effort, Personality, ReasoningSummary, SandboxMode, TurnManner};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -14,7 +15,6 @@ use super::super::output_schema::OutputSchema;
 use super::super::parameters::{Policy, Words, arguments};
 use super::super::schema::input;
 use super::{answer, begun, elicit, opened, tool};
-use crate::engine::command::{Opened, Overrides, Prompt};
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
 

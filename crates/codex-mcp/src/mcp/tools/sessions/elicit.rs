@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use codex_engine::Engine;
+use codex_engine::command::TurnRef;
 use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
-use crate::engine::Engine;
-use crate::engine::command::TurnRef;
 use crate::mcp::dialogs::{Dialogs, Manner};
 use crate::mcp::front::{self, Decider, Front};
 use crate::mcp::question::Origin;

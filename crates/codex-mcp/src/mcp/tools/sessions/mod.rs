@@ -11,18 +11,17 @@ mod settings;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::session::{IDLE_POLL_INTERVAL, State};
+use codex_engine::Engine;
+use codex_engine::command::{Opened, SessionId};
+use codex_engine::logic::session::{IDLE_POLL_INTERVAL, State};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Map, Value, json};
 
-use elicit::elicit;
-
 use super::schema::output;
 use super::tool;
-use crate::engine::Engine;
-use crate::engine::command::{Opened, SessionId};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
+use elicit::elicit;
 
 /// A result: the object, and the same as text for clients that read only that.
 fn answer(object: Value) -> CallToolResult {

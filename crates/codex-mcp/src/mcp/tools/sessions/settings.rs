@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_config::profile::ProfileName;
-use codex_mcp_core::session::Patience;
+use codex_engine::command::{AddedInstructions, Prompt, Settings, Start};
+use codex_engine::logic::session::Patience;
+use codex_engine::picture::Picture;
 use codex_protocol::codex::{
     Effort, Keeping, Personality, ReasoningSummary, SandboxMode, ThreadSettings, TurnManner,
 };
@@ -14,11 +16,9 @@ use serde_json::{Map, Value};
 
 use super::super::output_schema::OutputSchema;
 use super::super::parameters::{Limit, Policy};
-use crate::engine::command::{AddedInstructions, Prompt, Settings, Start};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;
-use crate::picture::Picture;
 
 /// What is set but rarely.
 #[derive(Debug, Default, Deserialize)]
@@ -39,8 +39,8 @@ pub(super) struct Advanced {
 /// What a session is given besides its prompt.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    pub(super) approval_policy: Option<Policy>,
-    pub(super) sandbox: Option<SandboxMode>,
+    pub approval_policy: Option<Policy>,
+    pub sandbox: Option<SandboxMode>,
     pub(super) effort: Option<Effort>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) model: Option<String>,

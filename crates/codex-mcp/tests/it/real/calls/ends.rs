@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use codex_engine::logic::work::event::WorkEvent;
+use codex_engine::logic::work::{FailureClass, SeenBy};
 use codex_mcp::jobs::call::{News, Request, run};
-use codex_mcp_core::work::event::WorkEvent;
-use codex_mcp_core::work::{FailureClass, SeenBy};
 use codex_protocol::codex::SandboxMode;
 use scripted_model::{Reply, Script, Shell};
 use tokio_util::sync::CancellationToken;

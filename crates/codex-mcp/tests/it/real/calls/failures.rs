@@ -1,6 +1,6 @@
 //! Turns that fail, and what is told of them.
 
-use codex_mcp_core::work::FailureClass;
+use codex_engine::logic::work::FailureClass;
 use scripted_model::{Reply, Script};
 use serde_json::json;
 

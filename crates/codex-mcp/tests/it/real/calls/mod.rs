@@ -6,7 +6,7 @@ mod prompts;
 mod shared;
 mod work;
 
-use codex_mcp::engine::Engine;
+use codex_engine::Engine;
 use codex_mcp::jobs::call::{News, Outcome, Request};
 use tokio_util::sync::CancellationToken;
 

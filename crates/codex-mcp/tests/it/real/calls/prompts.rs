@@ -1,8 +1,8 @@
 //! What Codex is given: prompts of all kinds, pictures, settings.
 
 use codex_config::profile::ProfileName;
-use codex_mcp::picture::Picture;
-use codex_mcp_core::work::FailureClass;
+use codex_engine::logic::work::FailureClass;
+use codex_engine::picture::Picture;
 use codex_protocol::codex::Effort;
 use scripted_model::{Reply, Request as Asked, Script};
 use serde_json::json;

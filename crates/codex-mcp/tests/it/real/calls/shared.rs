@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use codex_engine::logic::work::FailureClass;
 use codex_mcp::jobs::call::run;
-use codex_mcp_core::work::FailureClass;
 use codex_protocol::codex::SandboxMode;
 use scripted_model::{Reply, Script, Shell};
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use codex_engine::logic::work::{FailureClass, SeenBy};
 use codex_mcp::jobs::call::{KeepStream, News};
-use codex_mcp_core::work::{FailureClass, SeenBy};
 use codex_protocol::codex::{SandboxMode, ThreadId};
 use git_probe::logic::git_state::ChangeKind::{self, Added, Deleted, Modified};
 use scripted_model::{Patch, Reply, Script};

@@ -1,0 +1,511 @@
+//! What Codex is told so that nothing of a repository runs outside of its sandbox.
+//!
+//! **Trust.** A thread that is begun with a sandbox makes Codex (0.130.0 to 0.169.0) mark
+//! the directory as trusted, write that into the user's `config.toml`, and start the MCP
+//! servers, hooks and the rest of the repository's own `.codex/config.toml`, outside of
+//! the sandbox. So each thread is told whether the *user* trusts the directory: as nested
+//! `projects`, since Codex ignores the dotted key. Where they do not, Codex would take
+//! other defaults too (`workspace-write` and `untrusted` instead of `read-only` and
+//! `on-request`), so the usual ones are said as well.
+//!
+//! **Codex's own git.** Codex runs `git status` outside of the sandbox, with the
+//! repository's filters. Its process gets a `GIT_DIR` that leads nowhere, and the
+//! commands that it runs do not get the variable.
+//!
+//! Source: Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0, run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use codex_config::layers::{CodexConfig, get};
+use codex_config::trust::brought::FOR_CODEX;
+use codex_config::trust::{DirectoryTrust, Trust};
+use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
+use common::text::shell_word;
+use serde_json::{Map, Value, json};
+use supervise::search_path::{self, PATH};
+
+use super::mcp_servers;
+use super::pause::MARK;
+use super::tool_limit::{LimitOrigin, ToolLimit};
+
+/// Keeps Codex's own git away from repositories, as a variable of its process.
+pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
+
+/// From this release on, what is excluded is not in Codex's shell snapshots either.
+const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
+
+/// The table that decides which variables commands get.
+const ENVIRONMENT: &str = "shell_environment_policy";
+
+/// Which variables they do not get, in that table.
+const EXCLUDED: &str = "exclude";
+
+/// Where Codex's configuration has what is trusted.
+const PROJECTS: &str = "projects";
+
+/// The keys of Codex's configuration that name a sandbox.
+const SANDBOX_MODE: &str = "sandbox_mode";
+const DEFAULT_PERMISSIONS: &str = "default_permissions";
+
+/// Whether a conversation is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conversation {
+    /// It is, so Codex takes the defaults of the directory and may record trust in it.
+    New,
+    /// It goes on, with what it had. Codex never records trust then, and loads nothing of
+    /// a directory that is not listed as trusted.
+    Resumed,
+}
+
+/// A Codex and where it works.
+#[derive(Debug, Clone, Copy)]
+pub struct Workplace<'a> {
+    /// Whether the thread is new.
+    pub conversation: Conversation,
+    /// Its configuration.
+    pub config: &'a CodexConfig,
+    /// `None` if it does not tell.
+    pub release: Option<Release>,
+    /// The user's trust in the directory; `None` where only Codex knows the directory, as
+    /// for a thread from before.
+    pub trust: Option<&'a DirectoryTrust>,
+}
+
+/// What a caller wants of Codex.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The sandbox of the thread, if a call or a setting names it.
+    pub sandbox: &'a mut Option<SandboxMode>,
+    /// The approval policy, likewise.
+    pub approval_policy: &'a mut Option<ApprovalPolicy>,
+    /// Overrides of `config.toml`, with dotted or nested keys.
+    pub config: &'a mut Map<String, Value>,
+}
+
+/// The sandbox that overrides or Codex's configuration name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfiguredSandbox {
+    /// `sandbox_mode`.
+    Mode(String),
+    /// `default_permissions`, which takes precedence.
+    Permissions(String),
+}
+
+impl ConfiguredSandbox {
+    /// The one that these overrides name, or else the configuration. `None` if neither
+    /// does.
+    pub fn of(overrides: &Map<String, Value>, config: &CodexConfig) -> Option<Self> {
+        let named = |key: &str| {
+            let value = get(overrides, key).or_else(|| config.get(key))?;
+            let text = value.as_str().map(str::to_owned);
+            Some(text.unwrap_or_else(|| value.to_string()))
+        };
+        let permissions = named(DEFAULT_PERMISSIONS).map(Self::Permissions);
+        permissions.or_else(|| named(SANDBOX_MODE).map(Self::Mode))
+    }
+
+    /// Says it in overrides, for a thread that may have had another one.
+    pub fn set_in(&self, overrides: &mut Map<String, Value>) {
+        let (key, value) = match self {
+            Self::Mode(mode) => (SANDBOX_MODE, mode),
+            Self::Permissions(name) => (DEFAULT_PERMISSIONS, name),
+        };
+        overrides.insert(key.to_owned(), value.as_str().into());
+    }
+
+    /// As a mode. Permissions and unknown modes count as the narrowest.
+    pub fn as_mode(&self) -> SandboxMode {
+        let mode = match self {
+            Self::Mode(mode) => serde_json::from_value(mode.as_str().into()).ok(),
+            Self::Permissions(_) => None,
+        };
+        mode.unwrap_or(SandboxMode::ReadOnly)
+    }
+}
+
+impl fmt::Display for ConfiguredSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode(mode) => f.write_str(mode),
+            Self::Permissions(name) => write!(f, "permissions {name}"),
+        }
+    }
+}
+
+/// The release that reads overrides before it has read the repository's configuration, and
+/// refuses one for a server that it does not know yet.
+const NEEDS_WHOLE_SERVERS: Release = Release::new(0, 104, 0);
+
+/// What is known to start the MCP servers of a thread in the thread's directory. 0.117.0
+/// starts them in that of the app-server.
+const FIRST_WITH_PLACED_SERVERS: Release = Release::new(0, 130, 0);
+
+impl Workplace<'_> {
+    /// Limits the time that a call of a tool may take, for all MCP servers of the
+    /// configuration and of the overrides. Servers of Codex's plugins are not among them,
+    /// nor are a trusted repository's in 0.104.0.
+    pub fn limit_tools(&self, overrides: &mut Map<String, Value>, limit: ToolLimit) {
+        for (name, entry) in self.servers(overrides) {
+            let can_run = entry.contains_key("command") || entry.contains_key("url");
+            let has_own = entry.contains_key(mcp_servers::TOOL_TIMEOUT);
+            let is_asked = limit.origin == LimitOrigin::Asked;
+            if can_run && (is_asked || !has_own) {
+                let seconds = limit.seconds().into();
+                mcp_servers::set(overrides, &name, mcp_servers::TOOL_TIMEOUT, seconds);
+            }
+        }
+    }
+
+    /// Has the user's MCP servers run in the thread's directory, as newer releases do by
+    /// themselves.
+    pub(crate) fn place_servers(&self, config: &mut Map<String, Value>) {
+        let directory = self.trust.and_then(|trust| trust.directory.to_str());
+        let (Some(directory), Some(release)) = (directory, self.release) else {
+            return;
+        };
+        if release >= FIRST_WITH_PLACED_SERVERS {
+            return;
+        }
+        for (name, entry) in self.servers(config) {
+            if entry.contains_key("command") && !entry.contains_key("cwd") {
+                mcp_servers::set(config, &name, "cwd", directory.into());
+            }
+        }
+    }
+
+    /// All MCP servers whose settings can be overridden.
+    fn servers(&self, overrides: &Map<String, Value>) -> BTreeMap<String, Map<String, Value>> {
+        let mut servers = self.config.mcp_servers();
+        if self.release == Some(NEEDS_WHOLE_SERVERS) {
+            servers.retain(|name, _| !self.config.is_of_repository_alone(name));
+        }
+        mcp_servers::in_overrides(overrides, &mut servers);
+        servers
+    }
+
+    /// Adds what keeps the repository's programs from being run.
+    pub(crate) fn confine(&self, mut wanted: Wanted<'_>) {
+        self.state_trust(&mut wanted);
+        self.hide_no_git(wanted.config);
+        let directory = self.trust.map(|trust| trust.directory.as_path());
+        if let Some(path) = search_path::for_commands(directory) {
+            self.restore_path(wanted.config, path);
+        }
+    }
+
+    /// Adds whether the user trusts the directory, as far as Codex has to be told.
+    pub fn state_trust(&self, wanted: &mut Wanted<'_>) {
+        let Wanted {
+            sandbox,
+            approval_policy,
+            config,
+        } = wanted;
+        // What a caller says of trust does not count: only the user's own word does.
+        config.retain(|key, _| key.split('.').next() != Some(PROJECTS));
+        let names = |key: &str| get(config, key).is_some();
+        // The level of trust changes defaults alone. Not all releases know permissions.
+        let needs_no_default = (sandbox.is_some() || names(SANDBOX_MODE))
+            && (approval_policy.is_some() || names("approval_policy"));
+        match (self.trust, self.conversation) {
+            // Codex's own list may have a directory that has changed, also for a resumed
+            // thread, or one that a planted `.git` leads Codex to.
+            (Some(trust), conversation)
+                if trust.trust == Trust::Untrusted
+                    && (conversation == Conversation::New
+                        || needs_no_default
+                        || trust.changes.is_some()) =>
+            {
+                let said = |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
+                if ConfiguredSandbox::of(config, self.config).is_none() {
+                    sandbox.get_or_insert(SandboxMode::ReadOnly);
+                }
+                if !said("approval_policy") {
+                    approval_policy.get_or_insert(ApprovalPolicy::OnRequest);
+                }
+                tell_trust(config, trust);
+            }
+            (Some(trust), _) if trust.trust == Trust::Trusted => tell_trust(config, trust),
+            _ => {}
+        }
+    }
+
+    /// Commands get the user's PATH, of which Codex's process has only a part, unless the
+    /// user has decided on another one.
+    fn restore_path(&self, config: &mut Map<String, Value>, path: String) {
+        let said = |config: &Map<String, Value>, key: &str| {
+            let key = format!("{ENVIRONMENT}.{key}");
+            get(config, &key).or_else(|| self.config.get(&key)).cloned()
+        };
+        let is_path = |name: &Value| {
+            let name = name.as_str();
+            name.is_some_and(|name| name.eq_ignore_ascii_case(PATH))
+        };
+        let is_excluded = match said(config, EXCLUDED) {
+            Some(Value::Array(excluded)) => excluded.iter().any(is_path),
+            _ => false,
+        };
+        let inherits_nothing = said(config, "inherit") == Some("none".into());
+        if !is_excluded && !inherits_nothing && said(config, "set.PATH").is_none() {
+            set(config, &[ENVIRONMENT, "set", PATH], path.into());
+        }
+    }
+
+    /// What the call sets for commands gets through a list of the only variables that the
+    /// user lets them have.
+    fn keep_included(&self, config: &mut Map<String, Value>) {
+        let path = [ENVIRONMENT, "include_only"];
+        let key = path.join(".");
+        let listed = get(config, &key).or_else(|| self.config.get(&key)).cloned();
+        let Some(Value::Array(mut listed)) = listed else {
+            return;
+        };
+        for name in ["GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", MARK] {
+            if get(config, &format!("{ENVIRONMENT}.set.{name}")).is_some() {
+                listed.push(name.into());
+            }
+        }
+        set(config, &path, listed.into());
+    }
+
+    /// Commands do not get [`NO_GIT`].
+    fn hide_no_git(&self, config: &mut Map<String, Value>) {
+        let path = [ENVIRONMENT, EXCLUDED];
+        let key = path.join(".");
+        let excluded = get(config, &key).or_else(|| self.config.get(&key)).cloned();
+        let mut excluded = match excluded {
+            Some(Value::Array(excluded)) => excluded,
+            _ => Vec::new(),
+        };
+        excluded.push(NO_GIT.0.into());
+        self.keep_included(config);
+        set(config, &path, excluded.into());
+        if self
+            .release
+            .is_some_and(|release| release < FIRST_WITH_CLEAN_SNAPSHOTS)
+        {
+            set(config, &["features", "shell_snapshot"], false.into());
+        }
+    }
+}
+
+/// What the repository brings for Codex and is not used, as the user does not trust it:
+/// for the user.
+pub fn left_out(trust: &DirectoryTrust) -> Option<String> {
+    if trust.trust == Trust::Trusted {
+        return None;
+    }
+    if let Some(changes) = &trust.changes {
+        return Some(changes.to_string());
+    }
+    let within = trust
+        .directory
+        .ancestors()
+        .take_while(|above| above.starts_with(&trust.top));
+    let files: Vec<PathBuf> = within
+        .flat_map(|above| FOR_CODEX.map(|name| above.join(name)))
+        .filter(|path| path.symlink_metadata().is_ok())
+        .collect();
+    let first = files.first()?;
+    let more = match files.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let top = trust.top.display();
+    Some(format!(
+        "{}{more} is not used, since you have not said that you trust {top}. If you do, run \
+         `codex-mcp trust {}`.",
+        first.display(),
+        shell_word(&trust.top)
+    ))
+}
+
+fn tell_trust(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
+    if trust.told.is_empty() {
+        return;
+    }
+    let level = match trust.trust {
+        Trust::Trusted => "trusted",
+        Trust::Untrusted => "untrusted",
+    };
+    let projects: Map<String, Value> = trust
+        .told
+        .iter()
+        .filter_map(|path| Some((path.to_str()?.to_owned(), json!({ "trust_level": level }))))
+        .collect();
+    config.insert(PROJECTS.to_owned(), projects.into());
+}
+
+/// Sets a key among overrides where its table is, if there is one: of a table and a dotted
+/// key of it, only one might count.
+pub fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) {
+    let dotted = path.join(".");
+    if let [first, rest @ ..] = path
+        && !rest.is_empty()
+        && let Some(Value::Object(inner)) = config.get_mut(*first)
+    {
+        set(inner, rest, value);
+        config.remove(&dotted);
+        return;
+    }
+    config.insert(dotted, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use codex_config::layers::UserConfig;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn trust(trust: Trust) -> DirectoryTrust {
+        DirectoryTrust {
+            trust,
+            top: "/repo".into(),
+            directory: "/repo/sub".into(),
+            told: vec!["/repo".into(), "/repo/sub".into()],
+            changes: None,
+        }
+    }
+
+    struct Said {
+        sandbox: Option<SandboxMode>,
+        policy: Option<ApprovalPolicy>,
+        config: Value,
+    }
+
+    /// With this `config.toml`, and this in the call.
+    fn confined(user: &str, config: Value, level: Option<Trust>, release: Release) -> Said {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), user).unwrap();
+        let trust = level.map(trust);
+        let mut config = object(config);
+        let (mut sandbox, mut policy) = (None, None);
+        let place = Workplace {
+            conversation: Conversation::New,
+            config: &UserConfig::read(home.path()).layers(None, trust.as_ref()),
+            release: Some(release),
+            trust: trust.as_ref(),
+        };
+        place.confine(Wanted {
+            sandbox: &mut sandbox,
+            approval_policy: &mut policy,
+            config: &mut config,
+        });
+        without_path(&mut config);
+        Said {
+            sandbox,
+            policy,
+            config: Value::Object(config),
+        }
+    }
+
+    /// Where the tests run, PATH may have directories that Codex's commands can write to.
+    fn without_path(config: &mut Map<String, Value>) {
+        config.remove("shell_environment_policy.set.PATH");
+        if let Some(Value::Object(policy)) = config.get_mut("shell_environment_policy") {
+            policy.remove("set.PATH");
+        }
+    }
+
+    const NEW: Release = Release::new(0, 169, 0);
+
+    #[test]
+    fn untrusted_directory_gets_the_usual_defaults_and_the_level() {
+        let said = confined("", json!({}), Some(Trust::Untrusted), NEW);
+        assert_eq!(said.sandbox, Some(SandboxMode::ReadOnly));
+        assert_eq!(said.policy, Some(ApprovalPolicy::OnRequest));
+        let level = json!({ "trust_level": "untrusted" });
+        assert_eq!(
+            said.config,
+            json!({
+                "projects": { "/repo": level, "/repo/sub": level },
+                "shell_environment_policy.exclude": ["GIT_DIR"],
+            })
+        );
+    }
+
+    #[test]
+    fn defaults_of_the_user_stay_in_force() {
+        let user = "sandbox_mode = \"workspace-write\"\napproval_policy = \"never\"\n";
+        let said = confined(user, json!({}), Some(Trust::Untrusted), NEW);
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        let said = confined(
+            "default_permissions = \":workspace\"",
+            json!({ "approval_policy": "never" }),
+            Some(Trust::Untrusted),
+            NEW,
+        );
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        let said = confined("", json!({}), Some(Trust::Trusted), NEW);
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        assert_eq!(said.config["projects"]["/repo"]["trust_level"], "trusted");
+        let said = confined("", json!({}), None, NEW);
+        assert_eq!((said.sandbox, said.policy), (None, None));
+        assert_eq!(said.config.get("projects"), None);
+    }
+
+    #[test]
+    fn level_is_stated_for_a_resumed_thread_that_takes_no_default() {
+        let home = tempfile::tempdir().unwrap();
+        let untrusted = trust(Trust::Untrusted);
+        let place = Workplace {
+            conversation: Conversation::Resumed,
+            config: &UserConfig::read(home.path()).layers(None, Some(&untrusted)),
+            release: Some(NEW),
+            trust: Some(&untrusted),
+        };
+        let stated = |mut sandbox, config: Value| {
+            let mut config = object(config);
+            place.state_trust(&mut Wanted {
+                sandbox: &mut sandbox,
+                approval_policy: &mut Some(ApprovalPolicy::Never),
+                config: &mut config,
+            });
+            config.contains_key(PROJECTS)
+        };
+        let mode = json!({ SANDBOX_MODE: "read-only" });
+        assert!(stated(None, mode));
+        assert!(stated(Some(SandboxMode::ReadOnly), json!({})));
+        assert!(!stated(None, json!({ DEFAULT_PERMISSIONS: ":read-only" })));
+        assert!(!stated(None, json!({})));
+    }
+
+    #[test]
+    fn trust_that_a_caller_claims_does_not_count() {
+        let claimed = json!({
+            "projects": { "/repo": { "trust_level": "trusted" } },
+            "projects./repo.trust_level": "trusted",
+            "model": "m",
+        });
+        let said = confined("", claimed, Some(Trust::Untrusted), NEW);
+        let keys: Vec<&String> = said.config.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            ["model", "projects", "shell_environment_policy.exclude"]
+        );
+        assert_eq!(said.config["projects"]["/repo"]["trust_level"], "untrusted");
+    }
+
+    #[test]
+    fn excluded_variables_of_the_user_and_the_caller_stay_excluded() {
+        let user = "[shell_environment_policy]\nexclude = [\"A_*\"]\n";
+        let said = confined(user, json!({}), None, NEW);
+        let dotted = "shell_environment_policy.exclude";
+        assert_eq!(said.config[dotted], json!(["A_*", "GIT_DIR"]));
+        let nested = json!({ "shell_environment_policy": { "exclude": ["B"], "inherit": "core" } });
+        let said = confined(user, nested, None, NEW);
+        assert_eq!(
+            said.config,
+            json!({ "shell_environment_policy": { "exclude": ["B", "GIT_DIR"], "inherit": "core" } })
+        );
+        let said = confined("", json!({ dotted: ["C"] }), None, Release::new(0, 153, 4));
+        assert_eq!(
+            said.config,
+            json!({ dotted: ["C", "GIT_DIR"], "features.shell_snapshot": false })
+        );
+    }
+}

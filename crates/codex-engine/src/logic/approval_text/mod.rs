@@ -1,0 +1,303 @@
+//! The text of a question of Codex's, for the person who answers it.
+//!
+//! Elicitations, tasks, terminals and the actions of the sessions' tools show this text.
+//! What is asked for stands in the first line, then each part on a line that begins with a
+//! label of ours. The rest of a line is of Codex's or a server's choice: `field` makes
+//! it visible and cuts it, and puts `CONTINUED` before its further lines, so that it
+//! cannot look like a label. A whole text fits a screen: [`MAX_LINES`] lines of
+//! [`MAX_COLUMNS`] columns, less than 4 KiB.
+
+mod field;
+mod permissions;
+
+use codex_protocol::codex::{
+    Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
+    LegacyPatchApproval, McpElicitation, PermissionsApproval, Question, UserInputRequest,
+};
+use common::text::one_line;
+use serde_json::Value;
+
+use crate::logic::action::Decision;
+use field::{Field, Quoting};
+
+/// The most lines that a text has: a question at a shell has one more, and has to fit a
+/// terminal of 20.
+pub const MAX_LINES: usize = 18;
+
+/// The most columns that a line has, so that a terminal of 80 does not wrap it.
+pub const MAX_COLUMNS: usize = 78;
+
+/// The most questions of the model that are shown.
+const MAX_QUESTIONS: usize = 4;
+
+/// The longest choice, in bytes.
+const CHOICE_LIMIT: usize = 160;
+
+/// The label of a reason. Codex tells the model to write one; nobody checks it.
+const REASON: &str = "Reason (Codex's words)";
+
+/// What a yes to a plain command can mean. Codex does not tell whether the command has asked
+/// to leave the sandbox: then it runs outside. Another command runs outside when it has
+/// failed inside, without a further question (0.104.0 and 0.169.0, run; not 0.153.4).
+const OUTSIDE: &str = "a yes can let the command run outside of it, with your rights";
+
+/// The question, see [the module](self).
+#[must_use]
+pub fn question(ask: &Ask) -> String {
+    let text = match ask {
+        Ask::Command(asked) => command(asked),
+        Ask::LegacyCommand(asked) => legacy_command(asked),
+        Ask::FileChange(asked) => file_change(asked),
+        Ask::LegacyPatch(asked) => legacy_patch(asked),
+        Ask::Permissions(asked) => permissions(asked),
+        Ask::McpElicitation(asked) if asked.is_tool_approval() => tool_call(asked),
+        Ask::McpElicitation(asked) => elicitation(asked),
+        Ask::UserInput(asked) => user_input(asked),
+    };
+    text.finish()
+}
+
+/// A decision, as the person reads it who chooses one.
+#[must_use]
+pub fn choice(decision: &Decision) -> String {
+    match decision {
+        Decision::Accept | Decision::Submit(_) => "Yes, once".to_owned(),
+        Decision::AcceptForSession => "Yes, for the rest of this session".to_owned(),
+        Decision::AcceptWithExecpolicyAmendment(prefix) => {
+            one_line(&format!("Yes, and {}", command_rule(prefix)), CHOICE_LIMIT)
+        }
+        Decision::ApplyNetworkPolicyAmendment(_) => "Apply the rule proposed".to_owned(),
+        Decision::Decline => "No".to_owned(),
+        Decision::Cancel => "No, and end the turn".to_owned(),
+    }
+}
+
+/// Lines of a text.
+struct Text(Vec<String>);
+
+impl Text {
+    fn asking(head: &str) -> Self {
+        Self(vec![head.to_owned()])
+    }
+
+    /// Adds a value in at most so many lines.
+    fn field(mut self, label: &str, value: &str, lines: usize) -> Self {
+        self.0.extend(Field::plain(label, lines).lines(value));
+        self
+    }
+
+    /// Adds a value, if there is one.
+    fn maybe(self, label: &str, value: Option<&str>, lines: usize) -> Self {
+        match value {
+            Some(value) => self.field(label, value, lines),
+            None => self,
+        }
+    }
+
+    /// Adds words of somebody else's, in quotes.
+    fn words(mut self, label: &str, words: Option<&str>, lines: usize) -> Self {
+        if let Some(words) = words {
+            let field = Field {
+                label,
+                lines,
+                quoting: Quoting::Quoted,
+            };
+            self.0.extend(field.lines(words));
+        }
+        self
+    }
+
+    fn finish(mut self) -> String {
+        if self.0.len() > MAX_LINES {
+            let more = self.0.len() - MAX_LINES + 1;
+            self.0.truncate(MAX_LINES - 1);
+            self.0.push(format!("… {more} more lines left out …"));
+        }
+        self.0.join("\n")
+    }
+}
+
+fn command(asked: &CommandApproval) -> Text {
+    let (head, label) = match asked.kind.as_deref() {
+        Some("writeStdin") => (
+            "Codex wants to send input to a command that runs already.",
+            "Input",
+        ),
+        _ if asked.command.is_none() && asked.network_approval_context.is_some() => {
+            ("Codex wants to use the network.", "Command")
+        }
+        _ => ("Codex wants to run a command.", "Command"),
+    };
+    let is_plain = asked.command.is_some()
+        && label == "Command"
+        && asked.additional_permissions.is_none()
+        && asked.network_approval_context.is_none();
+    let rule = asked.proposed_execpolicy_amendment.as_deref();
+    let hosts = asked.proposed_network_policy_amendments.as_deref();
+    Text::asking(head)
+        .maybe(label, asked.command.as_deref(), 5)
+        .maybe("Sandbox", is_plain.then_some(OUTSIDE), 1)
+        .maybe("Directory", asked.cwd.as_deref(), 2)
+        .maybe("Environment", asked.environment_id.as_deref(), 1)
+        .maybe(
+            "Permissions",
+            asked
+                .additional_permissions
+                .as_ref()
+                .map(permissions::in_words)
+                .as_deref(),
+            3,
+        )
+        .maybe(
+            "Network",
+            asked
+                .network_approval_context
+                .as_ref()
+                .map(network)
+                .as_deref(),
+            1,
+        )
+        .maybe("Rule proposed", rule.map(command_rule).as_deref(), 2)
+        .maybe("Rule proposed", hosts.and_then(network_rules).as_deref(), 1)
+        .words(REASON, asked.reason.as_deref(), 2)
+}
+
+fn legacy_command(asked: &LegacyCommandApproval) -> Text {
+    Text::asking("Codex wants to run a command.")
+        .field("Command", &joined(&asked.command), 6)
+        .field("Sandbox", OUTSIDE, 1)
+        .maybe("Directory", asked.cwd.as_deref(), 2)
+        .words(REASON, asked.reason.as_deref(), 3)
+}
+
+/// Words as a shell would be given them.
+fn joined(words: &[String]) -> String {
+    let words_of = words.iter().map(String::as_str);
+    // Only a word with a NUL in it has no quotes.
+    shlex::try_join(words_of).unwrap_or_else(|_| words.join(" "))
+}
+
+fn command_rule(prefix: &[String]) -> String {
+    format!("allow all commands that begin with: {}", joined(prefix))
+}
+
+/// `{"host", "protocol"}` (`NetworkApprovalContext`, 0.153.4 and 0.169.0).
+fn network(context: &Value) -> String {
+    match (text_at(context, "host"), text_at(context, "protocol")) {
+        (Some(host), Some(protocol)) => format!("{host} ({protocol})"),
+        _ => context.to_string(),
+    }
+}
+
+/// `{"host", "action": "allow" | "deny"}` (`NetworkPolicyAmendment`).
+fn network_rules(rules: &[Value]) -> Option<String> {
+    let rule = |rule: &Value| match (text_at(rule, "action"), text_at(rule, "host")) {
+        (Some(action), Some(host)) => format!("{action} the host {host}"),
+        _ => rule.to_string(),
+    };
+    let rules: Vec<String> = rules.iter().map(rule).collect();
+    (!rules.is_empty()).then(|| rules.join("; or "))
+}
+
+fn text_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key)?.as_str()
+}
+
+fn file_change(asked: &FileChangeApproval) -> Text {
+    let files: Vec<String> = asked.changes.iter().map(changed).collect();
+    change(&files, asked.grant_root.as_deref(), asked.reason.as_deref())
+}
+
+fn changed(change: &FileChange) -> String {
+    let path = &change.path;
+    match &change.kind {
+        FileChangeKind::Add => format!("add {path}"),
+        FileChangeKind::Delete => format!("delete {path}"),
+        FileChangeKind::Update {
+            move_path: Some(to),
+        } => format!("move {path} to {to}"),
+        FileChangeKind::Update { move_path: None } | FileChangeKind::Unknown => {
+            format!("edit {path}")
+        }
+    }
+}
+
+fn legacy_patch(asked: &LegacyPatchApproval) -> Text {
+    let kind = |change: &Value| match text_at(change, "type") {
+        Some(kind @ ("add" | "delete")) => kind.to_owned(),
+        _ => "edit".to_owned(),
+    };
+    let files = asked.file_changes.iter();
+    let files: Vec<String> = files
+        .map(|(path, change)| format!("{} {path}", kind(change)))
+        .collect();
+    change(&files, asked.grant_root.as_deref(), asked.reason.as_deref())
+}
+
+fn change(files: &[String], root: Option<&str>, reason: Option<&str>) -> Text {
+    let count = match files.len() {
+        0 => "Codex wants to change files.".to_owned(),
+        1 => "Codex wants to change a file.".to_owned(),
+        count => format!("Codex wants to change {count} files."),
+    };
+    let files = (!files.is_empty()).then(|| files.join(", "));
+    Text::asking(&count)
+        .maybe("Files", files.as_deref(), 8)
+        .maybe("Writable from now on", root, 3)
+        .words(REASON, reason, 3)
+}
+
+fn permissions(asked: &PermissionsApproval) -> Text {
+    Text::asking("Codex wants more permissions.")
+        .field("Permissions", &permissions::in_words(&asked.permissions), 8)
+        .maybe("Directory", asked.cwd.as_deref(), 2)
+        .maybe("Environment", asked.environment_id.as_deref(), 1)
+        .words(REASON, asked.reason.as_deref(), 3)
+}
+
+/// The members of `_meta` are those of 0.153.4 and 0.169.0.
+fn tool_call(asked: &McpElicitation) -> Text {
+    let meta = |key| asked.meta.as_ref().and_then(|meta| meta.get(key));
+    let tool = meta("tool_name").or_else(|| meta("tool_title"));
+    let arguments = meta("tool_params").map(Value::to_string);
+    Text::asking("Codex wants to call a tool of an MCP server.")
+        .field("Server", &asked.server_name, 1)
+        .maybe("Tool", tool.and_then(Value::as_str), 1)
+        .maybe("Arguments", arguments.as_deref(), 6)
+        .words("Question (Codex's words)", Some(&asked.message), 3)
+}
+
+fn elicitation(asked: &McpElicitation) -> Text {
+    let message = Some(asked.message.as_str()).filter(|message| !message.is_empty());
+    Text::asking("An MCP server asks something.")
+        .field("Server", &asked.server_name, 1)
+        .maybe("Page to open", asked.url.as_deref(), 3)
+        .words("Question (the server's words)", message, 8)
+}
+
+fn user_input(asked: &UserInputRequest) -> Text {
+    let count = asked.questions.len();
+    let head = match count {
+        1 => "Codex asks the user.".to_owned(),
+        count => format!("Codex asks the user {count} things."),
+    };
+    let shown = asked.questions.iter().take(MAX_QUESTIONS);
+    let text = shown.fold(Text::asking(&head), |text, question| {
+        let answers = offered(question);
+        text.words("Question (Codex's words)", Some(&question.question), 3)
+            .words("Answers offered", answers.as_deref(), 1)
+    });
+    match count.saturating_sub(MAX_QUESTIONS) {
+        0 => text,
+        more => text.field("Not shown", &format!("{more} more questions"), 1),
+    }
+}
+
+fn offered(question: &Question) -> Option<String> {
+    let options = question.options.as_deref()?;
+    let labels: Vec<&str> = options.iter().map(|option| option.label.as_str()).collect();
+    (!labels.is_empty()).then(|| labels.join(" / "))
+}
+
+#[cfg(test)]
+mod tests;

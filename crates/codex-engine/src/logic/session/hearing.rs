@@ -1,0 +1,292 @@
+//! What a session makes of Codex's news.
+
+use std::time::Duration;
+
+use codex_protocol::codex::{
+    Delta, DeltaSource, Heard, Item, Notification, StepStatus, TurnError, TurnId,
+};
+use common::timestamp::Now;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::turn::{Ended, Phase, told_turn};
+use super::{Effect, Session};
+use crate::logic::describe;
+use crate::logic::events::{EventData, EventType};
+
+impl Session {
+    /// Codex tells something about the thread.
+    pub fn heard(&mut self, heard: Heard<'_>, now: Now) -> Vec<Effect> {
+        self.alive(now);
+        let Heard {
+            method,
+            params,
+            news,
+            ..
+        } = heard;
+        match news {
+            Notification::Delta(source, delta) => self.wrote(source, &delta, now),
+            Notification::TurnStarted(turn) => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+                self.activity.resume(now.instant);
+                return self.started(turn.id);
+            }
+            Notification::TurnCompleted(turn) => {
+                let told = told_turn(params.get());
+                return self.ended(Ended { turn, told }, now);
+            }
+            Notification::ItemStarted(Item::UserMessage)
+            | Notification::ItemCompleted(Item::UserMessage) => {}
+            Notification::ItemStarted(item) => {
+                let words = describe::item(&item);
+                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
+                if let Some(words) = words {
+                    self.activity.begin(step_id(&item), words, now.instant);
+                }
+                if let Some(turn) = &mut self.turn {
+                    turn.begins(&item);
+                    if let Item::FileChange { id, changes, .. } = item {
+                        turn.begins_changing(id, changes);
+                    }
+                }
+            }
+            Notification::ItemCompleted(item) => {
+                let words = describe::ended(&item);
+                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
+                // After a message comes a step of its own, or the end.
+                if !matches!(item, Item::AgentMessage { .. }) {
+                    self.activity.end(step_id(&item), now.instant);
+                }
+                self.item_completed(item);
+            }
+            Notification::Raw(item) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.told(&item);
+                }
+            }
+            Notification::Plan(plan) => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+                if let Some(turn) = &mut self.turn {
+                    turn.facts.plan = Some(plan);
+                }
+            }
+            Notification::Diff(diff) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.facts.set_diff(&diff);
+                }
+            }
+            Notification::TokenUsage(usage) => {
+                let words = describe::usage(&usage);
+                self.write_news(EventType::Progress, (method, params), Some(&words), now);
+                let before = self.used.replace(usage.total);
+                if let Some(turn) = &mut self.turn {
+                    turn.uses(usage, before);
+                }
+            }
+            Notification::Error { error, will_retry } => self.went_wrong(&error, will_retry, now),
+            Notification::Warning(_) => {}
+            Notification::RequestResolved(request) => self.resolved(&request, now),
+            Notification::Other => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+            }
+        }
+        Vec::new()
+    }
+
+    /// Codex took the prompt of turn `number`. Its news of the turn may have
+    /// overtaken this answer, even the news of its end. How the turn before ended
+    /// is no longer in the log.
+    pub fn accepted(&mut self, number: u64, id: TurnId, now: Now) -> Vec<Effect> {
+        if self.turns != number {
+            return Vec::new();
+        }
+        self.forget_the_turn_before();
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
+        turn.id.get_or_insert_with(|| id.clone());
+        turn.answered = Some(id);
+        match turn.early_end.take() {
+            Some(end) => self.ended(end, now),
+            None => Vec::new(),
+        }
+    }
+
+    fn wrote(&mut self, source: DeltaSource, delta: &Delta<'_>, now: Now) {
+        if let (Some(turn), DeltaSource::AgentMessage) = (&mut self.turn, source) {
+            turn.wrote(&delta.item_id, &delta.delta);
+        }
+        let text = EventData::text(source, &delta.turn_id, &delta.item_id, &delta.delta);
+        self.log.push(now.wall, text);
+    }
+
+    fn item_completed(&mut self, item: Item) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.ends(&item);
+        match item {
+            Item::AgentMessage { id, text } => turn.said(&id, text),
+            Item::FileChange {
+                changes,
+                status: StepStatus::Completed,
+                ..
+            } => turn.facts.changed(changes),
+            _ => {}
+        }
+    }
+
+    /// Codex has the prompt, so how the turn before it ended is history.
+    fn forget_the_turn_before(&mut self) {
+        if let Some(since) = self.turn.as_ref().map(|turn| turn.since) {
+            self.log.forget(|event| {
+                let ends = matches!(event.data.kind(), EventType::Result | EventType::Error);
+                ends && event.id < since
+            });
+        }
+    }
+
+    fn started(&mut self, id: TurnId) -> Vec<Effect> {
+        // News of a turn that was given up, if the prompt has not been sent.
+        if self.has_unsent_prompt() {
+            return Vec::new();
+        }
+        self.forget_the_turn_before();
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
+        turn.id = Some(id.clone());
+        let before = std::mem::replace(&mut turn.phase, Phase::Started);
+        if turn.interrupt_wanted && before == Phase::Prompted {
+            vec![Effect::Interrupt(id)]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// An error that Codex doesn't try to mend ends the turn.
+    fn went_wrong(&mut self, error: &TurnError, will_retry: bool, now: Now) {
+        if !will_retry {
+            let data = json!({
+                "method": "error",
+                "message": error.message,
+                "error": error,
+                "willRetry": false,
+                "threadId": self.thread,
+                "turnId": self.turn_id(),
+            });
+            return self.write(now, EventType::Error, data);
+        }
+        let words = describe::line(&error.message);
+        self.activity.tell(words, now.instant);
+        let mut data = json!({
+            "method": "codex-mcp/reconnect",
+            "sourceMethod": "error",
+            "message": error.message,
+            "error": error,
+            "phase": "retrying",
+            "willRetry": true,
+            "threadId": self.thread,
+            "turnId": self.turn_id(),
+        });
+        if let (Some((count, most)), Some(data)) = (retries(&error.message), data.as_object_mut()) {
+            data.insert("retryCount".to_owned(), count.into());
+            data.insert("maxRetries".to_owned(), most.into());
+        }
+        self.write(now, EventType::Progress, data);
+    }
+
+    pub(super) fn log_stall(&mut self, silent: Duration, now: Now) {
+        let silent = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let data = json!({
+            "method": "codex-mcp/stalled",
+            "message": format!("nothing was heard of the turn for {} s", silent / 1000),
+            "stalledForMs": silent,
+            "turnId": self.turn_id(),
+        });
+        self.write(now, EventType::Progress, data);
+    }
+
+    /// Writes news as they came, with what matters of an item at the top.
+    fn write_news(
+        &mut self,
+        kind: EventType,
+        (method, params): (&str, &RawValue),
+        title: Option<&str>,
+        now: Now,
+    ) {
+        let Ok(mut data) = serde_json::from_str::<Map<String, Value>>(params.get()) else {
+            return;
+        };
+        data.insert("method".to_owned(), method.into());
+        data.get_mut("item")
+            .into_iter()
+            .for_each(leave_out_pictures);
+        let raised: Vec<(&str, Value)> = match (data.get("item"), data.get("turn")) {
+            (Some(item), _) => RAISED_OF_ITEMS
+                .iter()
+                .filter_map(|(from, to)| Some((*to, item.get(from)?.clone())))
+                .collect(),
+            (None, Some(turn)) => RAISED_OF_TURNS
+                .iter()
+                .filter_map(|(from, to)| Some((*to, turn.get(from)?.clone())))
+                .collect(),
+            (None, None) => Vec::new(),
+        };
+        for (key, value) in raised {
+            data.entry(key).or_insert(value);
+        }
+        if let Some(title) = title {
+            data.insert("title".to_owned(), title.into());
+        }
+        self.log.push(now.wall, EventData::new(kind, data));
+    }
+}
+
+/// Readers of the log know the pictures, or can't use them.
+fn leave_out_pictures(item: &mut Value) {
+    let parts = item.get_mut("contentItems").and_then(Value::as_array_mut);
+    for part in parts.into_iter().flatten() {
+        if let Some(Value::String(url)) = part.get_mut("imageUrl") {
+            *url = format!("({} bytes left out)", url.len());
+        }
+    }
+}
+
+/// The type of the events that tell of an item: what Codex says is output.
+fn kind_of(item: &Item) -> EventType {
+    match item {
+        Item::AgentMessage { .. } => EventType::Output,
+        _ => EventType::Progress,
+    }
+}
+
+/// The name by which Codex tells the end of a step; empty if it has none.
+fn step_id(item: &Item) -> &str {
+    match item {
+        Item::CommandExecution { id, .. }
+        | Item::FileChange { id, .. }
+        | Item::McpToolCall { id, .. }
+        | Item::DynamicToolCall { id, .. }
+        | Item::WebSearch { id, .. } => id,
+        _ => "",
+    }
+}
+
+/// What of an item stands at the top of an event's data too, and as what.
+const RAISED_OF_ITEMS: [(&str, &str); 6] = [
+    ("id", "itemId"),
+    ("type", "itemType"),
+    ("status", "status"),
+    ("phase", "phase"),
+    ("command", "command"),
+    ("cwd", "cwd"),
+];
+
+/// The same of a turn.
+const RAISED_OF_TURNS: [(&str, &str); 2] = [("id", "turnId"), ("status", "status")];
+
+/// `3` and `5` in "Reconnecting... 3/5", as every release up to 0.169.0 words it.
+fn retries(message: &str) -> Option<(u64, u64)> {
+    let fraction = message.split_whitespace().find(|word| word.contains('/'))?;
+    let (count, most) = fraction.split_once('/')?;
+    Some((count.parse().ok()?, most.parse().ok()?))
+}

@@ -1,0 +1,379 @@
+use codex_protocol::codex::{Ask, CommandApproval, Heard};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::logic::action::{ActionId, Decision};
+
+mod outcomes;
+mod prompting;
+mod properties;
+mod questions;
+mod time;
+
+const PATIENCE: Patience = Patience {
+    approval: Duration::from_secs(60),
+    stall: Duration::from_secs(300),
+};
+
+/// What can happen to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// A prompt is taken, and not sent yet.
+    Take,
+    /// What was taken last is sent.
+    Send,
+    /// Both.
+    Prompt,
+    Accepted,
+    Refused,
+    Started,
+    Delta,
+    Message,
+    Asked,
+    Resolved,
+    Accept,
+    WrongDecision,
+    TimePasses,
+    Stall,
+    Tidy,
+    Interrupt,
+    InterruptAgain,
+    Abandon,
+    CutOff,
+    Completed,
+    InterruptedByCodex,
+    Failed,
+    OtherTurnCompleted,
+    Cancel,
+    Lost,
+}
+
+const EVENTS: [Event; 25] = [
+    Event::Take,
+    Event::Send,
+    Event::Prompt,
+    Event::Accepted,
+    Event::Refused,
+    Event::Started,
+    Event::Delta,
+    Event::Message,
+    Event::Asked,
+    Event::Resolved,
+    Event::Accept,
+    Event::WrongDecision,
+    Event::TimePasses,
+    Event::Stall,
+    Event::Tidy,
+    Event::Interrupt,
+    Event::InterruptAgain,
+    Event::Abandon,
+    Event::CutOff,
+    Event::Completed,
+    Event::InterruptedByCodex,
+    Event::Failed,
+    Event::OtherTurnCompleted,
+    Event::Cancel,
+    Event::Lost,
+];
+
+/// A session, the time, the prompt that is to be sent, and how often Codex has
+/// asked something.
+struct World {
+    session: Session,
+    now: Now,
+    unsent: Option<u64>,
+    asked: i64,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Now {
+            instant: Instant::now(),
+            wall: std::time::SystemTime::UNIX_EPOCH,
+        };
+        Self {
+            session: Session::new("t", PATIENCE, now),
+            now,
+            unsent: None,
+            asked: 0,
+        }
+    }
+
+    fn after(events: &[Event]) -> Self {
+        let mut world = Self::new();
+        for event in events {
+            world.apply(*event);
+        }
+        world
+    }
+
+    fn running() -> Self {
+        Self::after(&[Event::Prompt, Event::Accepted, Event::Started])
+    }
+
+    fn current(&self) -> String {
+        format!("turn-{}", self.session.turns())
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now.instant += duration;
+        self.now.wall += duration;
+    }
+
+    /// Codex tells something, as it does on the wire.
+    fn hear(&mut self, method: &str, params: Value) -> Vec<Effect> {
+        let params = RawValue::from_string(params.to_string()).unwrap();
+        let heard = Heard::read(method, &params).unwrap().unwrap();
+        self.session.heard(heard, self.now)
+    }
+
+    fn hear_delta(&mut self, item: &str, text: &str) -> Vec<Effect> {
+        let params = json!({"threadId": "t", "turnId": self.current(), "itemId": item,
+            "delta": text});
+        self.hear("item/agentMessage/delta", params)
+    }
+
+    fn hear_item(&mut self, method: &str, item: &Value) -> Vec<Effect> {
+        let params = json!({"threadId": "t", "turnId": self.current(), "item": item});
+        self.hear(method, params)
+    }
+
+    fn hear_message(&mut self, item: &str, text: &str) -> Vec<Effect> {
+        let item = json!({"type": "agentMessage", "id": item, "text": text});
+        self.hear_item("item/completed", &item)
+    }
+
+    fn hear_end(&mut self, turn: &str, status: &str) -> Vec<Effect> {
+        let turn = json!({"id": turn, "status": status, "items": []});
+        self.hear("turn/completed", json!({"threadId": "t", "turn": turn}))
+    }
+
+    /// Codex asks, and somebody sees it at once.
+    fn ask(&mut self, ask: Ask) -> Vec<Effect> {
+        let effects = self.ask_unseen(ask);
+        self.session.show_questions(self.now);
+        effects
+    }
+
+    fn ask_unseen(&mut self, ask: Ask) -> Vec<Effect> {
+        self.asked += 1;
+        let asked = Asked {
+            id: ActionId(format!("req_{}", self.asked)),
+            request: RequestId::Number(self.asked),
+            ask,
+            params: json!({"threadId": "t"}),
+        };
+        self.session.asked(asked, self.now)
+    }
+
+    fn events(&self) -> Vec<Value> {
+        let events = self.session.log().page(0, usize::MAX).events;
+        let shown = events
+            .iter()
+            .map(|event| event.shown(crate::logic::events::ResponseMode::Full));
+        shown.collect()
+    }
+
+    /// The data of all events of one type.
+    fn told(&self, kind: &str) -> Vec<Value> {
+        let events = self.events().into_iter();
+        let of_kind = events.filter(|event| event["type"] == kind);
+        of_kind.map(|event| event["data"].clone()).collect()
+    }
+
+    /// What the session does about an event, and what else there is to say.
+    fn apply(&mut self, event: Event) -> (Vec<Effect>, String) {
+        let now = self.now;
+        let id = self.current();
+        let mut note = String::new();
+        let effects = match event {
+            Event::Take => {
+                note = self.take();
+                Vec::new()
+            }
+            Event::Send => {
+                note = self.send();
+                Vec::new()
+            }
+            Event::Prompt => {
+                note = self.take();
+                if note.is_empty() {
+                    note = self.send();
+                }
+                Vec::new()
+            }
+            Event::Accepted => self.session.accepted(self.session.turns(), TurnId(id), now),
+            Event::Refused => self.session.refused(self.session.turns(), now),
+            Event::Started => {
+                let turn = json!({"id": id, "status": "inProgress", "items": []});
+                self.hear("turn/started", json!({"threadId": "t", "turn": turn}))
+            }
+            Event::Delta => self.hear_delta("m", "par"),
+            Event::Message => self.hear_message("m", "whole"),
+            Event::Asked => self.ask(command()),
+            Event::Resolved => {
+                let params = json!({"threadId": "t", "requestId": self.asked});
+                self.hear("serverRequest/resolved", params)
+            }
+            Event::Accept => self.decide(&Decision::Accept, &mut note),
+            Event::WrongDecision => {
+                self.decide(&Decision::Submit(serde_json::Map::new()), &mut note)
+            }
+            Event::TimePasses => self.tick_after(PATIENCE.approval),
+            Event::Stall => self.tick_after(PATIENCE.stall),
+            Event::Tidy => {
+                self.wait(IDLE_LIMIT);
+                let (effects, fate) = self.session.tidy(self.now);
+                note = format!("{fate:?}");
+                effects
+            }
+            Event::Interrupt => self.session.interrupt(now),
+            Event::InterruptAgain => self.session.interrupt_again(),
+            Event::Abandon => self.session.abandon("does not end", now),
+            Event::CutOff => self.session.cut_off("too long", now),
+            Event::Completed => self.hear_end(&id, "completed"),
+            Event::InterruptedByCodex => self.hear_end(&id, "interrupted"),
+            Event::Failed => self.hear_end(&id, "failed"),
+            Event::OtherTurnCompleted => self.hear_end("another", "completed"),
+            Event::Cancel => self.session.cancel("not wanted", now),
+            Event::Lost => {
+                self.session.lose("killed", now);
+                Vec::new()
+            }
+        };
+        (effects, note)
+    }
+
+    fn take(&mut self) -> String {
+        match self.session.prompt(Form::Text, self.now) {
+            Ok(()) => {
+                self.unsent = Some(self.session.turns());
+                String::new()
+            }
+            Err(refusal) => format!("refused: {refusal:?}"),
+        }
+    }
+
+    /// Sends what was taken last, once.
+    fn send(&mut self) -> String {
+        let note = match self.unsent.take() {
+            Some(number) if self.session.sending(number) => "",
+            Some(_) => "not wanted",
+            None => "nothing to send",
+        };
+        note.to_owned()
+    }
+
+    fn tick_after(&mut self, duration: Duration) -> Vec<Effect> {
+        self.wait(duration);
+        self.session.tick(self.now)
+    }
+
+    /// Answers the oldest open question.
+    fn decide(&mut self, decision: &Decision, note: &mut String) -> Vec<Effect> {
+        let open = self.session.actions().first();
+        let id = open.map_or(ActionId("req_0".into()), |action| action.id.clone());
+        let effects = self.session.decide(&id, decision, None, self.now);
+        effects.unwrap_or_else(|refusal| {
+            *note = format!("refused: {refusal:?}");
+            Vec::new()
+        })
+    }
+}
+
+fn command() -> Ask {
+    Ask::Command(CommandApproval {
+        command: Some("touch x".into()),
+        ..CommandApproval::default()
+    })
+}
+
+fn effect_words(effect: &Effect) -> String {
+    match effect {
+        Effect::Answer { request, result } => format!("answer {request} with {result}"),
+        Effect::Interrupt(turn) => format!("interrupt {}", turn.0),
+        Effect::StopCommands => "stop its commands".to_owned(),
+        Effect::LetGo => "let go".to_owned(),
+    }
+}
+
+fn ending_word(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Completed => "completed",
+        Ending::Interrupted => "interrupted",
+        Ending::Failed(_) => "failed",
+        Ending::Lost(_) => "lost",
+    }
+}
+
+/// The types of the events that came after the first `before`.
+fn written(world: &World, before: usize) -> Vec<String> {
+    let events = world.events().into_iter().skip(before);
+    let words = events.map(|event| match &event["data"]["method"] {
+        Value::String(method) if method.starts_with("codex-mcp/") => method.clone(),
+        _ => event["type"].as_str().unwrap().to_owned(),
+    });
+    words.collect()
+}
+
+#[test]
+fn every_state_and_event() {
+    use Event::{Accepted, Asked, Cancel, Completed, Interrupt, Lost, Prompt, Started, Take};
+    let states: [(&str, &[Event]); 13] = [
+        ("idle", &[]),
+        ("taken", &[Take]),
+        ("taken, waiting", &[Take, Asked]),
+        ("prompted", &[Prompt]),
+        ("accepted", &[Prompt, Accepted]),
+        (
+            "interrupt wanted before the start",
+            &[Prompt, Accepted, Interrupt],
+        ),
+        ("running", &[Prompt, Accepted, Started]),
+        ("waiting", &[Prompt, Accepted, Started, Asked]),
+        ("idle again", &[Prompt, Accepted, Started, Completed]),
+        ("error", &[Prompt, Started, Lost]),
+        ("taken after an error", &[Prompt, Started, Lost, Take]),
+        (
+            "cancelled, turn running",
+            &[Prompt, Accepted, Started, Cancel],
+        ),
+        ("cancelled", &[Cancel]),
+    ];
+    let mut table = String::new();
+    for (name, way) in states {
+        table.push_str(&format!("{name}\n"));
+        for event in EVENTS {
+            table.push_str(&format!(
+                "  {:<20}{}\n",
+                format!("{event:?}"),
+                cell(way, event)
+            ));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// What comes of an event, in words: the state, what is to be done, what is
+/// written to the log, and the outcome of a turn that ends with it.
+fn cell(way: &[Event], event: Event) -> String {
+    let mut world = World::after(way);
+    let number = |world: &World| world.session.outcome().map(|(turn, _)| *turn);
+    let (ended, events) = (number(&world), world.events().len());
+    let (effects, note) = world.apply(event);
+    let mut cell = vec![format!("{:?}", world.session.state())];
+    cell.extend((!note.is_empty()).then_some(note));
+    cell.extend(effects.iter().map(effect_words));
+    let written = written(&world, events);
+    cell.extend((!written.is_empty()).then(|| format!("tell {}", written.join(", "))));
+    if number(&world) != ended {
+        let outcome = world.session.outcome();
+        cell.extend(
+            outcome.map(|(turn, outcome)| {
+                format!("outcome of {turn}: {}", ending_word(&outcome.ending))
+            }),
+        );
+    }
+    cell.join("; ")
+}

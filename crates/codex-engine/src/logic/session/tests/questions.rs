@@ -1,0 +1,178 @@
+//! What Codex asks, and what is told of it.
+
+use codex_protocol::codex::{
+    FileChange, FileChangeApproval, FileChangeKind, Question, UserInputRequest,
+};
+
+use super::*;
+use crate::logic::events::Rank;
+
+fn user_input() -> Ask {
+    Ask::UserInput(UserInputRequest {
+        item_id: "step".into(),
+        questions: vec![Question {
+            id: "q".into(),
+            header: "Sure".into(),
+            question: "are you sure?".into(),
+            options: None,
+            is_other: false,
+            is_secret: false,
+        }],
+    })
+}
+
+#[test]
+fn a_question_about_files_says_which() {
+    let mut world = World::running();
+    let change = FileChange {
+        path: "a.txt".into(),
+        kind: FileChangeKind::Add,
+        diff: "hello".into(),
+    };
+    let item = json!({"type": "fileChange", "id": "c", "changes": [change]});
+    world.hear_item("item/started", &item);
+    for (item, expected) in [("c", vec![change]), ("another", Vec::new())] {
+        world.ask(Ask::FileChange(FileChangeApproval {
+            item_id: item.into(),
+            ..FileChangeApproval::default()
+        }));
+        let Ask::FileChange(asked) = &world.session.actions().last().unwrap().ask else {
+            panic!("about files");
+        };
+        assert_eq!(asked.changes, expected);
+    }
+}
+
+#[test]
+fn answers_are_told_with_what_was_said() {
+    let mut world = World::running();
+    world.apply(Event::Asked);
+    world.ask(user_input());
+    world.apply(Event::Asked);
+    let Value::Object(answers) = json!({"q": {"answers": ["yes"]}}) else {
+        panic!("an object");
+    };
+    for (id, decision, note) in [
+        ("req_1", Decision::Decline, Some("too risky")),
+        ("req_2", Decision::Submit(answers), None),
+    ] {
+        let id = ActionId(id.into());
+        world
+            .session
+            .decide(&id, &decision, note, world.now)
+            .unwrap();
+    }
+    world.apply(Event::TimePasses);
+    let expected = [
+        json!({"requestId": "req_1", "kind": "command", "itemId": "", "decision": "decline",
+            "denyMessage": "too risky"}),
+        json!({"requestId": "req_2", "kind": "user_input", "itemId": "step", "decision": "accept",
+            "answers": {"q": {"answers": ["yes"]}}}),
+        json!({"requestId": "req_3", "kind": "command", "itemId": "", "decision": "decline",
+            "timeout": true, "message": "nobody answered in time, so it was declined"}),
+    ];
+    assert_eq!(world.told("approval_result"), expected);
+}
+
+#[test]
+fn an_answer_that_does_not_fit_leaves_the_question_open() {
+    let mut world = World::running();
+    world.ask(user_input());
+    let before = world.session.progress(world.now.instant).number;
+    let Value::Object(answers) = json!({"another": "yes"}) else {
+        panic!("an object");
+    };
+    for decision in [Decision::Submit(answers), Decision::Accept] {
+        let id = ActionId("req_1".into());
+        let refusal = world.session.decide(&id, &decision, None, world.now);
+        assert!(matches!(refusal, Err(DecisionRefused::Wrong(_))));
+    }
+    assert_eq!(world.session.state(), State::WaitingApproval);
+    assert_eq!(world.session.progress(world.now.instant).number, before);
+    assert_eq!(world.told("approval_result"), Vec::<Value>::new());
+}
+
+#[test]
+fn declined_step_is_not_shown_as_running() {
+    for (decision, words) in [
+        (Decision::Accept, "running make"),
+        (Decision::Decline, "thinking"),
+    ] {
+        let mut world = World::running();
+        let item = json!({"type": "commandExecution", "id": "c", "command": "make"});
+        world.hear_item("item/started", &item);
+        world.ask(Ask::Command(CommandApproval {
+            item_id: "c".into(),
+            ..CommandApproval::default()
+        }));
+        let id = ActionId("req_1".into());
+        let decided = world.session.decide(&id, &decision, None, world.now);
+        assert!(decided.is_ok(), "{decision:?}");
+        assert_eq!(world.session.progress(world.now.instant).words, words);
+    }
+}
+
+#[test]
+fn deciding_a_question_is_a_step() {
+    let mut world = World::running();
+    world.apply(Event::Asked);
+    let before = world.session.progress(world.now.instant).number;
+    world.apply(Event::Accept);
+    let step = world.session.progress(world.now.instant);
+    assert_eq!((step.number, step.words.as_str()), (before + 1, "thinking"));
+}
+
+/// Questions that nobody can answer alert nobody.
+#[test]
+fn each_open_question_alerts_once() {
+    let mut world = World::running();
+    world.apply(Event::Asked);
+    world.ask(user_input());
+    let alerts = world.session.take_alerts();
+    let open: Vec<ActionId> = world
+        .session
+        .actions()
+        .iter()
+        .map(|action| action.id.clone())
+        .collect();
+    // It can be 60 s before a client that looks in as often as it is told sees a question.
+    let unseen = SystemTime::UNIX_EPOCH + Duration::from_secs(60 + 60);
+    let alerted: Vec<ActionId> = alerts
+        .into_iter()
+        .filter_map(|alert| match alert {
+            Alert::Question { id, expires, .. } if expires == unseen => Some(id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(alerted, open);
+    world.session.show_questions(world.now);
+    world.apply(Event::Accept);
+    assert_eq!(world.session.take_alerts(), []);
+    world.session.interrupt(world.now);
+    world.apply(Event::Asked);
+    assert_eq!(world.session.take_alerts(), []);
+}
+
+#[test]
+fn a_question_says_until_when_it_can_be_answered() {
+    let mut world = World::running();
+    world.wait(Duration::from_secs(1));
+    world.apply(Event::Asked);
+    let shown = world.session.actions().first().unwrap().shown();
+    assert_eq!(shown["createdAt"], "1970-01-01T00:00:01.000Z");
+    assert_eq!(shown["expiresAt"], "1970-01-01T00:01:01.000Z");
+}
+
+#[test]
+fn a_question_matters_less_once_it_is_answered() {
+    let mut world = World::running();
+    world.apply(Event::Asked);
+    world.apply(Event::Asked);
+    world.apply(Event::Accept);
+    let events = world.session.log().page(0, usize::MAX).events;
+    let questions = events
+        .iter()
+        .filter(|event| event.data.kind() == EventType::ApprovalRequest);
+    let ranks: Vec<Rank> = questions.map(|event| event.data.rank()).collect();
+    assert_eq!(ranks, [Rank::Settled, Rank::Kept]);
+}

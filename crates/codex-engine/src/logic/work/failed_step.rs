@@ -1,0 +1,188 @@
+//! Steps of a turn that failed or were refused.
+
+use codex_protocol::codex::StepStatus;
+use serde::{Deserialize, Serialize};
+
+use super::digest::{COMMAND_LIMIT, bounded};
+use super::event::WorkItem;
+use super::refusal::is_by_the_sandbox;
+use crate::logic::describe::line;
+
+/// The tool that changes files.
+pub(super) const PATCH: &str = "apply_patch";
+
+/// A step that failed or was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedStep {
+    /// What kind of step.
+    pub kind: StepKind,
+    /// The command line, the paths of the files, or `SERVER.TOOL`.
+    pub what: String,
+    /// In which way it failed.
+    pub outcome: StepFailure,
+    /// The exit code of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The last line that it wrote, or why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What kind of step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// A command.
+    Command,
+    /// A change of files by Codex's own tool.
+    FileChange,
+    /// A call of an MCP server's tool.
+    ToolCall,
+}
+
+/// In which way a step failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepFailure {
+    /// By itself.
+    Failed,
+    /// Most likely for the sandbox, by what it wrote.
+    Blocked,
+    /// The sandbox or the approval policy did not let it begin.
+    Refused,
+}
+
+impl FailedStep {
+    /// The failure of a step that has ended; `None` if it succeeded or is no step.
+    #[must_use]
+    pub fn of(item: &WorkItem) -> Option<Self> {
+        match item {
+            WorkItem::CommandExecution {
+                command,
+                aggregated_output,
+                exit_code,
+                status,
+                ..
+            } => {
+                let has_failed = exit_code.is_some_and(|code| code != 0);
+                let outcome = match status {
+                    StepStatus::Declined => StepFailure::Refused,
+                    StepStatus::Failed => by_output(aggregated_output),
+                    _ if has_failed => by_output(aggregated_output),
+                    _ => return None,
+                };
+                Some(Self {
+                    kind: StepKind::Command,
+                    what: bounded(command, COMMAND_LIMIT),
+                    outcome,
+                    exit_code: *exit_code,
+                    reason: last_line(aggregated_output),
+                })
+            }
+            WorkItem::FileChange {
+                changes,
+                status,
+                reason,
+                ..
+            } => {
+                let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
+                let what = match paths.as_slice() {
+                    [] => PATCH.to_owned(),
+                    paths => paths.join(", "),
+                };
+                Some(Self {
+                    reason: last_line(reason),
+                    ..Self::by_status(StepKind::FileChange, &what, *status)?
+                })
+            }
+            WorkItem::McpToolCall {
+                server,
+                tool,
+                status,
+                ..
+            } => Self::by_status(StepKind::ToolCall, &format!("{server}.{tool}"), *status),
+            _ => None,
+        }
+    }
+
+    fn by_status(kind: StepKind, what: &str, status: StepStatus) -> Option<Self> {
+        let outcome = match status {
+            StepStatus::Failed => StepFailure::Failed,
+            StepStatus::Declined => StepFailure::Refused,
+            StepStatus::Completed | StepStatus::InProgress => return None,
+        };
+        Some(Self {
+            kind,
+            what: bounded(what, COMMAND_LIMIT),
+            outcome,
+            exit_code: None,
+            reason: None,
+        })
+    }
+}
+
+fn by_output(output: &str) -> StepFailure {
+    match is_by_the_sandbox(output) {
+        true => StepFailure::Blocked,
+        false => StepFailure::Failed,
+    }
+}
+
+/// Programs say last what has gone wrong.
+fn last_line(output: &str) -> Option<String> {
+    let last = output.lines().rev().find(|text| !text.trim().is_empty());
+    last.map(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(item: Value) -> Option<FailedStep> {
+        FailedStep::of(&serde_json::from_value(item).unwrap())
+    }
+
+    fn command(exit_code: Option<i32>, status: &str, output: &str) -> Value {
+        json!({ "type": "command_execution", "id": "1", "command": "make",
+            "exit_code": exit_code, "status": status, "aggregated_output": output })
+    }
+
+    #[test]
+    fn command_is_failed_blocked_or_refused() {
+        assert_eq!(of(command(Some(0), "completed", "Permission denied")), None);
+        assert_eq!(of(command(None, "in_progress", "")), None);
+        let failed = of(command(Some(2), "failed", "warning\nno rule\n\n")).unwrap();
+        assert_eq!(failed.outcome, StepFailure::Failed);
+        assert_eq!(failed.reason.as_deref(), Some("no rule"));
+        assert_eq!(
+            serde_json::to_value(&failed).unwrap(),
+            json!({ "kind": "command", "what": "make", "outcome": "failed", "exit_code": 2,
+                "reason": "no rule" })
+        );
+        let blocked = of(command(Some(1), "failed", "x: Read-only file system\n")).unwrap();
+        assert_eq!(blocked.outcome, StepFailure::Blocked);
+        let refused = of(command(None, "declined", "")).unwrap();
+        assert_eq!(refused.outcome, StepFailure::Refused);
+        assert_eq!(refused.reason, None);
+    }
+
+    #[test]
+    fn changes_and_calls_fail_by_their_status() {
+        let change = |status: &str| {
+            json!({ "type": "file_change", "id": "1", "status": status,
+                "changes": [{ "path": "/a" }, { "path": "/b" }] })
+        };
+        assert_eq!(of(change("completed")), None);
+        let declined = of(change("declined")).unwrap();
+        assert_eq!(
+            (declined.kind, &*declined.what),
+            (StepKind::FileChange, "/a, /b")
+        );
+        assert_eq!(declined.outcome, StepFailure::Refused);
+        let call = json!({ "type": "mcp_tool_call", "id": "1", "server": "s", "tool": "t",
+            "status": "failed" });
+        assert_eq!(of(call).unwrap().what, "s.t");
+    }
+}

@@ -1,0 +1,288 @@
+//! Stopping and killing what Codex's commands have left running, while the repository of a
+//! run is looked at and judged.
+//!
+//! A command may leave a process in the background that changes files between two steps of
+//! a look. Every process below Codex's own is stopped until the look is over; Codex itself
+//! goes on. Processes that keep starting others cannot be stopped one by one, so the
+//! commands are killed instead.
+//!
+//! Codex starts each command in a session of its own, and its MCP servers in its own
+//! session, which no process of a command can join. A command in Codex's sandbox has a PID
+//! namespace, and all processes in it end with the first one.
+//!
+//! A process that exits as soon as it has started the next one is mostly gone before it can
+//! be read. It is seen all the same where its parent is stopped, and it stays a zombie: a
+//! new zombie counts as a process that runs, and its group is signalled.
+//!
+//! Stopping is no barrier against a hostile process: a timer of its own can continue it.
+//! What must not be disturbed is done after the commands were killed.
+//!
+//! Of several threads in one app-server, the commands of each get a variable of their own,
+//! a [`CommandMark`]. A process counts as the thread's if it has the mark, or is below or in
+//! the session of one that has it. One that has got rid of all that is killed when no thread
+//! is at work any more.
+//!
+//! Nothing is stopped or killed where the system has no `/proc`.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use safe_files::off_runtime::{self, OffRuntimeError};
+use serde_json::{Map, Value};
+use supervise::descendants::{Process, Processes};
+
+use super::{Engine, confinement};
+
+/// How long the processes have to stop before the commands are killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long killed commands have to end.
+const KILL_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The pause before processes are listed again, where no new ones were seen: those that
+/// were signalled take a moment. New ones are signalled without a pause, as each pause
+/// lets them start more.
+const SCAN_PAUSE: Duration = Duration::from_millis(2);
+
+/// Why Codex's background processes may still run.
+#[derive(Debug, thiserror::Error)]
+pub enum PauseError {
+    /// Some start others faster than they are killed, or hang in the kernel.
+    #[error(
+        "background processes of Codex's commands still run {} s after they were first killed \
+         ({count} of them)",
+        KILL_PATIENCE.as_secs()
+    )]
+    StillRunning {
+        /// How many were seen last.
+        count: usize,
+    },
+    /// The processes could not be listed and stopped.
+    #[error("background processes of Codex's commands cannot be stopped: {0}")]
+    NotDone(#[from] OffRuntimeError),
+}
+
+/// The variable of a [`CommandMark`].
+pub(crate) const MARK: &str = "CODEX_MCP_TURN";
+
+/// Marks the processes of the commands of one thread.
+#[derive(Debug, Clone)]
+pub struct CommandMark(String);
+
+impl CommandMark {
+    /// A mark that no other thread has.
+    pub fn new() -> Self {
+        Self(uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    /// Has Codex give it to the commands of the thread with these overrides.
+    pub fn set_in(&self, config: &mut Map<String, Value>) {
+        let path = ["shell_environment_policy", "set", MARK];
+        confinement::set(config, &path, self.0.as_str().into());
+    }
+
+    /// Its processes among those of commands.
+    fn among(&self, below: &BelowCodex) -> Vec<Process> {
+        let variable = format!("{MARK}={}", self.0);
+        let has_mark = |process: &&Process| process.has_variable(&variable);
+        let marked: Vec<Process> = below.commands.iter().filter(has_mark).copied().collect();
+        let sessions: BTreeSet<Pid> = marked.iter().map(|process| process.session).collect();
+        let mut pids: BTreeSet<Pid> = marked.iter().map(|process| process.pid).collect();
+        for process in &marked {
+            let children = below.processes.below(process.pid);
+            pids.extend(children.iter().map(|child| child.pid));
+        }
+        let is_its =
+            |process: &&Process| pids.contains(&process.pid) || sessions.contains(&process.session);
+        below.commands.iter().filter(is_its).copied().collect()
+    }
+}
+
+/// Processes that are stopped until this is dropped.
+#[derive(Debug, Default)]
+pub struct Paused {
+    /// The process above Codex, where there is one.
+    guard: Option<Pid>,
+    stopped: BTreeSet<Pid>,
+}
+
+impl Engine {
+    /// Stops all processes below Codex. Only for an engine all of whose threads are the
+    /// caller's.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`]; nothing is stopped then.
+    pub async fn pause_commands(&self) -> Result<Paused, PauseError> {
+        let running = self.backend.running();
+        match running.and_then(|(server, _)| server.guard()) {
+            Some(guard) => off_runtime::run(move || Paused::below(guard)).await?,
+            None => Ok(Paused::default()),
+        }
+    }
+
+    /// Kills the processes of the commands that have this mark, and waits until they have
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`].
+    pub async fn kill_marked(&self, mark: &CommandMark) -> Result<(), PauseError> {
+        let mark = mark.clone();
+        self.kill_some(move |below| mark.among(&below)).await
+    }
+
+    /// Kills all processes of commands, and waits until they have ended. Only for an engine
+    /// none of whose threads is at work.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`].
+    pub async fn kill_all_commands(&self) -> Result<(), PauseError> {
+        self.kill_some(|below| below.commands).await
+    }
+
+    async fn kill_some(
+        &self,
+        which: impl Fn(BelowCodex) -> Vec<Process> + Send + 'static,
+    ) -> Result<(), PauseError> {
+        let running = self.backend.running();
+        match running.and_then(|(server, _)| server.guard()) {
+            Some(guard) => off_runtime::run(move || kill_until_gone(guard, which)).await?,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Paused {
+    /// Kills all processes of Codex's commands, stopped or not, and waits until they have
+    /// ended. MCP servers stay.
+    ///
+    /// # Errors
+    ///
+    /// [`PauseError`].
+    pub async fn kill_commands(&self) -> Result<(), PauseError> {
+        match self.guard {
+            Some(guard) => off_runtime::run(move || kill_commands(guard)).await?,
+            None => Ok(()),
+        }
+    }
+
+    fn below(guard: Pid) -> Result<Self, PauseError> {
+        let mut paused = Self {
+            guard: Some(guard),
+            stopped: BTreeSet::new(),
+        };
+        let end = Instant::now() + STOP_PATIENCE;
+        loop {
+            let below = BelowCodex::scan(guard);
+            let is_new = |process: &&Process| !paused.stopped.contains(&process.pid);
+            let running = |process: &&Process| process.is_running() || is_new(process);
+            let commands: Vec<Process> = below.commands.iter().filter(running).copied().collect();
+            let others: Vec<Process> = below.others.iter().filter(running).copied().collect();
+            if commands.is_empty() && others.is_empty() {
+                return Ok(paused);
+            }
+            if Instant::now() >= end {
+                kill_commands(guard)?;
+                return Ok(paused);
+            }
+            signal_commands(&commands, Signal::SIGSTOP);
+            for process in &others {
+                // One that has ended meanwhile needs no stopping.
+                let _ = kill(process.pid, Signal::SIGSTOP);
+            }
+            let before = paused.stopped.len();
+            paused
+                .stopped
+                .extend(commands.iter().chain(&others).map(|process| process.pid));
+            if paused.stopped.len() == before {
+                thread::sleep(SCAN_PAUSE);
+            }
+        }
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        for pid in &self.stopped {
+            let _ = kill(*pid, Signal::SIGCONT);
+        }
+    }
+}
+
+/// What runs below Codex.
+#[derive(Debug, Default)]
+struct BelowCodex {
+    /// The processes of its commands.
+    commands: Vec<Process>,
+    /// Its MCP servers, and what they have started.
+    others: Vec<Process>,
+    processes: Processes,
+}
+
+impl BelowCodex {
+    /// Below the guard is Codex, and below that are its commands and MCP servers. A process
+    /// that outlives its parent becomes a child of the guard.
+    fn scan(guard: Pid) -> Self {
+        let processes = Processes::scan();
+        let Some(codex) = processes.first_child(guard) else {
+            return Self::default();
+        };
+        let below = processes.below(guard).into_iter();
+        let all = below.filter(|process| process.pid != codex.pid);
+        let (others, commands) = all.partition(|process| process.session == codex.session);
+        Self {
+            commands,
+            others,
+            processes,
+        }
+    }
+}
+
+fn kill_commands(guard: Pid) -> Result<(), PauseError> {
+    kill_until_gone(guard, |below| below.commands)
+}
+
+fn kill_until_gone(
+    guard: Pid,
+    which: impl Fn(BelowCodex) -> Vec<Process>,
+) -> Result<(), PauseError> {
+    let end = Instant::now() + KILL_PATIENCE;
+    let mut seen = BTreeSet::new();
+    loop {
+        let commands = which(BelowCodex::scan(guard));
+        let count = commands
+            .iter()
+            .filter(|process| !process.has_ended())
+            .count();
+        let before = seen.len();
+        seen.extend(commands.iter().map(|process| process.pid));
+        if count == 0 && (commands.is_empty() || seen.len() == before) {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(PauseError::StillRunning { count });
+        }
+        signal_commands(&commands, Signal::SIGKILL);
+        if seen.len() == before {
+            thread::sleep(SCAN_PAUSE);
+        }
+    }
+}
+
+/// Signals the processes and their groups. A signal to a group reaches all of it at once,
+/// also those that are just being started. The groups of commands are in their own
+/// sessions, so nothing else is in them.
+fn signal_commands(commands: &[Process], signal: Signal) {
+    let groups: BTreeSet<Pid> = commands.iter().map(|process| process.group).collect();
+    for group in groups {
+        let _ = killpg(group, signal);
+    }
+    for process in commands {
+        let _ = kill(process.pid, signal);
+    }
+}

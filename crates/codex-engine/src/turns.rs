@@ -1,0 +1,270 @@
+//! Prompting, and adding to a prompt.
+
+use std::sync::Arc;
+
+use codex_protocol::codex::{
+    Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
+    TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
+};
+use safe_files::off_runtime;
+use serde_json::Value;
+
+use super::command::{Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, manner_over};
+use super::hub::{self, perform};
+use super::sessions::Entry;
+use super::witness::{Given, Kind};
+use super::{Engine, EngineError, call, workspace};
+use crate::logic::session::{Effect, Form, PromptRefused, State};
+use crate::picture::{Picture, PictureCopies};
+
+/// The longest prompt that Codex takes, in characters.
+pub(super) const LONGEST_PROMPT: usize = 1_048_576;
+
+/// What is known to have that limit; 0.107.0 has none.
+const FIRST_WITH_LIMIT: Release = Release::new(0, 110, 0);
+
+impl Engine {
+    /// Gives a thread its next prompt.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; no turn has been started then.
+    pub async fn prompt(
+        &self,
+        session: &SessionId,
+        mut prompt: Prompt,
+    ) -> Result<TurnRef, EngineError> {
+        let entry = self.entry(session)?;
+        check_length(&prompt.text, &entry)?;
+        if let Some(cwd) = prompt.overrides.cwd.take() {
+            let below = entry.settings().thread.cwd.unwrap_or_default();
+            let cwd = self.folder(Some(below.join(cwd)))?;
+            self.note_mount_targets(&cwd);
+            prompt.overrides.cwd = Some(cwd);
+        }
+        prompt.overrides = entry.with_pending(prompt.overrides);
+        match self.begin(&entry, &prompt).await {
+            // Codex may have unloaded a thread that was not used for long.
+            Err(EngineError::NoThread(_)) => {
+                entry.outdate();
+                self.begin(&entry, &prompt).await
+            }
+            begun => begun,
+        }
+    }
+
+    async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
+        let number = take(entry, prompt)?;
+        tokio::spawn(hub::keep_time(
+            Arc::clone(entry),
+            number,
+            Arc::clone(&self.witness),
+        ));
+        match self.send(entry, prompt, number).await {
+            Ok(response) => {
+                entry.prompted(prompt);
+                let id = response.turn.id;
+                perform(
+                    entry,
+                    entry.change(|machine, now| machine.accepted(number, id, now)),
+                );
+                Ok(TurnRef {
+                    session: entry.id.clone(),
+                    number,
+                })
+            }
+            // Codex may have taken the prompt all the same.
+            Err(
+                error @ (EngineError::Silent {
+                    method: Method::TurnStart | Method::ReviewStart,
+                    ..
+                }
+                | EngineError::Unreadable {
+                    method: Method::TurnStart | Method::ReviewStart,
+                    ..
+                }),
+            ) => {
+                hub::interrupt(entry, number);
+                Err(error)
+            }
+            Err(EngineError::Withdrawn(_)) if entry.state() == State::Cancelled => {
+                // The thread was loaded meanwhile, and nobody wants it.
+                if self.hub.sessions.is_current(entry) {
+                    perform(entry, vec![Effect::LetGo]);
+                }
+                Err(entry.cancelled())
+            }
+            Err(error) => {
+                let effects = entry.change(|machine, now| machine.refused(number, now));
+                perform(entry, effects);
+                Err(error.about(&entry.thread))
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        entry: &Arc<Entry>,
+        prompt: &Prompt,
+        number: u64,
+    ) -> Result<TurnResponse, EngineError> {
+        self.load(entry).await?;
+        let settings = entry.settings();
+        let copies = copies(&prompt.pictures).await?;
+        let params = TurnStartParams {
+            thread_id: &entry.thread,
+            input: input(&prompt.text, &copies.pictures),
+            manner: manner_over(prompt.manner, settings.manner),
+            overrides: self.overrides(&settings, &prompt.overrides).await?,
+            output_schema: prompt.output_schema.as_ref(),
+        };
+        let mut thread = settings.thread;
+        thread.cwd = prompt.overrides.cwd.clone().or(thread.cwd);
+        // As late as possible: Codex resolves the paths for itself afterwards.
+        workspace::check(&thread)?;
+        let (server, _) = entry.server();
+        // Much can have happened while the thread was loaded.
+        if !entry.change(|machine, _| machine.sending(number)) {
+            return Err(EngineError::Withdrawn(entry.id.clone()));
+        }
+        let kind = match prompt.purpose {
+            Purpose::Work => entry.kind_of_prompt(number),
+            Purpose::Farewell => Kind::Farewell,
+        };
+        self.tell_witness(entry, number, kind, &prompt.text);
+        let response = match &prompt.review {
+            Some(target) => {
+                let thread_id = &entry.thread;
+                let params = ReviewStartParams { thread_id, target };
+                call(&server, Method::ReviewStart, &params).await
+            }
+            None => call(&server, Method::TurnStart, &params).await,
+        };
+        // Codex opens them some time after it has answered.
+        entry.keep_until_next_prompt(copies);
+        response
+    }
+
+    /// Adds to the prompt of the turn that runs.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`]; Codex goes on with what it has then.
+    pub async fn steer(&self, session: &SessionId, text: &str) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        let (state, turn) = entry.look(|machine, now| {
+            machine.used(now);
+            (machine.state(), machine.turn_id().cloned())
+        });
+        let turn = match (state, turn) {
+            (State::Running | State::WaitingApproval, Some(turn)) => turn,
+            (State::Cancelled, _) => return Err(entry.cancelled()),
+            _ => return Err(EngineError::NotRunning(session.clone())),
+        };
+        workspace::check(&entry.settings().thread)?;
+        let params = TurnSteerParams {
+            thread_id: &entry.thread,
+            expected_turn_id: &turn,
+            input: vec![UserInput::Text { text }],
+        };
+        let (server, _) = entry.server();
+        let number = entry.look(|machine, _| machine.turns());
+        self.tell_witness(&entry, number, Kind::Steer, text);
+        let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
+        match steered {
+            Ok(_) => Ok(()),
+            // The turn has ended while this was under way.
+            Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => {
+                Err(EngineError::NotRunning(session.clone()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn tell_witness(&self, entry: &Entry, number: u64, kind: Kind, text: &str) {
+        let turn = TurnRef {
+            session: entry.id.clone(),
+            number,
+        };
+        let settings = entry.settings();
+        self.witness.giving(Given {
+            turn: &turn,
+            thread: &entry.thread,
+            kind,
+            cwd: settings.thread.cwd.as_deref(),
+            keeping: settings.keeping,
+            text,
+        });
+    }
+
+    async fn overrides(
+        &self,
+        settings: &Settings,
+        overrides: &Overrides,
+    ) -> Result<TurnOverrides, EngineError> {
+        let sandbox_policy = match overrides.sandbox {
+            Some(SandboxMode::WorkspaceWrite) => {
+                let cwd = overrides.cwd.as_deref();
+                let cwd = cwd.or(settings.thread.cwd.as_deref());
+                let table = self.workspace_table(settings, cwd).await?;
+                let workspace = workspace::read(table)?;
+                Some(SandboxPolicy::new(SandboxMode::WorkspaceWrite, workspace))
+            }
+            Some(mode) => Some(SandboxPolicy::new(mode, WorkspaceWrite::default())),
+            None => None,
+        };
+        Ok(TurnOverrides {
+            cwd: overrides.cwd.clone(),
+            model: overrides.model.clone(),
+            approval_policy: overrides.approval_policy,
+            sandbox_policy,
+        })
+    }
+}
+
+/// Codex refuses a longer prompt, in words that do not name it.
+fn check_length(text: &str, entry: &Entry) -> Result<(), EngineError> {
+    let (server, _) = entry.server();
+    let release = server.about.codex_version().and_then(Release::parse);
+    let is_limited = release.is_none_or(|release| release >= FIRST_WITH_LIMIT);
+    // A character has at least one byte.
+    if !is_limited || text.len() <= LONGEST_PROMPT {
+        return Ok(());
+    }
+    match text.chars().count() {
+        length if length > LONGEST_PROMPT => Err(EngineError::TooLong { length }),
+        _ => Ok(()),
+    }
+}
+
+fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
+    let form = match prompt.output_schema {
+        Some(_) => Form::Structured,
+        None => Form::Text,
+    };
+    let taken = entry.change(|machine, now| {
+        machine.prompt(form, now)?;
+        Ok::<u64, PromptRefused>(machine.turns())
+    });
+    taken.map_err(|refused| match refused {
+        PromptRefused::Cancelled => entry.cancelled(),
+        refused => EngineError::Busy(refused),
+    })
+}
+
+async fn copies(pictures: &[Picture]) -> Result<PictureCopies, EngineError> {
+    if pictures.is_empty() {
+        return Ok(PictureCopies::default());
+    }
+    let pictures = pictures.to_vec();
+    Ok(off_runtime::run(move || PictureCopies::make(&pictures)).await??)
+}
+
+fn input<'a>(text: &'a str, pictures: &'a [Picture]) -> Vec<UserInput<'a>> {
+    let words = UserInput::Text { text };
+    let pictures = pictures.iter().map(|picture| match picture {
+        Picture::File(path) => UserInput::LocalImage { path },
+        Picture::Inline(url) => UserInput::Image { url },
+    });
+    pictures.chain([words]).collect()
+}
