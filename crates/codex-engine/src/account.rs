@@ -1,4 +1,4 @@
-//! Whether Codex can use its model provider.
+//! Whether Codex can use its model provider, and with what.
 //!
 //! Without a login Codex begins a turn all the same and tries to reach its provider for
 //! minutes. So each app-server is asked once, when it starts. It never sees a login that
@@ -11,20 +11,31 @@ use std::time::Duration;
 use codex_protocol::codex::{
     AccountReadParams, AccountReadResponse, Method, ThreadResponse, ThreadSettings,
 };
+use serde_json::Value;
 
-use super::connection::Connection;
+use super::connection::{CallError, Connection};
 
-/// How long Codex may take to tell. It takes some 10 ms, and asks nobody.
+/// How long Codex may take to tell. It takes some 10 ms; 0.169.0 asks its backend for an
+/// account of ChatGPT.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The provider that Codex has built in.
 const OPENAI: &str = "openai";
 
+/// The type of the accounts that have usage limits.
+const CHATGPT: &str = "chatgpt";
+
 /// What Codex says of its login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
-    /// There is one, none is needed, or Codex does not tell.
-    Usable,
+    /// An account of ChatGPT, whose use is limited.
+    ChatGpt,
+    /// An API key, or none is needed.
+    Unlimited,
+    /// Codex cannot tell: 0.169.0 asks its backend, which refuses.
+    Unknown,
+    /// Codex does not answer, as its backend does not.
+    Silent,
     /// The provider of the configuration wants one, and there is none.
     Missing,
 }
@@ -38,15 +49,32 @@ impl Account {
             .await;
         match told {
             Ok(AccountReadResponse {
-                account: None,
-                requires_openai_auth: true,
-            }) => Self::Missing,
-            Ok(_) => Self::Usable,
+                requires_openai_auth: false,
+                ..
+            }) => Self::Unlimited,
+            Ok(AccountReadResponse { account: None, .. }) => Self::Missing,
+            Ok(AccountReadResponse {
+                account: Some(account),
+                ..
+            }) => match account.get("type").and_then(Value::as_str) == Some(CHATGPT) {
+                true => Self::ChatGpt,
+                false => Self::Unlimited,
+            },
             Err(error) => {
                 tracing::debug!("cannot determine whether Codex has a login: {error}");
-                Self::Usable
+                match error {
+                    CallError::TimedOut { .. } => Self::Silent,
+                    _ => Self::Unknown,
+                }
             }
         }
+    }
+
+    /// Whether the use of a provider may be limited: the one that a thread names, or else
+    /// that of the configuration.
+    pub(super) fn limits(self, provider: Option<&str>) -> bool {
+        matches!(self, Self::ChatGpt | Self::Unknown | Self::Silent)
+            && provider.is_none_or(|named| named == OPENAI)
     }
 
     /// Whether it keeps a new thread with these settings from working: a thread may have

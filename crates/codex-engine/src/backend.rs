@@ -134,6 +134,11 @@ impl Backend {
         Self { env, ..self }
     }
 
+    /// One more with the same Codex and variables. Its app-server is another one.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(self.launch.clone()).with_env(self.env.clone())
+    }
+
     /// The app-server, started if there is none. Whoever waited for a start
     /// that failed shares its failure, instead of waiting for another one.
     pub(crate) async fn ready<S: Supervisor + 'static>(

@@ -33,8 +33,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
-    /// How much of the account's limits is used, once Codex has told.
-    rate_limits: Mutex<Option<RateLimits>>,
+    /// How much of the account's limits is used, once Codex has told, and when it did.
+    rate_limits: Mutex<Option<(RateLimits, Instant)>>,
     deaths: Mutex<Deaths>,
     /// What threads are given, unless that is nothing.
     tools: OnceLock<Arc<dyn ThreadTools>>,
@@ -58,8 +58,19 @@ impl Deaths {
 }
 
 impl Hub {
-    pub(super) fn rate_limits(&self) -> Option<RateLimits> {
-        self.limits().clone()
+    pub(super) fn rate_limits(&self) -> Option<(RateLimits, Instant)> {
+        lock(&self.rate_limits).clone()
+    }
+
+    /// Takes in limits that were told, and returns all that is known of them now.
+    pub(super) fn note_limits(&self, told: RateLimits) -> RateLimits {
+        let mut known = lock(&self.rate_limits);
+        let (mut limits, _) = known
+            .take()
+            .unwrap_or_else(|| (RateLimits::default(), Instant::now()));
+        limits.update(told);
+        *known = Some((limits.clone(), Instant::now()));
+        limits
     }
 
     /// Gives threads these tools. Those of the first call stay.
@@ -81,10 +92,6 @@ impl Hub {
         let mut deaths = lock(&self.deaths);
         let is_news = std::mem::take(&mut deaths.is_news);
         deaths.last.filter(|_| is_news)
-    }
-
-    fn limits(&self) -> MutexGuard<'_, Option<RateLimits>> {
-        lock(&self.rate_limits)
     }
 }
 
@@ -143,7 +150,7 @@ impl Listener for Hub {
     }
 
     fn rate_limits(&self, limits: RateLimits) {
-        self.limits().get_or_insert_default().update(limits);
+        self.note_limits(limits);
     }
 
     fn cut_off(&self, thread: &str, why: &str) {

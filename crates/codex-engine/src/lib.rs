@@ -39,6 +39,7 @@ mod error;
 mod hub;
 #[doc(hidden)]
 pub mod in_memory;
+mod limits;
 pub mod logic;
 mod mcp_server;
 mod mcp_servers;
@@ -63,9 +64,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use codex_protocol::codex::{
-    Heard, InitializeResponse, Method, RateLimits, Release, ThreadId, ThreadParams,
-};
+use codex_protocol::codex::{Heard, InitializeResponse, Method, Release, ThreadId, ThreadParams};
 use codex_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -88,6 +87,7 @@ pub use app_server::StartError;
 pub use backend::{Launch, LaunchError, Standing};
 pub use connection::Delivered;
 pub use error::{ApprovalOutOfBounds, EngineError};
+pub use limits::{LimitReached, LimitsUnknown};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 pub use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
@@ -143,6 +143,8 @@ pub struct Engine {
     mount_targets: Mutex<MountTargets>,
     /// Codex's register of mount targets.
     register: PathBuf,
+    /// The last time that Codex was asked about the limits, if it has not told them.
+    asked: tokio::sync::Mutex<Option<limits::Failed>>,
 }
 
 /// Whether Codex has ended.
@@ -180,6 +182,7 @@ impl Engine {
             on_alert: Arc::new(drop),
             mount_targets: Mutex::default(),
             register: register_in(&std::env::temp_dir()),
+            asked: tokio::sync::Mutex::default(),
             options,
         }
     }
@@ -268,12 +271,6 @@ impl Engine {
     /// The same as a release.
     pub fn release(&self) -> Option<Release> {
         self.codex_version().as_deref().and_then(Release::parse)
-    }
-
-    /// How much of the account's limits is used, if Codex has told.
-    #[must_use]
-    pub fn rate_limits(&self) -> Option<RateLimits> {
-        self.hub.rate_limits()
     }
 
     /// The last end of a Codex that nobody had asked to end.

@@ -69,6 +69,13 @@ struct Place {
     cwd: PathBuf,
 }
 
+/// The model provider that the session began with, which it keeps.
+#[derive(Deserialize)]
+struct Provider {
+    #[serde(default)]
+    model_provider: Option<String>,
+}
+
 /// What a client has given the session.
 #[derive(Deserialize)]
 struct Given {
@@ -105,6 +112,14 @@ pub(super) fn tools(rollout: &Path) -> Option<Vec<String>> {
     let Given { dynamic_tools } = first_line(rollout)?;
     let tools = dynamic_tools.unwrap_or_default();
     Some(tools.into_iter().map(|tool| tool.name).collect())
+}
+
+/// The model provider of a session, if its rollout tells.
+pub fn provider(codex_home: &Path, id: &ThreadId) -> Option<String> {
+    match find(codex_home, id) {
+        Rollout::At(path) => first_line::<Provider>(&path)?.model_provider,
+        Rollout::Missing | Rollout::Unknown => None,
+    }
 }
 
 fn first_line<T: DeserializeOwned>(rollout: &Path) -> Option<T> {

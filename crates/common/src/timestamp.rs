@@ -16,3 +16,11 @@ pub struct Now {
 pub fn timestamp(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at).to_string()
 }
+
+/// A moment as people read it, to the minute: `2026-11-23 17:28 UTC`.
+#[must_use]
+pub fn minute(at: SystemTime) -> String {
+    let written = humantime::format_rfc3339_seconds(at).to_string();
+    let minutes = written.get(..16).unwrap_or(&written);
+    format!("{} UTC", minutes.replace('T', " "))
+}

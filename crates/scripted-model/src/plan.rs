@@ -13,6 +13,7 @@ pub(crate) enum Plan {
         pauses: Vec<Pause>,
         status: u16,
         body: String,
+        headers: Vec<(&'static str, String)>,
     },
 }
 
@@ -70,11 +71,16 @@ pub(crate) fn plan(reply: Reply, request: &Request) -> Result<Plan, NoTool> {
                 steps.extend((closure.0)(request).steps.into_iter().rev());
                 continue;
             }
-            Step::Refuse { status, body } => {
+            Step::Refuse {
+                status,
+                body,
+                headers,
+            } => {
                 return Ok(Plan::Refuse {
                     pauses: pauses(actions),
                     status,
                     body,
+                    headers,
                 });
             }
             Step::Call(call) => Action::Call(tool_call(call, request)?),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::gate::Gate;
 use crate::patch::Patch;
@@ -63,6 +63,7 @@ pub(crate) enum Step {
     Refuse {
         status: u16,
         body: String,
+        headers: Vec<(&'static str, String)>,
     },
     With(Closure),
 }
@@ -222,6 +223,23 @@ impl Reply {
         Self::of([Step::Refuse {
             status,
             body: body.into(),
+            headers: Vec::new(),
+        }])
+    }
+
+    /// Refuses as OpenAI does when the usage limit of the account is reached, which is reset
+    /// at this moment, in seconds since 1970.
+    pub fn usage_limit(resets_at: u64) -> Self {
+        let error = json!({ "type": "usage_limit_reached", "message": "The usage limit",
+            "plan_type": "plus", "resets_at": resets_at });
+        Self::of([Step::Refuse {
+            status: 429,
+            body: json!({ "error": error }).to_string(),
+            headers: vec![
+                ("x-codex-primary-used-percent", "100".to_owned()),
+                ("x-codex-primary-window-minutes", "300".to_owned()),
+                ("x-codex-primary-reset-at", resets_at.to_string()),
+            ],
         }])
     }
 

@@ -213,10 +213,13 @@ impl Server {
                 pauses,
                 status,
                 body,
+                headers,
             } => {
                 let status = StatusCode::from_u16(status).map_err(|_| Problem::Status(status))?;
                 self.wait(&pauses).await;
-                Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+                let content = (header::CONTENT_TYPE.as_str(), "application/json".to_owned());
+                let headers = AppendHeaders([content].into_iter().chain(headers));
+                Ok((status, headers, body).into_response())
             }
         }
     }

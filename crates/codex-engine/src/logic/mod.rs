@@ -9,6 +9,7 @@
 //! - [`events`]: the numbered log of a session.
 //! - [`work`]: what a turn did, and whether it failed.
 //! - [`progress`], [`describe`]: the step that Codex is at, in words.
+//! - [`limits`]: whether the usage limits of an account are used up, and until when.
 //! - [`review`]: the findings in the text of a review.
 //! - [`picture_kind`]: the kinds of pictures that Codex can be shown.
 
@@ -16,6 +17,7 @@ pub mod action;
 pub mod approval_text;
 pub mod describe;
 pub mod events;
+pub mod limits;
 pub mod picture_kind;
 pub mod progress;
 pub mod review;

@@ -1,12 +1,14 @@
 //! What was found on the machine, before anyone judges it.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_config::rules::GitRules;
 use codex_config::trust::brought::Brought;
 use codex_config::trust::{Changes, Trust};
+use codex_engine::LimitsUnknown;
 use codex_engine::binary::{CodexBinary, NoCodex};
+use codex_protocol::codex::RateLimits;
 use git_probe::private::Leftover;
 use supervise::converse::Finished;
 
@@ -83,6 +85,10 @@ pub struct Probes {
     pub app_server: Introduction,
     /// `codex login status`.
     pub login: Asked,
+    /// How much of the account's usage limits is used.
+    pub limits: Result<RateLimits, LimitsUnknown>,
+    /// When all that was asked.
+    pub asked_at: SystemTime,
     /// A command that does nothing, in the sandbox.
     pub sandbox: Asked,
 }

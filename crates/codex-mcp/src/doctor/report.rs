@@ -21,6 +21,8 @@ pub enum Check {
     AppServer,
     /// Whether it may use its model provider.
     Login,
+    /// How much of its account's usage limits is used.
+    Limits,
     /// Its home folder.
     CodexHome,
     /// Its `config.toml`.
@@ -47,6 +49,7 @@ impl Check {
             Self::Commands => "commands",
             Self::AppServer => "app-server",
             Self::Login => "login",
+            Self::Limits => "limits",
             Self::CodexHome => "codex-home",
             Self::Config => "config",
             Self::Sandbox => "sandbox",

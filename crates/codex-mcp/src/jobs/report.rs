@@ -202,6 +202,7 @@ impl Report {
             changes,
             stream: lines,
             diff,
+            limit: _,
             took: _,
         } = outcome;
         let report = Self {

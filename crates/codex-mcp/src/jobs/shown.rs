@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::job::Wanted;
+use codex_mcp_core::job::{JobState, Wait, Wanted};
 use common::timestamp::timestamp;
 use serde_json::{Value, json};
 
@@ -17,7 +17,8 @@ use super::store::{Job, JobSummary, PromptText, Question, Whose};
 /// `null` before the end; `response` is Codex's final message. `sandbox` is the mode that
 /// is asked for, and `sandbox_in_force` what Codex ran with: known once a call has ended,
 /// or where a mode was asked for. `questions` are those of Codex's
-/// that are open. `problems` are those of the report, and what a reader of
+/// that are open. `waits_until` and `waits_for` are there while it waits in the queue until
+/// a moment, for instance as its account is used up. `problems` are those of the report, and what a reader of
 /// the answer has to know beside it. A run has its [`result`] besides.
 #[must_use]
 pub fn record(job: &Job, questions: &[Question]) -> Value {
@@ -61,7 +62,9 @@ pub fn record(job: &Job, questions: &[Question]) -> Value {
         "resume_session_id": request.resume_session_id,
         "continue_latest": request.continue_latest,
         "fire_and_forget": request.fire_and_forget,
-        "attempts": job.attempts,
+        "attempts": job.counted_attempts(),
+        "waits_until": moment(waiting(summary).map(|wait| wait.until)),
+        "waits_for": waiting(summary).map(|wait| wait.reason.words()),
         "retry": request.retry,
         "worker": job.worker,
         "worker_host": job.worker_host,
@@ -100,9 +103,16 @@ pub fn summary(job: &JobSummary) -> Value {
         "duration_ms": millis(job.duration()),
         "session_id": job.session_id,
         "error": job.error,
+        "waits_until": moment(waiting(job).map(|wait| wait.until)),
+        "waits_for": waiting(job).map(|wait| wait.reason.words()),
         "owner": job.owner.name,
         "is_ours": job.owner.whose == Whose::Ours,
     })
+}
+
+/// Until when a job waits in the queue, and why.
+pub(crate) fn waiting(job: &JobSummary) -> Option<Wait> {
+    job.wait.filter(|_| job.state == JobState::Queued)
 }
 
 fn moment(at: Option<SystemTime>) -> Option<String> {
@@ -117,7 +127,7 @@ fn millis(time: Option<Duration>) -> Option<u64> {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use codex_mcp_core::job::{JobId, JobState};
+    use codex_mcp_core::job::{JobId, WaitReason};
 
     use super::*;
     use crate::jobs::store::{Origin, Owner, Request};
@@ -137,6 +147,7 @@ mod tests {
                 session_id: None,
                 error: None,
                 wanted: Wanted::Yes,
+                wait: None,
                 owner: Owner {
                     name: Some("me@here".to_owned()),
                     role: None,
@@ -147,6 +158,7 @@ mod tests {
             origin: Origin::ThisHost,
             prompt: PromptText::Whole,
             attempts: 0,
+            waits: 0,
             worker: None,
             worker_host: None,
             exchange_id: None,
@@ -167,7 +179,8 @@ mod tests {
             "model_override": null, "cwd": "/repo", "sandbox": null, "sandbox_in_force": null,
             "timeout_ms": 60000, "tool_timeout_ms": 300_000, "settings": null,
             "expose_stream": false, "resume_session_id": null, "continue_latest": false,
-            "fire_and_forget": false, "attempts": 0, "retry": 0, "worker": null,
+            "fire_and_forget": false, "attempts": 0, "waits_until": null,
+            "waits_for": null, "retry": 0, "worker": null,
             "worker_host": null, "cancel_requested": false, "owner": "me@here",
             "owner_role": null, "is_ours": true, "prompt_masked": false,
         });
@@ -195,8 +208,27 @@ mod tests {
             "job_id": told["job_id"], "status": "completed", "tool_name": "call_codex",
             "task_name": "call_codex", "cwd": "/repo", "created_at": "1970-01-01T00:00:00.000Z",
             "completed_at": "1970-01-01T00:00:02.500Z", "duration_ms": 1500,
-            "session_id": null, "error": null, "owner": "me@here", "is_ours": true,
+            "session_id": null, "error": null, "waits_until": null, "waits_for": null,
+            "owner": "me@here", "is_ours": true,
         });
         assert_eq!(summary(&job.summary), expected);
+    }
+
+    #[test]
+    fn waiting_job_tells_until_when_and_why() {
+        let mut job = job();
+        (job.attempts, job.waits) = (3, 2);
+        job.summary.wait = Some(Wait {
+            until: UNIX_EPOCH,
+            reason: WaitReason::LimitReset,
+        });
+        let words = "the usage limit of the account is reached";
+        for told in [record(&job, &[]), summary(&job.summary)] {
+            assert_eq!(told["waits_until"], "1970-01-01T00:00:00.000Z");
+            assert_eq!(told["waits_for"], words);
+        }
+        assert_eq!(record(&job, &[])["attempts"], 1);
+        job.summary.state = JobState::Running;
+        assert_eq!(record(&job, &[])["waits_until"], Value::Null);
     }
 }

@@ -181,6 +181,11 @@ impl Front {
             backend: "app-server",
             member: self.defaults.member().cloned(),
             codex,
+            limits: self
+                .engine
+                .limits()
+                .await
+                .map_err(|error| error.to_string()),
             last_exit: self.engine.last_death(),
             uptime: self.started.elapsed(),
             calls: Calls {

@@ -1,14 +1,13 @@
 //! A run in words.
 
-use std::time::Duration;
-
 use codex_config::prompt_kind::PromptKind;
 use codex_engine::Grants;
+use codex_engine::logic::limits::used;
 use codex_mcp_core::run::artifacts::Artifact;
 use codex_mcp_core::run::findings::{Finding, Subject, Verdict};
 use codex_mcp_core::run::machine::{Conversation, Prompt};
 use codex_mcp_core::run::outcome::{TurnRecord, Usage};
-use codex_protocol::codex::{RateLimits, RateWindow};
+use codex_protocol::codex::RateLimits;
 use git_probe::logic::git_state::ChangeKind;
 
 /// How much of a commit's name is shown.
@@ -138,23 +137,12 @@ pub(crate) fn usage(usage: &Usage, limits: Option<&RateLimits>) -> Vec<String> {
     let windows: Vec<String> = limits
         .into_iter()
         .flat_map(RateLimits::windows)
-        .map(window)
+        .map(|window| used(&window))
         .collect();
     if !windows.is_empty() {
         lines.push(format!("rate limits: {}", windows.join(", ")));
     }
     lines
-}
-
-fn window(window: RateWindow) -> String {
-    let used = format!("{:.0} %", window.used_percent);
-    match window.window_duration_mins {
-        Some(minutes) => {
-            let time = Duration::from_secs(minutes.saturating_mul(60));
-            format!("{used} of {} used", humantime::format_duration(time))
-        }
-        None => format!("{used} used"),
-    }
 }
 
 /// What Codex is allowed for the criteria.

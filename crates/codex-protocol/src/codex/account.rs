@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Parameters of `account/read`: Codex's own defaults, with which it asks nobody.
+/// Parameters of `account/read`: Codex's own defaults, with which it asks nobody. Those of
+/// `account/rateLimits/read`, too.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct AccountReadParams {}
 

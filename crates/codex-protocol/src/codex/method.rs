@@ -33,9 +33,11 @@ pub enum Method {
     BackgroundTerminalsList,
     /// Ends one of them; 0.104.0 does not know it.
     BackgroundTerminalsTerminate,
-    /// Tells Codex's configuration as it is in effect.
     /// Tells whether there is a login, and whether one is needed.
     AccountRead,
+    /// Tells how much of the account's limits is used. Codex asks its backend, and older
+    /// releases answer nothing else until that has answered.
+    AccountRateLimitsRead,
 }
 
 impl Method {
@@ -58,6 +60,7 @@ impl Method {
             Self::BackgroundTerminalsList => "thread/backgroundTerminals/list",
             Self::BackgroundTerminalsTerminate => "thread/backgroundTerminals/terminate",
             Self::AccountRead => "account/read",
+            Self::AccountRateLimitsRead => "account/rateLimits/read",
         }
     }
 }

@@ -19,6 +19,8 @@ mod terminal;
 mod thread;
 mod turn;
 
+use serde::{Deserialize, Serialize};
+
 pub use account::{AccountReadParams, AccountReadResponse};
 pub use ask::{
     Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
@@ -30,7 +32,7 @@ pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,
 };
-pub use rate_limits::{RateLimits, RateWindow};
+pub use rate_limits::{Credits, RateLimits, RateWindow};
 pub use raw_item::RawItem;
 pub use release::Release;
 pub use review::{ReviewStartParams, ReviewTarget};
@@ -48,8 +50,6 @@ pub use turn::{
     TurnError, TurnInterruptParams, TurnManner, TurnOverrides, TurnResponse, TurnStartParams,
     TurnStatus, TurnSteerParams, UserInput,
 };
-
-use serde::{Deserialize, Serialize};
 
 /// Codex's name for a conversation: a UUID, as text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

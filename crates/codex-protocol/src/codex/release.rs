@@ -22,6 +22,10 @@ impl Release {
     /// `workspace-write`; 0.104.0 does not.
     pub const FIRST_WITH_PROTECTED_GIT: Self = Self::new(0, 130, 0);
 
+    /// The first that is known to answer other requests while it asks its backend how much of
+    /// the account's limits is used; 0.117.0 does not.
+    pub const FIRST_TO_READ_LIMITS_ASIDE: Self = Self::new(0, 130, 0);
+
     /// The first that counts the tokens of a picture and not its letters, for when a
     /// conversation fills the model's context.
     pub const FIRST_TO_WEIGH_PICTURES: Self = Self::new(0, 105, 0);

@@ -260,6 +260,13 @@ impl TurnError {
             _ => ErrorKind::Other,
         }
     }
+
+    /// Whether a limit of the account is used up, rather than one of the session.
+    #[must_use]
+    pub fn is_of_the_account(&self) -> bool {
+        let info = self.codex_error_info.as_ref();
+        info.is_some_and(|info| info.name() == "usageLimitExceeded")
+    }
 }
 
 /// Codex's name for a kind of error: a word, or an object with the word as its

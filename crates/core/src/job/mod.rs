@@ -10,6 +10,9 @@
 //!       └── cancel ──► Cancelled
 //! ```
 //!
+//! A job whose account is used up is put back into the queue to *wait*, and not claimed
+//! before the limit is reset. Such an attempt does not count.
+//!
 //! A job that runs is cancelled by its worker, which is asked to: until then it
 //! runs. An ended job stays as it is.
 //!
@@ -22,16 +25,18 @@ mod cancel;
 mod id;
 mod idle;
 mod lease;
-
-pub use cancel::CancelAnswer;
-pub use id::{BadId, BadPrefix, JobId, JobPrefix, WorkerId};
-pub use idle::Idle;
-pub use lease::Lease;
+mod wait;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use cancel::CancelAnswer;
+pub use id::{BadId, BadPrefix, JobId, JobPrefix, WorkerId};
+pub use idle::Idle;
+pub use lease::Lease;
+pub use wait::{UnknownReason, Wait, WaitReason};
 
 /// What is noted of a job whose worker has died, or was not heard of for too long.
 pub const WORKER_LOST: &str = "worker lost";
@@ -178,7 +183,7 @@ pub enum Wanted {
 /// A job in the hands of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Which it is, from 1.
+    /// Which it is of those that count, from 1.
     pub number: u32,
     /// How often a job whose worker was lost may run again.
     pub retry: u32,

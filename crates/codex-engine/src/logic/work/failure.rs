@@ -3,9 +3,10 @@
 //! The kind is read off Codex's own words, and then off its kind of error. Source of the
 //! words: what 0.104.0, 0.153.4 and 0.169.0 say.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use common::timestamp::minute;
 
 use super::digest::{Digest, ERROR_LIMIT, bounded};
 
@@ -23,6 +24,8 @@ pub enum Ending {
     SessionBusy(String),
     /// Codex has no login, in these words.
     NoLogin(String),
+    /// The turn was not begun, as the account is used up until then.
+    UsedUp(SystemTime),
     /// Codex refused to begin, in these words.
     Refused(String),
     /// The turn ended as it should.
@@ -240,6 +243,13 @@ pub fn judge(ending: &Ending, digest: &Digest) -> Option<Failure> {
         ),
         Ending::SessionBusy(why) => (FailureClass::SessionBusy, why.clone()),
         Ending::NoLogin(why) => (FailureClass::Auth, why.clone()),
+        Ending::UsedUp(until) => (
+            FailureClass::RateLimit,
+            format!(
+                "the usage limit of the account is reached, and reset at {}",
+                minute(*until)
+            ),
+        ),
         Ending::TimedOut(after) => {
             return Some(Failure::timed_out(*after, digest.last_error.as_deref()));
         }

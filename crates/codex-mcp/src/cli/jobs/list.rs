@@ -177,6 +177,8 @@ fn cells(
     };
     let time = job.duration().or_else(so_far).map(took);
     let error = job.error.as_deref().and_then(|error| error.lines().next());
+    let wait = shown::waiting(job).map(|wait| wait.to_string());
+    let error = wait.as_deref().or(error);
     [
         match with_problems.contains(&job.id) {
             true => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),

@@ -18,6 +18,7 @@ use crate::cli::stored::complain;
 use crate::cli::teller::Teller;
 use crate::cli::times::took;
 use crate::jobs::service::Jobs;
+use crate::jobs::shown;
 use crate::jobs::store::{JobSummary, StoredEvent};
 
 /// How many events are read at once: each may be long.
@@ -151,7 +152,12 @@ impl Reading<'_> {
     }
 
     fn close(&self, job: &JobSummary, follow: bool, teller: &mut Teller) {
+        let wait = shown::waiting(job);
+        if let Some(wait) = wait {
+            teller.say(&format!("the job {wait}"));
+        }
         match (job.state, self.shown) {
+            (JobState::Queued, _) if wait.is_some() => {}
             (JobState::Queued, 0) => teller.say("nothing yet: the job waits for a worker"),
             (JobState::Running, 0) => teller.say("nothing yet: Codex has not said anything"),
             (_, 0) => teller.say("there are no events of this job"),

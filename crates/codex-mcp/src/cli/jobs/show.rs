@@ -132,12 +132,13 @@ impl<W: Write> Page<W> {
         let summary = &job.summary;
         let style = state::style(summary.state);
         self.line("Job", summary.id.as_str())?;
+        let wait = shown::waiting(summary).map(|wait| format!(", {wait}"));
         let asked = match (summary.wanted, summary.state) {
             (Wanted::No, JobState::Running) => ", cancellation requested",
             (_, JobState::Completed) if !shown::report_of(job).problems().is_empty() => {
                 ", with problems (see below)"
             }
-            _ => "",
+            _ => wait.as_deref().unwrap_or_default(),
         };
         self.name("State")?;
         self.out.styled(style, summary.state)?;
@@ -164,14 +165,14 @@ impl<W: Write> Page<W> {
             None => moment(at),
         });
         self.maybe("Ended", ended.as_deref())?;
-        if job.attempts == 0 {
+        if job.counted_attempts() == 0 {
             return Ok(());
         }
         let host = job.worker_host.as_deref().unwrap_or("a machine");
         let worker = job.worker.as_ref().map(ToString::to_string);
         let worker = worker.unwrap_or_else(|| "none now".to_owned());
         let most = job.request.retry.saturating_add(1);
-        let attempts = job.attempts;
+        let attempts = job.counted_attempts();
         self.line(
             "Worker",
             &format!("{worker} on {host}, attempt {attempts} of {most}"),
@@ -379,6 +380,10 @@ fn next(job: &Job, questions: &[Question]) -> String {
             .to_owned(),
     };
     match (job.summary.state, &job.summary.session_id) {
+        (JobState::Queued, _) if shown::waiting(&job.summary).is_some() => format!(
+            "It runs by itself then. `codex-mcp jobs wait {id}` waits for its end, \
+             `codex-mcp jobs cancel {id}` calls it off."
+        ),
         (JobState::Queued, _) => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")
         }

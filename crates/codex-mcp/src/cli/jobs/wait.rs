@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::job::{JobId, JobPrefix, JobState};
+use codex_mcp_core::job::{JobId, JobPrefix, JobState, Wait};
 use common::text::visible_line;
 use common::{duration, output};
 use tokio::time::{Instant, sleep_until};
@@ -199,14 +199,21 @@ impl<'a> Waited<'a> {
         self.standing == Standing::UnderWay
     }
 
-    /// The current step and its duration.
+    /// The current step and its duration, or until when it waits.
     fn doing(&self) -> Option<String> {
+        if let Some(wait) = self.wait() {
+            return Some(wait.to_string());
+        }
         let step = self.activity.step(SystemTime::now());
         step.map(|step| step.to_string())
     }
 
     fn state(&self) -> Option<JobState> {
         self.summary.as_ref().map(|summary| summary.state)
+    }
+
+    fn wait(&self) -> Option<Wait> {
+        shown::waiting(self.summary.as_ref()?)
     }
 
     /// Looks how it stands, and tells what is new.
@@ -219,8 +226,9 @@ impl<'a> Waited<'a> {
         let Some(summary) = watching.answer(summary, teller)? else {
             return Ok(());
         };
-        let is_new = self.state() != summary.as_ref().map(|summary| summary.state);
+        let before = (self.state(), self.wait());
         self.summary = summary;
+        let is_new = before != (self.state(), self.wait());
         match &self.summary {
             Some(summary) if summary.state.has_ended() => {
                 self.standing = Standing::Over;
@@ -228,7 +236,9 @@ impl<'a> Waited<'a> {
                 return Ok(());
             }
             Some(summary) if is_new && teller.screen() == Screen::Plain => {
-                teller.say(&format!("{} {}", short(self.id), summary.state));
+                let wait = shown::waiting(summary).map(|wait| format!(", {wait}"));
+                let wait = wait.unwrap_or_default();
+                teller.say(&format!("{} {}{wait}", short(self.id), summary.state));
             }
             Some(_) => {}
             None => self.standing = Standing::Over,

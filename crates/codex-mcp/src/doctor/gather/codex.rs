@@ -1,11 +1,12 @@
 //! Questions to Codex.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use codex_engine::binary::{self, CodexBinary, NoCodex};
 use codex_engine::logic::session::Patience;
-use codex_engine::{Engine, Launch, Options, help};
+use codex_engine::{Engine, Launch, LimitsUnknown, Options, help};
+use codex_protocol::codex::RateLimits;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use supervise::exit::Exit;
 use supervise::spawn::Program;
@@ -36,7 +37,7 @@ pub(super) async fn look(config: Config, limit: Duration) -> Result<Codex, NoCod
 
 async fn probe(binary: &CodexBinary, config: Config, limit: Duration) -> Probes {
     let login = command(binary, &["login", "status"]);
-    let (app_server, commands, login, sandbox) = tokio::join!(
+    let ((app_server, limits), commands, login, sandbox) = tokio::join!(
         introduce(config, limit),
         commands(binary, limit),
         ask(&login, limit),
@@ -46,6 +47,8 @@ async fn probe(binary: &CodexBinary, config: Config, limit: Duration) -> Probes 
         commands,
         app_server,
         login,
+        limits,
+        asked_at: SystemTime::now(),
         sandbox,
     }
 }
@@ -64,8 +67,11 @@ async fn commands(binary: &CodexBinary, limit: Duration) -> Commands {
     }
 }
 
-/// Starts an app-server as serving would, and ends it.
-async fn introduce(config: Config, limit: Duration) -> Introduction {
+/// Starts an app-server as serving would, asks it about the usage limits, and ends it.
+async fn introduce(
+    config: Config,
+    limit: Duration,
+) -> (Introduction, Result<RateLimits, LimitsUnknown>) {
     let engine = Engine::new(Options {
         launch: Launch {
             codex: config.chosen_codex(),
@@ -83,8 +89,12 @@ async fn introduce(config: Config, limit: Duration) -> Introduction {
         Ok(Err(error)) => Introduction::Failed(error.to_string()),
         Err(_) => Introduction::Silent(limit),
     };
+    let limits = match introduced {
+        Introduction::Answered(_) => engine.limits_here().await,
+        _ => Err(LimitsUnknown::NoCodex),
+    };
     engine.shut_down().await;
-    introduced
+    (introduced, limits)
 }
 
 /// Runs `true` in Codex's sandbox, in a temporary folder, because some releases

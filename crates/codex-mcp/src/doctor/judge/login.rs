@@ -1,10 +1,17 @@
-//! Whether Codex may use its model provider.
+//! Whether Codex may use its model provider, and how much of it.
+
+use std::time::SystemTime;
+
+use codex_engine::logic::limits::{as_json, in_words, used_up_until};
+use codex_protocol::codex::RateLimits;
+use common::timestamp::minute;
 
 use super::super::facts::{Asked, Home};
 use super::super::report::{Check, Finding};
 use super::super::settings::Need;
 use super::config_refused;
 use super::words::{one_line, what_happened};
+use codex_engine::LimitsUnknown;
 use supervise::converse::Finished;
 
 /// `command` is what runs this Codex at a shell.
@@ -65,6 +72,24 @@ fn by_status(status: &Asked, command: &str) -> Finding {
             format!("See what `{command} login status` says at a shell."),
         ),
     }
+}
+
+/// How much of the account's usage limits is used.
+pub(super) fn limits(told: &Result<RateLimits, LimitsUnknown>, now: SystemTime) -> Finding {
+    let limits = match told {
+        Ok(limits) => limits,
+        Err(why) => return Finding::note(Check::Limits, format!("not known: {why}")),
+    };
+    let words = in_words(limits, now);
+    let finding = match used_up_until(limits, now) {
+        None => Finding::ok(Check::Limits, words),
+        Some(until) => Finding::warning(
+            Check::Limits,
+            format!("used up: {words}"),
+            format!("Wait until {}; jobs wait by themselves.", minute(until)),
+        ),
+    };
+    finding.with_value(as_json(limits, now))
 }
 
 fn said(finished: &Finished) -> impl Iterator<Item = String> {

@@ -64,6 +64,7 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
         Check::Commands,
         Check::AppServer,
         Check::Login,
+        Check::Limits,
         Check::CodexHome,
         Check::Config,
         Check::Sandbox,
@@ -112,13 +113,14 @@ fn of_codex(codex: &Codex, home: &Home) -> Vec<Finding> {
     first.into_iter().chain(rest).collect()
 }
 
-fn of_probes(codex: &Codex, probes: &Probes, home: &Home) -> [Finding; 6] {
+fn of_probes(codex: &Codex, probes: &Probes, home: &Home) -> [Finding; 7] {
     let name = words::command_name(&codex.binary);
     let refused = config_refused(&probes.login);
     [
         codex::commands(&probes.commands),
         codex::app_server(&probes.app_server, home, &name),
         login::login(home, &probes.login, &name),
+        login::limits(&probes.limits, probes.asked_at),
         home::folder(home),
         home::config(home, refused.as_deref()),
         codex::sandbox(&probes.sandbox, refused.as_deref()),
@@ -135,11 +137,12 @@ fn without_codex(error: &NoCodex, home: &Home) -> Vec<Finding> {
 }
 
 /// The findings where Codex can't be asked, for this reason.
-fn unasked(why: &str, home: &Home) -> [Finding; 6] {
+fn unasked(why: &str, home: &Home) -> [Finding; 7] {
     [
         Finding::not_checked(Check::Commands, why),
         Finding::not_checked(Check::AppServer, why),
         Finding::not_checked(Check::Login, why),
+        Finding::not_checked(Check::Limits, why),
         home::folder(home),
         home::config(home, None),
         Finding::not_checked(Check::Sandbox, why),

@@ -1,12 +1,15 @@
 //! Facts made up, and what is made of them.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use codex_config::layers::UserConfig;
+use codex_engine::LimitsUnknown;
 use codex_engine::binary::{CodexBinary, Source};
+use codex_protocol::codex::RateLimits;
 use common::output::{Colours, Output};
 use git_probe::private::{Leftover, LeftoverState};
+use serde_json::value::RawValue;
 use supervise::converse::Finished;
 use supervise::exit::Exit;
 
@@ -41,6 +44,8 @@ fn healthy() -> Facts {
         },
         app_server: Introduction::Answered(Duration::from_millis(123)),
         login: ended(0, "", "WARNING: x\nLogged in using an API key - sk-a***b\n"),
+        limits: Err(LimitsUnknown::NotLimited),
+        asked_at: UNIX_EPOCH,
         sandbox: ended(0, "", ""),
     };
     let codex = Codex {
@@ -128,6 +133,8 @@ fn everything_is_wrong() {
             },
             app_server: Introduction::Silent(LIMIT),
             login: ended(1, "", "Not logged in\n"),
+            limits: Err(LimitsUnknown::NoCodex),
+            asked_at: UNIX_EPOCH,
             sandbox: ended(1, "", "bwrap: Operation not permitted\n"),
         };
     });
@@ -148,6 +155,30 @@ fn there_is_no_codex() {
         place.home.settings = settings("");
     });
     insta::assert_snapshot!(text(&facts));
+}
+
+#[test]
+fn limits_that_are_used_up_are_a_warning_until_they_are_reset() {
+    let told = |used: u32, at| {
+        let told = format!(
+            r#"{{"rateLimits":{{"primary":{{"usedPercent":{used},"windowDurationMins":300,
+                "resetsAt":60}}}}}}"#
+        );
+        let limits = RateLimits::read(&RawValue::from_string(told).unwrap()).unwrap();
+        facts(|place| {
+            probes(place).limits = Ok(limits);
+            probes(place).asked_at = at;
+        })
+    };
+    let words = "42 % of 5h used, reset at 1970-01-01 00:01 UTC";
+    assert_finding(&told(42, UNIX_EPOCH), Check::Limits, Status::Ok, words);
+    let used_up = told(100, UNIX_EPOCH);
+    assert_finding(&used_up, Check::Limits, Status::Warning, "used up: 100 %");
+    let value = finding(&used_up, Check::Limits).value.unwrap();
+    assert_eq!(value["usedUpUntil"], "1970-01-01T00:01:00.000Z");
+    assert!(judge(&used_up).works());
+    let reset = told(100, UNIX_EPOCH + Duration::from_secs(60));
+    assert_finding(&reset, Check::Limits, Status::Ok, "100 %");
 }
 
 fn broken_settings() -> ConfigError {
@@ -187,7 +218,7 @@ fn every_report_has_every_check_in_order_and_a_hint_with_each_trouble() {
         report.findings.iter().map(|it| it.check.name()).collect()
     };
     let all = names(&healthy());
-    assert_eq!(all.len(), 12);
+    assert_eq!(all.len(), 13);
     for facts in [not_codex, no_codex, no_settings] {
         assert_eq!(names(&facts), all);
         assert!(!judge(&facts).works());

@@ -32,7 +32,7 @@ use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
 use codex_engine::picture::Picture;
 use codex_engine::tool_limit::ToolLimit;
-use codex_engine::{Closed, CommandMark, Engine, EngineError};
+use codex_engine::{Closed, CommandMark, Engine, EngineError, LimitReached, rollouts};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use safe_files::off_runtime;
 use serde_json::{Map, Value};
@@ -137,6 +137,8 @@ pub struct Outcome {
     pub sandbox: Option<String>,
     /// How Codex ended, if it did during the turn.
     pub exit: Option<Exit>,
+    /// The usage limit of the account, if it failed for that.
+    pub limit: Option<LimitReached>,
     /// Whether Codex went away during the turn.
     pub lost_codex: bool,
     /// Whether Codex may have threads of it until Codex ends: those of sub-agents, or its own,
@@ -174,6 +176,7 @@ pub async fn run(
         cancel: &cancel,
         hearing: Hearing::new(request.stream, &mut on_news),
         sandbox: None,
+        provider: None,
         leaves_threads: false,
         waiting_since: None,
         diff: String::new(),
@@ -184,6 +187,7 @@ pub async fn run(
         _ => None,
     };
     let lost_codex = matches!(ending, Ending::Died(_) | Ending::Killed(_));
+    let limit = call.limit(&ending).await;
     let Call {
         hearing,
         sandbox,
@@ -202,6 +206,7 @@ pub async fn run(
         digest,
         sandbox,
         exit,
+        limit,
         lost_codex,
         leaves_threads,
         changes,
@@ -234,6 +239,8 @@ struct Call<'a> {
     cancel: &'a CancellationToken,
     hearing: Hearing<'a>,
     sandbox: Option<String>,
+    /// The model provider that the job names.
+    provider: Option<String>,
     leaves_threads: bool,
     /// Since when a question has been open.
     waiting_since: Option<Instant>,
@@ -260,12 +267,19 @@ impl Call<'_> {
         let Prepared {
             start,
             sandbox,
+            provider,
             left_out,
         } = match prepared {
             Ok(prepared) => prepared,
             Err(why) => return (nothing, Ending::NotStarted(why)),
         };
         self.hearing.warn(left_out);
+        self.provider = provider;
+        match self.before_the_end(self.used_up()).await {
+            Ok(None) => {}
+            Ok(Some(until)) => return (nothing, Ending::UsedUp(until)),
+            Err(ending) => return (nothing, ending),
+        }
         let halt = CancellationToken::new();
         let looking = git::look(&self.request.cwd, &self.request.env, GIT_PATIENCE, &halt);
         let opening = async {
@@ -309,6 +323,33 @@ impl Call<'_> {
             }
         }
         (before, ending)
+    }
+
+    /// Until when the account is used up that the thread would use.
+    async fn used_up(&self) -> Option<SystemTime> {
+        let until = self.engine.used_up(self.provider.as_deref()).await?;
+        let Some(thread) = self.request.resume.clone() else {
+            return Some(until);
+        };
+        let codex_home = self.request.codex_home.clone();
+        let begun = off_runtime::run(move || rollouts::provider(&codex_home, &thread)).await;
+        match begun.ok().flatten() {
+            Some(begun) => self.engine.used_up(Some(&begun)).await,
+            None => Some(until),
+        }
+    }
+
+    /// What is known of the usage limit, if that is why it ended so.
+    async fn limit(&self, ending: &Ending) -> Option<LimitReached> {
+        match ending {
+            Ending::UsedUp(until) => Some(LimitReached {
+                reset: Some(*until),
+            }),
+            Ending::Failed(error) if error.is_of_the_account() => {
+                self.engine.limit_reached(self.provider.as_deref()).await
+            }
+            _ => None,
+        }
     }
 
     /// Waits for something until it is cancelled, or time is up.

@@ -28,11 +28,16 @@ use crate::team::Context;
 /// The key of the approval policy in Codex's configuration.
 const POLICY: &str = "approval_policy";
 
+/// The key of the model provider.
+const PROVIDER: &str = "model_provider";
+
 /// What a thread is begun or taken up with.
 pub(super) struct Prepared {
     pub(super) start: Start,
     /// The sandbox that it puts into force: a mode, or the name of permissions.
     pub(super) sandbox: String,
+    /// The model provider that the job names, or its profile.
+    pub(super) provider: Option<String>,
     /// A warning of what the repository brings and is not used.
     pub(super) left_out: Option<String>,
 }
@@ -70,6 +75,9 @@ pub(super) fn prepare(
         Approval::Never => ApprovalPolicy::Never,
         Approval::Ask => asking(get(&overrides, POLICY).or_else(|| config.get(POLICY))),
     };
+    let of_profile = request.profile.as_ref().and_then(|_| config.get(PROVIDER));
+    let provider = get(&overrides, PROVIDER).or(of_profile);
+    let provider = provider.and_then(Value::as_str).map(str::to_owned);
     let settings = Settings {
         thread: ThreadSettings {
             cwd: Some(request.cwd.clone()),
@@ -104,6 +112,7 @@ pub(super) fn prepare(
             ..Start::default()
         },
         sandbox: in_force,
+        provider,
         left_out: left_out(&trust),
     })
 }

@@ -1,9 +1,11 @@
 //! The way of a job: submitted, claimed, renewed, finished, called off, taken from a
 //! worker that was lost.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::job::{Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, WorkerId};
+use codex_mcp_core::job::{
+    Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, Wait, Wanted, WorkerId,
+};
 
 use super::error::Fault;
 use super::pool::Purpose;
@@ -11,9 +13,9 @@ use super::record::{self, SIGNED, count, optional, parsed, wanted};
 use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
-    Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
+    Claim, Claimed, Finished, Job, JobStore, NewJob, OthersJobs, Reaped, Renewed, StoreError, Tell,
+    Written, access,
 };
-use super::{OthersJobs, access};
 
 /// How many jobs are taken from lost workers, and how many ended ones removed, in
 /// one transaction: others wait meanwhile.
@@ -24,6 +26,9 @@ const ENDED: &str = "signature = NULL";
 
 /// What only who has a claim may change: see [`fence`].
 const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
+
+/// What decides of a job that was lost: see [`Lost`].
+const LOST: &str = "id, worker, attempts, waits, retry, cancel_requested";
 
 /// The first parameters of a statement with [`FENCE`], and the rest of them.
 fn fence(claim: &Claim, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
@@ -88,7 +93,7 @@ impl JobStore {
         Ok(job.id.clone())
     }
 
-    /// Gives the oldest job that waits, and that a worker on this machine may run, to
+    /// Gives the oldest job that waits for a worker, and that a worker on this machine may run, to
     /// a worker, for as long as the lease says. Jobs of others only if this host runs
     /// them.
     ///
@@ -104,8 +109,10 @@ impl JobStore {
         let may = self.identity.may(OthersJobs::Run);
         let sql = format!(
             "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
-             attempts = attempts + 1, started_at = {{now}}, lease_until = {{now}} + $3 \
+             attempts = attempts + 1, started_at = {{now}}, lease_until = {{now}} + $3, \
+             not_before = NULL, waits_for = NULL \
              WHERE seq = (SELECT seq FROM codex_jobs WHERE state = 'queued' \
+             AND (not_before IS NULL OR not_before <= {{now}}) \
              AND (run_on IS NULL OR run_on = $2) AND {may} ORDER BY seq LIMIT 1 {{free}}) \
              RETURNING {{job}}"
         );
@@ -196,7 +203,7 @@ impl JobStore {
     /// [`StoreError`].
     pub async fn give_up(&self, claim: &Claim, why: &str) -> Result<Option<JobState>, StoreError> {
         let sql = format!(
-            "SELECT id, worker, attempts, retry, cancel_requested FROM codex_jobs \
+            "SELECT {LOST} FROM codex_jobs \
              WHERE {FENCE} {{locked}}"
         );
         let give_up = async |connection: &mut Connection| {
@@ -208,6 +215,44 @@ impl JobStore {
             Ok(Some(lost.state))
         };
         writing!(self, give_up, Purpose::Write, Tell::Watchers)
+    }
+
+    /// Puts a job back into the queue, where it waits, or ends it if it was called off. The
+    /// attempt does not count. Returns what has become of it; `None` if it was not that
+    /// worker's any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn put_back(
+        &self,
+        claim: &Claim,
+        wait: &Wait,
+    ) -> Result<Option<JobState>, StoreError> {
+        let sql = format!("SELECT {LOST} FROM codex_jobs WHERE {FENCE} {{locked}}");
+        // By the clock of the database, as all that it compares.
+        let left = wait.until.duration_since(SystemTime::now());
+        let left = left.unwrap_or_default();
+        let put_back = async |connection: &mut Connection| {
+            let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
+                return Ok(None);
+            };
+            let state = match wanted(&row)? {
+                Wanted::Yes => JobState::Queued,
+                Wanted::No => JobState::Cancelled,
+            };
+            let lost = Lost::read(&row)?;
+            Lost { state, ..lost }.write(connection, "").await?;
+            if state == JobState::Queued {
+                let sql = "UPDATE codex_jobs SET not_before = {now} + $2, waits_for = $3, \
+                           waits = waits + 1 WHERE id = $1";
+                let job = claim.job.as_str().into();
+                let values = vec![job, millis(left), wait.reason.as_str().into()];
+                connection.run(sql, values).await?;
+            }
+            Ok(Some(state))
+        };
+        writing!(self, put_back, Purpose::Write, Tell::Watchers)
     }
 
     /// Takes jobs, at most 200, from workers whose leases have ended. Jobs of others
@@ -225,7 +270,7 @@ impl JobStore {
             return Ok(Vec::new());
         }
         let sql = format!(
-            "SELECT id, worker, attempts, retry, cancel_requested FROM codex_jobs \
+            "SELECT {LOST} FROM codex_jobs \
              WHERE {lost} ORDER BY lease_until LIMIT $1 {{free}}"
         );
         let reap = async |connection: &mut Connection| {
@@ -402,7 +447,7 @@ struct Lost {
 impl Lost {
     fn read(row: &super::sql::Row) -> Result<Self, Fault> {
         let attempt = Attempt {
-            number: count(row, "attempts")?,
+            number: count(row, "attempts")?.saturating_sub(count(row, "waits")?),
             retry: count(row, "retry")?,
             wanted: wanted(row)?,
         };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use codex_mcp_core::job::{Ending, JobId, JobState, Wanted, WorkerId};
+use codex_mcp_core::job::{Ending, JobId, JobState, Wait, Wanted, WorkerId};
 use serde_json::Value as Json;
 use uuid::Uuid;
 
@@ -195,6 +195,8 @@ pub struct JobSummary {
     pub error: Option<String>,
     /// Whether its worker was asked to cancel it.
     pub wanted: Wanted,
+    /// Until when it waits in the queue, if it does not wait for a worker alone.
+    pub wait: Option<Wait>,
     /// Who has submitted it.
     pub owner: Owner,
 }
@@ -221,6 +223,8 @@ pub struct Job {
     pub prompt: PromptText,
     /// How often a worker has taken it.
     pub attempts: u32,
+    /// How many of these attempts do not count, as its account was used up.
+    pub waits: u32,
     /// Who has it, or had it last.
     pub worker: Option<WorkerId>,
     /// On which machine.
@@ -229,6 +233,14 @@ pub struct Job {
     pub exchange_id: Option<String>,
     /// What has come of it, as its worker has written it.
     pub result: Option<Json>,
+}
+
+impl Job {
+    /// How many of its attempts count.
+    #[must_use]
+    pub fn counted_attempts(&self) -> u32 {
+        self.attempts.saturating_sub(self.waits)
+    }
 }
 
 /// A worker's hold on a job.
@@ -416,7 +428,7 @@ pub struct Worker {
 /// What there is to do for the workers of some machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// A job waits that they may run.
+    /// A job waits that they may run, now or later.
     Waiting,
     /// None does, but a worker of the machine has one. If the worker has died, the
     /// job has to be taken from it.
@@ -468,11 +480,11 @@ pub(super) const REQUEST: &str = "tool_name, task_name, agent_source, agent_inst
 
 /// The columns of a list, beside those of a request.
 pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_at, started_at, \
-    completed_at, session_id, error, cancel_requested, owner, owner_role, signer, \
+    completed_at, session_id, error, cancel_requested, not_before, waits_for, owner, owner_role, signer, \
     {role matches} AS same_role";
 
 /// The other columns of a job.
-pub(super) const REST: &str = "attempts, worker, worker_host, exchange_id, result, signature, \
+pub(super) const REST: &str = "attempts, waits, worker, worker_host, exchange_id, result, signature, \
     ended_signature, masked";
 
 /// The columns that a host signs with, in the order of [`Identity::sign`].
@@ -580,6 +592,7 @@ impl JobSummary {
             session_id: row.text("session_id")?,
             error: row.text("error")?,
             wanted: wanted(row)?,
+            wait: wait(row)?,
             owner: identity.owner(row)?,
         })
     }
@@ -596,6 +609,7 @@ impl Job {
                 false => PromptText::Whole,
             },
             attempts: count(row, "attempts")?,
+            waits: count(row, "waits")?,
             worker: optional(row, "worker")?,
             worker_host: row.text("worker_host")?,
             exchange_id: row.text("exchange_id")?,
@@ -671,6 +685,13 @@ pub(super) fn wanted(row: &Row) -> Result<Wanted, Fault> {
         true => Wanted::No,
         false => Wanted::Yes,
     })
+}
+
+/// Until when the job of a row waits, if that moment is not past.
+fn wait(row: &Row) -> Result<Option<Wait>, Fault> {
+    let until = moment(row, "not_before")?.filter(|&until| until > SystemTime::now());
+    let wait = until.zip(optional(row, "waits_for")?);
+    Ok(wait.map(|(until, reason)| Wait { until, reason }))
 }
 
 /// A text that has to be there.

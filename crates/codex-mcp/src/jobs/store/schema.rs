@@ -1,11 +1,10 @@
 //! The tables, and how they came about. A store is brought up to date by whoever
 //! opens it; one of a newer program is left alone.
 
-use super::Location;
 use super::error::Fault;
 use super::pool::{self, Purpose};
-use super::queue;
 use super::sql::{Connection, Dialect};
+use super::{Location, queue};
 
 /// What makes a form of the store out of the one before. It has to set the version.
 pub(super) struct Step {
@@ -37,6 +36,10 @@ pub(super) const STEPS: &[Step] = &[
     Step {
         sqlite: include_str!("schema/6-sqlite.sql"),
         postgres: include_str!("schema/6-postgres.sql"),
+    },
+    Step {
+        sqlite: include_str!("schema/7-sqlite.sql"),
+        postgres: include_str!("schema/7-postgres.sql"),
     },
 ];
 

@@ -5,19 +5,20 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::pending;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_engine::logic::session::Alert;
 use codex_engine::logic::work::{Failure, FailureClass};
 use codex_mcp_core::job::{
-    Attempt, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wanted,
+    Attempt, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wait, Wanted,
 };
 use codex_protocol::codex::ThreadId;
+use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
 use super::dialog::Dialog;
-use super::journal::Journal;
+use super::journal::{Journal, WAITS};
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
 use super::stalls::StallWatch;
@@ -62,7 +63,7 @@ async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
 
 fn of(job: &Job) -> Attempt {
     Attempt {
-        number: job.attempts,
+        number: job.counted_attempts(),
         retry: job.request.retry,
         wanted: Wanted::Yes,
     }
@@ -173,6 +174,8 @@ pub(super) enum Came {
     Failed,
     /// Codex itself went away, and the job is to run again.
     LostCodex,
+    /// The account is used up, and the job is to wait.
+    UsedUp(Wait),
 }
 
 /// What is to be written of its end.
@@ -181,11 +184,12 @@ enum Closing {
     Finish(Ending),
     /// For this reason.
     GiveUp(&'static str),
+    PutBack(Wait),
     Nothing,
 }
 
 async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended {
-    let journal = Journal::of(claim.attempt);
+    let journal = Journal::of(of(job).number);
     let running = async {
         let working = async {
             match Kept::of(&job.request) {
@@ -202,6 +206,9 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
             }
         };
         let done = worker.work.on(working).await;
+        if let Closing::PutBack(wait) = closing(leash.why(), done.came) {
+            journal.note(WAITS, &json!({ "words": wait.to_string() }));
+        }
         journal.close();
         done
     };
@@ -214,6 +221,7 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
     match closing(leash.why(), done.came) {
         Closing::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
+        Closing::PutBack(wait) => put_back(worker, claim, wait).await,
         Closing::Nothing => Ended::NotOurs,
     }
 }
@@ -223,6 +231,8 @@ fn closing(why: Option<End>, came: Came) -> Closing {
     match (why, came) {
         (Some(End::Lost), _) => Closing::Nothing,
         (_, Came::LostCodex) => Closing::GiveUp(CODEX_LOST),
+        (Some(End::Unwanted), Came::UsedUp(_)) => Closing::Finish(Ending::Cancelled),
+        (_, Came::UsedUp(wait)) => Closing::PutBack(wait),
         (_, Came::Completed) => Closing::Finish(Ending::Completed),
         (Some(End::Unwanted), Came::Cancelled) => Closing::Finish(Ending::Cancelled),
         (Some(End::LeaseOver), Came::Cancelled) => Closing::GiveUp(WORKER_LOST),
@@ -300,7 +310,7 @@ async fn ask_codex(
         }
         codex.tidy().await;
         dialog.close();
-        Done::of(outcome, request.stream, of(job))
+        Done::of(outcome, request.stream, job)
     };
     tokio::select! {
         (done, ()) = async { tokio::join!(exchange, dialog.carry()) } => done,
@@ -309,14 +319,17 @@ async fn ask_codex(
 }
 
 impl Done {
-    fn of(outcome: Outcome, stream: KeepStream, attempt: Attempt) -> Self {
-        let runs_again = attempt.lost() == JobState::Queued;
+    fn of(outcome: Outcome, stream: KeepStream, job: &Job) -> Self {
+        let runs_again = of(job).lost() == JobState::Queued;
+        let limit = outcome.limit.map(|limit| limit.reset);
+        let wait = limit.and_then(|reset| Wait::for_limit(reset, job.waits, SystemTime::now()));
         Self {
-            came: match outcome.class() {
-                None => Came::Completed,
-                Some(FailureClass::Cancelled) => Came::Cancelled,
-                Some(_) if outcome.lost_codex && runs_again => Came::LostCodex,
-                Some(_) => Came::Failed,
+            came: match (outcome.class(), wait) {
+                (None, _) => Came::Completed,
+                (Some(FailureClass::Cancelled), _) => Came::Cancelled,
+                (_, Some(wait)) => Came::UsedUp(wait),
+                _ if outcome.lost_codex && runs_again => Came::LostCodex,
+                _ => Came::Failed,
             },
             session: outcome.digest.session.clone(),
             report: Report::of(outcome, stream),
@@ -387,6 +400,15 @@ async fn finish(worker: &Worker, claim: &Claim, finished: Finished) -> Ended {
     }
 }
 
+async fn put_back(worker: &Worker, claim: &Claim, wait: Wait) -> Ended {
+    let put_back = async || worker.store.put_back(claim, &wait).await;
+    match worker.trouble.insist(put_back).await {
+        Some(JobState::Queued) => Ended::PutBack(wait),
+        Some(_) => Ended::Finished(Ending::Cancelled, None),
+        None => Ended::NotOurs,
+    }
+}
+
 async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> Ended {
     let give_up = async || worker.store.give_up(claim, why).await;
     match worker.trouble.insist(give_up).await {
@@ -400,6 +422,7 @@ async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> Ended {
 enum Ended {
     Finished(Ending, Option<String>),
     GivenUp(&'static str, JobState),
+    PutBack(Wait),
     /// Or it is, and the answer of the store was lost.
     NotOurs,
     Unwritten(String),
@@ -413,6 +436,7 @@ impl fmt::Display for Ended {
                 write!(f, "{} ({why:?})", JobState::from(*ending))
             }
             Self::GivenUp(why, state) => write!(f, "given up ({why}), and is {state},"),
+            Self::PutBack(wait) => write!(f, "{wait}: it is put back"),
             Self::NotOurs => f.write_str("is not this worker's any more"),
             Self::Unwritten(why) => write!(f, "could not be written down ({why})"),
         }
@@ -421,6 +445,8 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
+    use codex_mcp_core::job::WaitReason;
+
     use super::*;
 
     /// Whatever it was ended for, and however Codex did.
@@ -440,6 +466,10 @@ mod tests {
                 Came::Cancelled,
                 Came::Failed,
                 Came::LostCodex,
+                Came::UsedUp(Wait {
+                    until: SystemTime::UNIX_EPOCH,
+                    reason: WaitReason::NextTry,
+                }),
             ] {
                 let closing = closing(why, came);
                 table += &format!("{why:?}, {came:?}: {closing:?}\n");

@@ -104,9 +104,11 @@ impl Attempts {
 
     /// Lets go of the post and looks once more, see [`Post`].
     async fn leave(&mut self, post: &mut impl Post) -> Leaving {
-        // A job of a worker that has died is still to be taken from it.
+        // A job of a worker that has died is still to be taken from it, and one whose account
+        // is used up to be run when that is over.
         let host = &self.worker.options.host;
-        if matches!(self.worker.store.demand(host).await, Ok(Demand::Running)) {
+        let demand = self.worker.store.demand(host).await;
+        if matches!(demand, Ok(Demand::Running | Demand::Waiting)) {
             return Leaving::Stays;
         }
         post.release();

@@ -2,12 +2,16 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use codex_engine::Engine;
 use codex_engine::binary::NoCodex;
+use codex_engine::logic::limits::used_up_until;
+use codex_mcp_core::job::Wait;
 use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_protocol::codex::ThreadId;
 use common::text::one_line;
+use common::timestamp::minute;
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Value, json};
 
@@ -51,6 +55,8 @@ pub(super) enum Failure {
     Run(#[from] RunError),
     #[error("the run took longer than {} s with all the looking at its repository", .0.as_secs())]
     TooLong(Duration),
+    #[error("the usage limit of the account is reached, and reset at {}", minute(*.0))]
+    UsedUp(SystemTime),
     #[error("called off before it was told what there is")]
     Cut,
 }
@@ -64,6 +70,8 @@ pub(super) struct Ended {
     pub(super) told: Option<Value>,
     /// The worktree that stays.
     pub(super) worktree: Option<Kept>,
+    /// Until when the job waits, if it is to be run again then.
+    pub(super) wait: Option<Wait>,
 }
 
 impl Ended {
@@ -74,7 +82,22 @@ impl Ended {
             thread: None,
             told: None,
             worktree: None,
+            wait: None,
         }
+    }
+
+    /// Has the job wait until the usage limit is reset at which Codex could not run, if it
+    /// has made nothing: a later attempt counts only what is made in it.
+    pub(super) fn wait_for_limit(&mut self, engine: &Engine, waits: u32) {
+        let now = SystemTime::now();
+        let reset = match &self.driven {
+            Err(Failure::UsedUp(until)) => Some(*until),
+            Ok(_) if self.reason() == Some(Reason::CouldNotRun) && !self.may_have_made() => engine
+                .rate_limits()
+                .and_then(|limits| used_up_until(&limits, now)),
+            _ => None,
+        };
+        self.wait = reset.and_then(|reset| Wait::for_limit(Some(reset), waits, now));
     }
 
     fn reason(&self) -> Option<Reason> {
@@ -85,6 +108,9 @@ impl Ended {
     }
 
     pub(super) fn came(&self) -> Came {
+        if let Some(wait) = self.wait {
+            return Came::UsedUp(wait);
+        }
         match self.reason() {
             None => Came::Completed,
             Some(Reason::Cancelled) => Came::Cancelled,

@@ -31,6 +31,10 @@ pub const DROPPED: &str = "codex-mcp/dropped";
 /// The kind of the event that says that the job is run again: `{"attempt":N}`.
 pub const AGAIN: &str = "codex-mcp/attempt";
 
+/// The kind of the event that says that the job is put back to wait, and until when:
+/// `{"words":TEXT}`.
+pub const WAITS: &str = "codex-mcp/waits";
+
 /// What an event counts for beside its text, in bytes.
 const OVERHEAD: usize = 100;
 
@@ -79,7 +83,7 @@ enum Page {
 }
 
 impl Journal {
-    /// That of an attempt, from 1.
+    /// That of an attempt that counts, from 1.
     pub(super) fn of(attempt: u32) -> Self {
         let journal = Self::default();
         if attempt > 1 {

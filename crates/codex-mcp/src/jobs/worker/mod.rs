@@ -29,6 +29,12 @@
 //! their leases. A worker that leaves when it is idle also leaves a store that cannot be
 //! used for that long, once no job is worked on.
 //!
+//! # When the account is used up
+//!
+//! An attempt that begins or ends with a usage limit of the account reached is put back into
+//! the queue, and not claimed before the limit is reset
+//! ([`Wait`](codex_mcp_core::job::Wait)). A worker does not leave while there is such a job.
+//!
 //! # When the worker ends
 //!
 //! When it is told to, it takes no more jobs and lets those finish that run, for a
@@ -79,7 +85,7 @@ use crate::bounds::CurrentBounds;
 use crate::team::Member;
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};
-pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT};
+pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT, WAITS};
 pub use self::post::{Announcement, AtPlace, Post, Retaken};
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
 

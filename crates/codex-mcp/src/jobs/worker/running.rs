@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use codex_config::layers::get;
 use codex_config::writable_roots;
 use codex_engine::binary::{self, NoCodex};
 use codex_engine::command::Alerted;
@@ -181,15 +182,21 @@ impl Attempt<'_> {
         };
         let reporter = Reporter::new(self.journal, order);
         let submodules = OnceCell::new();
-        let mut driven = tokio::select! {
+        let driven = tokio::select! {
             driven = self.drive(&engine, &reporter, order, &submodules) => driven,
             () = self.no_time_left() => Err(Failure::Cut),
         };
+        let mut ended = Ended {
+            driven,
+            thread: reporter.thread(),
+            ..Ended::before(Failure::Cut)
+        };
+        ended.wait_for_limit(&engine, self.job.waits);
         engine.shut_down().await;
         // What Codex had started may have gone on until now.
         if let Some(submodules) = submodules.into_inner() {
             let mut restored = submodules.finish().await;
-            match &mut driven {
+            match &mut ended.driven {
                 Ok(done) => {
                     restored.retain(|what| !done.warnings.contains(what));
                     done.warnings.extend(restored);
@@ -197,12 +204,7 @@ impl Attempt<'_> {
                 Err(_) => restored.iter().for_each(|what| tracing::warn!("{what}")),
             }
         }
-        Ended {
-            driven,
-            thread: reporter.thread(),
-            told: None,
-            worktree: None,
-        }
+        ended
     }
 
     fn engine(&self, kept: &Kept) -> Result<Engine, NoCodex> {
@@ -263,6 +265,11 @@ impl Attempt<'_> {
             let (noted, not_noted) = looker.submodules().await;
             let submodules = submodules.get_or_init(|| noted);
             start(engine).await;
+            let provider = get(&order.settings.thread.config, "model_provider");
+            let provider = provider.and_then(Value::as_str);
+            if let Some(until) = engine.used_up(provider).await {
+                return Err(Failure::UsedUp(until));
+            }
             let clerk = Clerk::start().map_err(Failure::Thread)?;
             let top = looker.top().to_owned();
             let codex_home = order::codex_home(self.job, &self.worker.options);
@@ -304,7 +311,10 @@ impl Attempt<'_> {
 
     /// Tells others of the end, if it is one: a job that is given up may run again.
     async fn tell(&self, ended: &Ended, kept: &Kept) -> Option<Value> {
-        let is_the_end = ended.came() != Came::Cancelled || self.leash.why() == Some(End::Unwanted);
+        let is_the_end = match ended.came() {
+            Came::Cancelled | Came::UsedUp(_) => self.leash.why() == Some(End::Unwanted),
+            _ => true,
+        };
         if !is_the_end || kept.order.notify.is_empty() {
             return None;
         }

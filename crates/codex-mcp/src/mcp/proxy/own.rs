@@ -93,6 +93,7 @@ impl Proxy {
             backend: "mcp-server",
             member: self.rules.defaults.member().cloned(),
             codex,
+            limits: Err("`codex mcp-server` does not tell them".to_owned()),
             last_exit: None,
             uptime: self.started.elapsed(),
             calls: Calls {

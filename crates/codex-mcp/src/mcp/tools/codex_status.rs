@@ -1,7 +1,9 @@
 //! `codex_status`: how the server and its Codex are.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use codex_engine::logic::limits::{as_json, in_words};
+use codex_protocol::codex::RateLimits;
 use common::timestamp::timestamp;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,9 @@ pub(in crate::mcp) struct Status {
     #[serde(flatten)]
     pub(in crate::mcp) member: Option<Member>,
     pub(in crate::mcp) codex: Codex,
+    /// The usage limits of its account, or why they are not known.
+    #[serde(serialize_with = "as_limits")]
+    pub(in crate::mcp) limits: Result<RateLimits, String>,
     /// The last Codex that has died, if one has.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_exit")]
     pub(in crate::mcp) last_exit: Option<Death>,
@@ -100,6 +105,21 @@ fn as_exit<S: serde::Serializer>(death: &Option<Death>, serializer: S) -> Result
     told.serialize(serializer)
 }
 
+/// `{known: true, windows, usedUpUntil}`, or `{known: false, reason}`.
+fn as_limits<S: serde::Serializer>(
+    limits: &Result<RateLimits, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut told = match limits {
+        Ok(limits) => as_json(limits, SystemTime::now()),
+        Err(reason) => json!({ "reason": reason }),
+    };
+    if let Some(members) = told.as_object_mut() {
+        members.insert("known".to_owned(), limits.is_ok().into());
+    }
+    told.serialize(serializer)
+}
+
 fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(time.as_secs())
 }
@@ -154,11 +174,15 @@ impl Status {
         let mail = self
             .pending_mail
             .map(|count| format!(", unread mail: {count}"));
+        let limits = match &self.limits {
+            Ok(limits) => in_words(limits, SystemTime::now()),
+            Err(reason) => format!("not known, as {reason}"),
+        };
         let warnings = self.warnings.iter();
         let warnings: String = warnings.map(|text| format!("\nWarning: {text}")).collect();
         format!(
             "{codex}.{}{} Calls: {total}, in flight: {in_flight}, active threads: {}, \
-             open questions: {}{}. Up for {} s.{warnings}",
+             open questions: {}{}. Usage limits: {limits}. Up for {} s.{warnings}",
             died.unwrap_or_default(),
             member.unwrap_or_default(),
             self.active_threads,
@@ -183,6 +207,7 @@ mod tests {
                 team: None,
             }),
             codex,
+            limits: Err("no Codex is running".to_owned()),
             last_exit: None,
             uptime: Duration::from_millis(61_500),
             calls: Calls {
@@ -209,6 +234,7 @@ mod tests {
                 "identity": "arch",
                 "team": null,
                 "codex": { "state": "ready", "version": "0.153.4" },
+                "limits": { "known": false, "reason": "no Codex is running" },
                 "uptimeSeconds": 61,
                 "calls": { "total": 3, "inFlight": 1 },
                 "activeThreads": 1,
@@ -241,6 +267,29 @@ mod tests {
             let words = format!("Last exit: Codex {exit} at 1970-01-01T00:00:00.000Z.");
             assert!(status.in_words().contains(&words), "{}", status.in_words());
         }
+    }
+
+    #[test]
+    fn limits_are_told_with_the_time_of_their_reset() {
+        let mut status = status(Codex::Starting);
+        let told = r#"{"rateLimits":{"primary":{"usedPercent":42,"windowDurationMins":300,
+            "resetsAt":86400}}}"#;
+        let told = serde_json::value::RawValue::from_string(told.to_owned()).unwrap();
+        status.limits = Ok(RateLimits::read(&told).unwrap());
+        assert_eq!(
+            json!(status)["limits"],
+            json!({
+                "known": true,
+                "windows": [{ "usedPercent": 42.0, "windowMinutes": 300,
+                    "resetsAt": "1970-01-02T00:00:00.000Z" }],
+                "usedUpUntil": null,
+            })
+        );
+        let words = "Usage limits: 42 % of 5h used, reset at 1970-01-02 00:00 UTC.";
+        assert!(status.in_words().contains(words), "{}", status.in_words());
+        status.limits = Err("Codex has no login".to_owned());
+        let words = "Usage limits: not known, as Codex has no login.";
+        assert!(status.in_words().contains(words), "{}", status.in_words());
     }
 
     #[test]

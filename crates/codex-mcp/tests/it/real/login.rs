@@ -35,7 +35,7 @@ async fn stage(release: &str) -> Stage {
 
 impl Stage {
     /// 0.104.0 takes the address of the built-in provider from the environment.
-    async fn client_of_openai(&self) -> McpClient {
+    pub(super) async fn client_of_openai(&self) -> McpClient {
         let launch = self.launch(&[]);
         let mut client = McpClient::start(&launch.env("OPENAI_BASE_URL", self.model.base_url()));
         client.initialize(super::VERSION, json!({})).await;

@@ -14,6 +14,7 @@ mod job_tools;
 mod jobs;
 mod jobs_cli;
 mod library;
+mod limits;
 mod login;
 mod parameter_names;
 mod pictures;

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use codex_mcp_core::job::{CancelAnswer, Ending, JobState, WORKER_LOST, Wanted};
+use codex_mcp_core::job::{CancelAnswer, Ending, JobState, WORKER_LOST, Wait, WaitReason, Wanted};
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use super::counting::{
     a_store_of_the_first_form_is_brought_up_to_date, counts_are_right_in_a_storm,
@@ -46,6 +48,8 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         a_worker_without_its_lease_changes_nothing
         an_expired_lease_fails_or_runs_again
         a_job_that_is_given_up
+        waiting_job_is_not_claimed_before_its_time
+        waiting_job_can_be_called_off
         every_state_can_be_called_off
         events_are_numbered_and_read_in_parts
         lists_are_newest_first_and_count_all
@@ -575,6 +579,88 @@ async fn demand_is_what_a_machine_may_run(stage: &Stage) {
     assert_eq!(demand().await, (Demand::Elsewhere, Demand::Running));
     finish(&there).await;
     assert_eq!(demand().await, (Demand::Nothing, Demand::Nothing));
+}
+
+fn wait(long: Duration) -> Wait {
+    Wait {
+        until: SystemTime::now() + long,
+        reason: WaitReason::LimitReset,
+    }
+}
+
+async fn waiting_job_is_not_claimed_before_its_time(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let (first, mut second) = (new_job("waits"), new_job("does not"));
+    second.request.retry = 1;
+    for job in [&first, &second] {
+        store.submit(job).await.unwrap();
+    }
+    let claimed = claim(&store, &worker).await.unwrap();
+    let put_back = async |claimed: &Claimed, long| {
+        let put_back = store.put_back(&claimed.claim, &wait(long)).await;
+        put_back.unwrap()
+    };
+    assert_eq!(put_back(&claimed, LONG).await, Some(JobState::Queued));
+    let shown = store.summary(&first.id).await.unwrap().unwrap();
+    assert_eq!(
+        shown.wait.map(|wait| wait.reason),
+        Some(WaitReason::LimitReset)
+    );
+    assert_eq!(store.demand("here").await.unwrap(), Demand::Waiting);
+    // It is no more that worker's.
+    assert_eq!(put_back(&claimed, LONG).await, None);
+    let other = claim(&store, &worker).await.unwrap();
+    assert_eq!(other.job.request.prompt, "does not");
+    assert!(claim(&store, &worker).await.is_none());
+
+    // Another goes first whose time has come.
+    let written = put_back(&other, Duration::from_millis(20)).await;
+    assert_eq!(written, Some(JobState::Queued));
+    let claimed = claimed_in_time(&store, &worker).await;
+    assert_eq!(claimed.claim.job, other.claim.job);
+    assert_eq!(
+        claimed.claim.attempt, 2,
+        "what the first writes late counts for nothing"
+    );
+    assert_eq!((claimed.job.waits, claimed.job.counted_attempts()), (1, 1));
+    assert_eq!(claimed.job.summary.wait, None);
+    // The attempt at whose end it waited is none of those that its retries allow.
+    let given_up = store.give_up(&claimed.claim, "why").await.unwrap();
+    assert_eq!(given_up, Some(JobState::Queued));
+}
+
+/// A job that waits for a short time only.
+async fn claimed_in_time(store: &JobStore, worker: &WorkerId) -> Claimed {
+    let claimed = async {
+        loop {
+            match claim(store, worker).await {
+                Some(claimed) => return claimed,
+                None => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    timeout(LONG, claimed).await.unwrap()
+}
+
+async fn waiting_job_can_be_called_off(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let job = new_job("p");
+    store.submit(&job).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    store.put_back(&claimed.claim, &wait(LONG)).await.unwrap();
+    let answer = store.request_cancel(&job.id).await.unwrap();
+    assert_eq!(answer, Some(CancelAnswer::Cancelled));
+
+    // One that was called off before does not wait.
+    let job = new_job("p");
+    store.submit(&job).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    store.request_cancel(&job.id).await.unwrap();
+    let put_back = store.put_back(&claimed.claim, &wait(LONG)).await.unwrap();
+    assert_eq!(put_back, Some(JobState::Cancelled));
+    assert_eq!(store.demand("here").await.unwrap(), Demand::Nothing);
 }
 
 async fn whoever_waits_is_woken(stage: &Stage) {

@@ -76,6 +76,7 @@ impl Place {
             session_id: earlier.map(str::to_owned),
             error: None,
             wanted: Wanted::Yes,
+            wait: None,
             owner: Owner {
                 name: Some("ana@there".to_owned()),
                 role: None,
@@ -88,6 +89,7 @@ impl Place {
             origin: Origin::ThisHost,
             prompt: PromptText::Whole,
             attempts,
+            waits: 0,
             worker: None,
             worker_host: None,
             exchange_id: None,

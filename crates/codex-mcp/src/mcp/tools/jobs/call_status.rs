@@ -120,6 +120,9 @@ fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Opt
             "It waits: {why}. `codex-mcp worker` runs a worker by hand."
         ));
     }
+    if let Some(wait) = shown::waiting(&job.summary) {
+        return Some(format!("It {wait}. It runs by itself then."));
+    }
     let is_lost = job.summary.error.as_deref() == Some(WORKER_LOST);
     is_lost.then(|| {
         "Its worker was killed, and Codex with it; what it had changed is still there. Go on with \

@@ -23,6 +23,7 @@ use super::{Thread, answer, tool};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::run::result;
 use crate::jobs::service::{Jobs, Looked};
+use crate::jobs::shown;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::run::order::{Approve, Order, Place};
@@ -168,12 +169,13 @@ impl Begun {
                 None => answer(result),
             };
         }
-        let message = match no_worker {
-            Some(why) => format!(
+        let message = match (no_worker, shown::waiting(&job.summary)) {
+            (None, Some(wait)) => format!("The run {wait}. {}", self.message()),
+            (Some(why), _) => format!(
                 "The run waits: {why}. `codex-mcp worker` runs a worker by hand; call_status \
                  tries again to start one."
             ),
-            None => self.message(),
+            (None, None) => self.message(),
         };
         answer(json!({
             "status": job.summary.state,

@@ -1,0 +1,192 @@
+//! The usage limits of an account: whether they are used up, until when, and how they are
+//! told.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use codex_protocol::codex::{RateLimits, RateWindow};
+use common::timestamp::{minute, timestamp};
+use serde_json::{Value, json};
+
+/// From so much on, in percent, a limit is used up.
+const USED_UP: f64 = 100.0;
+
+/// The furthest reset that is believed: a little more than the longest window, a month.
+const FURTHEST_RESET: Duration = Duration::from_secs(32 * 24 * 60 * 60);
+
+/// Until when the account is used up; `None` if it is not, or no reset in the future is
+/// told. Credits lift its limits.
+#[must_use]
+pub fn used_up_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
+    let credits = limits.credits();
+    if credits.unlimited || credits.has_credits {
+        return None;
+    }
+    let full = limits.windows().filter(is_full);
+    let resets = full.filter_map(|window| reset(&window, now));
+    resets.filter(|&reset| reset > now).max()
+}
+
+/// Whether a limit that was used up has been reset since this was told.
+#[must_use]
+pub fn is_outdated(limits: &RateLimits, now: SystemTime) -> bool {
+    let mut full = limits.windows().filter(is_full);
+    full.any(|window| reset(&window, now).is_some_and(|reset| reset <= now))
+}
+
+fn is_full(window: &RateWindow) -> bool {
+    window.used_percent >= USED_UP
+}
+
+/// When a limit is reset, if that can be believed.
+fn reset(window: &RateWindow, now: SystemTime) -> Option<SystemTime> {
+    let reset = UNIX_EPOCH.checked_add(Duration::from_secs(window.resets_at?))?;
+    (reset <= now.checked_add(FURTHEST_RESET)?).then_some(reset)
+}
+
+/// The limits in words: `42 % of 5h used, until 2026-11-23 17:28 UTC; …`.
+#[must_use]
+pub fn in_words(limits: &RateLimits, now: SystemTime) -> String {
+    let windows = limits.windows().map(|window| {
+        let used = used(&window);
+        match reset(&window, now) {
+            Some(reset) => format!("{used}, reset at {}", minute(reset)),
+            None => used,
+        }
+    });
+    let windows: Vec<String> = windows.collect();
+    let credits = limits.credits();
+    let credits = match (credits.unlimited, credits.has_credits) {
+        (true, _) => Some("credits without a limit"),
+        (false, true) => Some("credits are left"),
+        (false, false) => None,
+    };
+    let told = windows.into_iter().chain(credits.map(str::to_owned));
+    match told.collect::<Vec<_>>().join("; ") {
+        empty if empty.is_empty() => "Codex tells of none".to_owned(),
+        told => told,
+    }
+}
+
+/// How much of a limit is used: `42 % of 5h used`.
+#[must_use]
+pub fn used(window: &RateWindow) -> String {
+    let used = format!("{:.0} %", window.used_percent);
+    match window.window_duration_mins {
+        Some(minutes) => {
+            let time = Duration::from_secs(minutes.saturating_mul(60));
+            format!("{used} of {} used", humantime::format_duration(time))
+        }
+        None => format!("{used} used"),
+    }
+}
+
+/// The limits for programs: `{"windows": [{"usedPercent", "windowMinutes", "resetsAt"}],
+/// "usedUpUntil"}`. What is not known is `null`.
+#[must_use]
+pub fn as_json(limits: &RateLimits, now: SystemTime) -> Value {
+    let windows = limits.windows().map(|window| {
+        json!({
+            "usedPercent": window.used_percent,
+            "windowMinutes": window.window_duration_mins,
+            "resetsAt": reset(&window, now).map(timestamp),
+        })
+    });
+    json!({
+        "windows": windows.collect::<Vec<_>>(),
+        "usedUpUntil": used_up_until(limits, now).map(timestamp),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn limits(json: &Value) -> RateLimits {
+        RateLimits::read(&to_raw_value(&json!({ "rateLimits": json })).unwrap()).unwrap()
+    }
+
+    fn window(used: f64, resets_at: u64) -> Value {
+        json!({ "usedPercent": used, "windowDurationMins": 300, "resetsAt": resets_at })
+    }
+
+    fn until(json: &Value) -> Option<SystemTime> {
+        used_up_until(&limits(json), at(NOW))
+    }
+
+    #[test]
+    fn account_is_used_up_until_the_last_of_its_full_limits_is_reset() {
+        let (soon, later) = (NOW + 60, NOW + 600);
+        for (primary, secondary, expected) in [
+            (window(100.0, soon), Value::Null, Some(soon)),
+            (window(100.0, soon), window(101.5, later), Some(later)),
+            (window(100.0, soon), window(99.9, later), Some(soon)),
+            (window(99.9, soon), window(5.0, later), None),
+            (window(100.0, NOW), Value::Null, None),
+            (json!({ "usedPercent": 100 }), Value::Null, None),
+            (window(100.0, u64::MAX), Value::Null, None),
+            (window(100.0, NOW + 40 * 86_400), Value::Null, None),
+        ] {
+            let told = json!({ "primary": primary, "secondary": secondary });
+            assert_eq!(until(&told), expected.map(at), "{told}");
+        }
+    }
+
+    #[test]
+    fn credits_lift_the_limits() {
+        for (has, unlimited, lifted) in [
+            (false, false, false),
+            (true, false, true),
+            (false, true, true),
+        ] {
+            let credits = json!({ "hasCredits": has, "unlimited": unlimited, "balance": "0" });
+            let told = json!({ "primary": window(100.0, NOW + 60), "credits": credits });
+            assert_eq!(until(&told).is_none(), lifted, "{told}");
+        }
+    }
+
+    #[test]
+    fn limits_are_outdated_once_a_full_one_is_reset() {
+        let outdated = |used, resets_at| {
+            let told = limits(&json!({ "primary": window(used, resets_at) }));
+            is_outdated(&told, at(NOW))
+        };
+        assert!(outdated(100.0, NOW));
+        assert!(!outdated(100.0, NOW + 1));
+        assert!(!outdated(42.0, NOW));
+    }
+
+    #[test]
+    fn limits_are_told_in_words_and_for_programs() {
+        let told = limits(&json!({
+            "primary": window(100.0, NOW + 60),
+            "secondary": { "usedPercent": 7.5 },
+        }));
+        assert_eq!(
+            in_words(&told, at(NOW)),
+            "100 % of 5h used, reset at 1970-01-12 13:47 UTC; 8 % used"
+        );
+        assert_eq!(
+            as_json(&told, at(NOW)),
+            json!({
+                "windows": [
+                    { "usedPercent": 100.0, "windowMinutes": 300,
+                        "resetsAt": "1970-01-12T13:47:40.000Z" },
+                    { "usedPercent": 7.5, "windowMinutes": null, "resetsAt": null },
+                ],
+                "usedUpUntil": "1970-01-12T13:47:40.000Z",
+            })
+        );
+        assert_eq!(
+            in_words(&limits(&json!({})), at(NOW)),
+            "Codex tells of none"
+        );
+    }
+}
