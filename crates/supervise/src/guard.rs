@@ -185,7 +185,7 @@ fn before_exec(streams: Streams) -> io::Result<()> {
 
 impl Guard {
     /// Takes note of every child that has ended; says how Codex did once none
-    /// is left.
+    /// is left. Those that are left when Codex has ended are ended, too.
     fn reap(&mut self) -> Option<Exit> {
         loop {
             let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
@@ -196,13 +196,18 @@ impl Guard {
                 }
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
-                Ok(WaitStatus::StillAlive) => return None,
+                Ok(WaitStatus::StillAlive) => {
+                    // What Codex has left are children of ours by now.
+                    if self.codex_exit.is_some() {
+                        self.end();
+                    }
+                    return None;
+                }
                 Ok(_) | Err(Errno::EINTR) => continue,
                 Err(_) => return Some(self.codex_exit.unwrap_or(Exit::Unknown)),
             };
             if exit.0 == self.codex {
                 self.codex_exit = Some(exit.1);
-                self.end();
             }
         }
     }

@@ -3,8 +3,12 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Parser;
 use supervise::guard;
 use supervise::guard::Streams;
+
+/// Its name.
+const VERB: &str = "guard";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -18,6 +22,23 @@ pub(super) struct Args {
     /// Its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
+}
+
+/// The command line of a guard alone: one is started for each program that is run, and need
+/// not build the commands of all verbs first.
+#[derive(Debug, Parser)]
+struct Alone {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs a guard, if that is what this process is to be.
+pub(super) fn run_alone(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let name = words.next()?;
+    words.next().filter(|verb| verb == VERB)?;
+    // Of what is wrong, the command line with all verbs tells.
+    let alone = Alone::try_parse_from([name].into_iter().chain(words)).ok()?;
+    Some(run(&alone.args))
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {

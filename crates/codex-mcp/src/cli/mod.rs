@@ -170,6 +170,9 @@ impl Verb {
 /// Parses the command line and does what it says. Returns the exit code, see `exit`.
 #[must_use]
 pub fn run() -> ExitCode {
+    if let Some(exit) = guard::run_alone(std::env::args_os()) {
+        return exit;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
