@@ -88,6 +88,7 @@ macro_rules! writing {
 mod access;
 mod error;
 mod events;
+mod file_events;
 mod instructions;
 mod lists;
 mod numbers;

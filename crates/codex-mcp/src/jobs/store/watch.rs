@@ -2,8 +2,10 @@
 //!
 //! While somebody waits, a task looks on their behalf, on a connection of its own.
 //! A file of SQLite has a number that rises whenever another connection has changed
-//! something. It is read when the status of the file, or of its log (`-wal`), has changed:
-//! asking for the status takes some µs, a statement 50 times as long. PostgreSQL tells.
+//! something. It is read when the status of the file, or of its log (`-wal`), has changed,
+//! and for a while after that, as a commit is seen only after it was written: asking for
+//! the status takes some µs, a statement 50 times as long. Where the system tells of
+//! writes, it is read at once. PostgreSQL tells.
 //! As what is told may be lost, and two changes may leave the same time stamp, waiting ends
 //! after a while in any case.
 
@@ -17,14 +19,25 @@ use safe_files::state_file;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgListener;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::error::Fault;
+use super::file_events::FileEvents;
 use super::pool::{Pool, Purpose};
 use super::{JobStore, Location, PostgresUrl};
 
 /// How often a file is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The same while something was written that is not seen yet: mostly less than a
+/// millisecond, and some where the writer waits for the disk.
+const SOON: Duration = Duration::from_millis(1);
+
+/// How long nothing is looked at after a change: each makes idle workers look for a job.
+const REST: Duration = Duration::from_millis(2);
+
+/// How long after a write the number is read with each look: a disk may be slow.
+const SETTLING: Duration = Duration::from_millis(200);
 
 /// After how long waiting ends although nothing was heard.
 const FALLBACK: Duration = Duration::from_millis(500);
@@ -133,31 +146,68 @@ async fn look_at_file(
     let pool = Pool::new(location, Purpose::Read, 1);
     let mut taken = pool.take().await?;
     let log = state_file::with_suffix(path, "-wal");
+    let mut events = FileEvents::of(path);
     let mut seen = None;
     let mut stamps = None;
+    let mut written = Written::now();
     while !changes.is_closed() {
         let now = Some([stamp(path), stamp(&log)]);
-        if now == stamps {
-            pause(changes).await;
-            continue;
+        if now != stamps {
+            stamps = now;
+            written = Written::now();
         }
-        stamps = now;
-        let row = taken.connection.row("PRAGMA data_version", Vec::new());
-        let row = row.await?.ok_or(sqlx::Error::RowNotFound)?;
-        let version = row.number("data_version")?;
-        if version != seen {
-            seen = version;
-            changes.send_modify(|count| *count = count.wrapping_add(1));
+        if written.is_settling() {
+            let row = taken.connection.row("PRAGMA data_version", Vec::new());
+            let row = row.await?.ok_or(sqlx::Error::RowNotFound)?;
+            let version = row.number("data_version")?;
+            if version != seen {
+                seen = version;
+                written.seen = Seen::Yes;
+                changes.send_modify(|count| *count = count.wrapping_add(1));
+                sleep(REST).await;
+            }
         }
-        pause(changes).await;
+        tokio::select! {
+            () = changes.closed() => {}
+            () = sleep(written.next_look()) => {}
+            // Two writes may leave the same stamp.
+            () = events.written() => written = Written::now(),
+        }
     }
     Ok(())
 }
 
-async fn pause(changes: &watch::Sender<u64>) {
-    tokio::select! {
-        () = changes.closed() => {}
-        () = sleep(LOOK) => {}
+/// The last write to a file.
+struct Written {
+    at: Instant,
+    seen: Seen,
+}
+
+/// Whether a change was seen since a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    No,
+    Yes,
+}
+
+impl Written {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            seen: Seen::No,
+        }
+    }
+
+    /// Whether what was written may still become visible.
+    fn is_settling(&self) -> bool {
+        self.at.elapsed() < SETTLING
+    }
+
+    fn next_look(&self) -> Duration {
+        match self.seen {
+            Seen::No if self.at.elapsed() < LOOK => SOON,
+            _ => LOOK,
+        }
     }
 }
 
