@@ -124,6 +124,20 @@ impl Engine {
         }
     }
 
+    /// Whether Codex has processes of commands, whichever thread's they are. They have where
+    /// that can't be found out.
+    pub async fn has_commands(&self) -> bool {
+        let running = self.backend.running();
+        let Some(guard) = running.and_then(|(server, _)| server.guard()) else {
+            return false;
+        };
+        let has_some = move || {
+            let below = BelowCodex::scan(guard);
+            below.processes.first_child(guard).is_none() || !below.commands.is_empty()
+        };
+        off_runtime::run(has_some).await.unwrap_or(true)
+    }
+
     /// Kills the processes of the commands that have this mark, and waits until they have
     /// ended.
     ///

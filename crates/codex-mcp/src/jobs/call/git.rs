@@ -31,7 +31,7 @@ pub(super) enum Seen {
 /// A working tree.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// Its top folder.
+    /// Its top directory.
     root: String,
     state: GitState,
     /// Whether that is all that there is.
@@ -65,40 +65,72 @@ pub(super) async fn look(
     }
 }
 
-/// What has changed since `before`, by git and by what Codex reported.
-pub(super) async fn changes(
-    cwd: &Path,
-    env: &[(OsString, OsString)],
-    before: &Seen,
-    digest: &Digest,
-    patience: Duration,
-) -> Changes {
-    let mut changes = Changes::default();
-    let mut seen = BTreeMap::new();
-    match before {
-        Seen::Nothing => {}
-        Seen::Unknown(error) => changes.incomplete = Some(error.to_string()),
-        Seen::Tree(tree) => {
-            changes.head_before.clone_from(&tree.state.head);
-            match since(tree, cwd, env, patience).await {
-                Ok((after, changed)) => {
-                    changes.head_after = after.state.head;
-                    seen = changed;
-                    if [tree.extent, after.extent].contains(&Extent::Cut) {
-                        let cut = "there are more files than could be looked at";
-                        changes.incomplete = Some(cut.to_owned());
-                    }
-                }
-                Err(error) => changes.incomplete = Some(error.to_string()),
-            }
+/// What git saw before a turn, and after it.
+#[derive(Debug)]
+pub(super) struct Looks {
+    before: Seen,
+    /// `None` if there was nothing to compare with.
+    after: Option<Result<Since, GitError>>,
+}
+
+/// A working tree after a turn, and the files that have changed.
+#[derive(Debug)]
+struct Since {
+    after: Tree,
+    changed: BTreeMap<String, ChangeKind>,
+}
+
+impl Looks {
+    /// Nobody has looked.
+    pub(super) fn none() -> Self {
+        Self {
+            before: Seen::Nothing,
+            after: None,
         }
     }
-    let root = match before {
-        Seen::Tree(tree) => Some(tree.root.as_str()),
-        _ => None,
-    };
-    changes.tell(&seen, &digest.files, root);
-    changes
+
+    /// Looks again. Each question may take `patience`.
+    pub(super) async fn complete(
+        before: Seen,
+        cwd: &Path,
+        env: &[(OsString, OsString)],
+        patience: Duration,
+    ) -> Self {
+        let after = match &before {
+            Seen::Tree(tree) => Some(since(tree, cwd, env, patience).await),
+            Seen::Nothing | Seen::Unknown(_) => None,
+        };
+        Self { before, after }
+    }
+
+    /// What has changed, by git and by what Codex reported.
+    pub(super) fn changes(self, digest: &Digest) -> Changes {
+        let mut changes = Changes::default();
+        let mut seen = BTreeMap::new();
+        let mut root = None;
+        match self.before {
+            Seen::Nothing => {}
+            Seen::Unknown(error) => changes.incomplete = Some(error.to_string()),
+            Seen::Tree(before) => {
+                changes.head_before = before.state.head;
+                root = Some(before.root);
+                match self.after {
+                    Some(Ok(Since { after, changed })) => {
+                        changes.head_after = after.state.head;
+                        seen = changed;
+                        if [before.extent, after.extent].contains(&Extent::Cut) {
+                            let cut = "there are more files than could be looked at";
+                            changes.incomplete = Some(cut.to_owned());
+                        }
+                    }
+                    Some(Err(error)) => changes.incomplete = Some(error.to_string()),
+                    None => {}
+                }
+            }
+        }
+        changes.tell(&seen, &digest.files, root.as_deref());
+        changes
+    }
 }
 
 async fn since(
@@ -106,14 +138,14 @@ async fn since(
     cwd: &Path,
     env: &[(OsString, OsString)],
     patience: Duration,
-) -> Result<(Tree, BTreeMap<String, ChangeKind>), GitError> {
+) -> Result<Since, GitError> {
     let never = CancellationToken::new();
     let git = Git::begin(cwd, env, bounds(patience, &never)).await?;
     let after = tree(&git).await?;
     let heads = (before.state.head.as_deref(), after.state.head.as_deref());
     let committed = git.committed(heads.0, heads.1).await?;
     let changed = before.state.changed_until(&after.state, &committed);
-    Ok((after, changed))
+    Ok(Since { after, changed })
 }
 
 fn bounds(patience: Duration, halt: &CancellationToken) -> Bounds {

@@ -42,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::control::Directives;
 use self::events::Events;
+use self::git::Looks;
 use self::hearing::Hearing;
 use self::thread::{Prepared, Progress};
 use crate::jobs::directive::Directive;
@@ -181,7 +182,7 @@ pub async fn run(
         waiting_since: None,
         diff: String::new(),
     };
-    let (before, ending) = call.attempted(since, directives).await;
+    let (looks, ending) = call.attempted(since, directives).await;
     let exit = match &ending {
         Ending::Died(how) | Ending::Killed(how) => exit_of(engine, how),
         _ => None,
@@ -196,11 +197,7 @@ pub async fn run(
         ..
     } = call;
     let (digest, stream) = hearing.heard();
-    let patience = match ending {
-        Ending::Cancelled => GIT_PATIENCE_WHEN_CANCELLED,
-        _ => GIT_PATIENCE,
-    };
-    let changes = git::changes(&request.cwd, &request.env, &before, &digest, patience).await;
+    let changes = looks.changes(&digest);
     Outcome {
         failure: judge(&ending, &digest),
         digest,
@@ -248,13 +245,13 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What git saw before, and how it ended.
+    /// What git saw, and how it ended.
     async fn attempted(
         &mut self,
         since: SystemTime,
         directives: Directives<'_>,
-    ) -> (git::Seen, Ending) {
-        let nothing = git::Seen::Nothing;
+    ) -> (Looks, Ending) {
+        let nothing = Looks::none();
         // Its release decides what Codex is given.
         let release = match self.before_the_end(self.engine.introduce()).await {
             Ok(Ok(_)) => self.engine.release(),
@@ -313,8 +310,8 @@ impl Call<'_> {
         self.sandbox = Some(sandbox);
         self.hearing.session(&opened.thread);
         let ending = self.prompted(&opened, &mut events, directives).await;
-        self.closed(&opened).await;
         self.leaves_threads |= events.has_subagents();
+        let looks = self.ended(&opened, before, &ending).await;
         if self.request.resume.is_some() {
             let codex_home = self.request.codex_home.clone();
             let thread = opened.thread.clone();
@@ -322,7 +319,7 @@ impl Call<'_> {
                 self.hearing.hear(&event);
             }
         }
-        (before, ending)
+        (looks, ending)
     }
 
     /// Until when the account is used up that the thread would use.
@@ -466,18 +463,44 @@ impl Call<'_> {
         }
     }
 
+    /// Ends the session and what its commands have left, and has git look once more.
+    ///
+    /// Nothing that a command has left may change files while git looks. Where Codex has
+    /// processes of commands, git waits until those of the thread are gone. Where it has
+    /// none, a turn that is over begins none, and git looks while Codex unloads the thread.
+    async fn ended(&mut self, opened: &Opened, before: git::Seen, ending: &Ending) -> Looks {
+        let (engine, request) = (self.engine, self.request);
+        let patience = match ending {
+            Ending::Cancelled => GIT_PATIENCE_WHEN_CANCELLED,
+            _ => GIT_PATIENCE,
+        };
+        let looking = Looks::complete(before, &request.cwd, &request.env, patience);
+        let begins_none = matches!(ending, Ending::Completed) && !self.leaves_threads;
+        if begins_none && !engine.has_commands().await {
+            engine.remove_mount_targets().await;
+            return tokio::join!(self.unloaded(opened), looking).1;
+        }
+        self.closed(opened).await;
+        looking.await
+    }
+
     /// Ends the session and what its commands have left.
     async fn closed(&mut self, opened: &Opened) {
+        self.unloaded(opened).await;
+        if let Err(error) = self.engine.kill_marked(&self.mark).await {
+            tracing::warn!("{error}");
+        }
+        self.engine.remove_mount_targets().await;
+    }
+
+    /// Ends the session, and has Codex unload its thread.
+    async fn unloaded(&mut self, opened: &Opened) {
         let closing = self.engine.close(&opened.session, "its job has ended");
         match closing.await {
             Ok(Closed::Unloaded) => {}
             Ok(Closed::MaybeLoaded) => self.leaves_threads = true,
             Err(error) => tracing::debug!("the session is not there: {error}"),
         }
-        if let Err(error) = self.engine.kill_marked(&self.mark).await {
-            tracing::warn!("{error}");
-        }
-        self.engine.remove_mount_targets().await;
     }
 }
 

@@ -1,12 +1,12 @@
 //! The turns of jobs, with a Codex that misbehaves.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_engine::Engine;
 use codex_engine::logic::work::{Evidence, FailureClass};
-use codex_mcp::jobs::call::{News, run};
+use codex_mcp::jobs::call::{News, Outcome, Request, run};
 use codex_protocol::codex::ThreadId;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -14,7 +14,7 @@ use testkit::Home;
 use testkit::fake::{Action, FakeCodex, Plan, Question, TurnEnd, fake_codex_path};
 use tokio_util::sync::CancellationToken;
 
-use crate::jobs::{play_codex, wait_for};
+use crate::jobs::{play_codex, wait_for, wait_for_file};
 use crate::runs::{assert_failed, assert_said, engine_of, outcome_of, outcome_with, request};
 
 /// A home, and an engine whose Codex runs this script in each turn.
@@ -176,9 +176,7 @@ async fn what_codex_does_with_its_prompt_is_seen() {
     let (home, engine) = played_by(r#"printf %s "$1" > prompt.txt"#);
     let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
     assert_said(&outcome, "ok");
-    let files = outcome.changes.files.iter();
-    let paths: Vec<&str> = files.map(|file| file.path.as_str()).collect();
-    assert_eq!(paths, ["prompt.txt"]);
+    assert_eq!(changed(&outcome), ["prompt.txt"]);
     let written = fs::read_to_string(home.work().join("prompt.txt")).unwrap();
     assert_eq!(written, "hi");
     assert_eq!(outcome.digest.evidence, Evidence::default());
@@ -259,6 +257,82 @@ async fn jobs_that_resume_a_thread_at_once_do_not_share_its_session() {
     let (first, ()) = tokio::join!(run(&engine, &first, |_| (), never.clone()), second);
     assert_said(&first, testkit::fake::HELLO);
     engine.shut_down().await;
+}
+
+/// A home, an engine whose Codex runs this script in each turn and unloads the thread when a
+/// gate is opened, and a request for it with the file in which git notes what it is asked.
+fn unloading_late(script: &str) -> (Home, Engine, FakeCodex, Request, PathBuf) {
+    let run = Action::Run {
+        script: script.to_owned(),
+    };
+    let plan = on_prompt([Action::Answer, run])
+        .on("thread/archive", [Action::gate("unload"), Action::Proceed]);
+    let (home, engine, fake) = planned(&plan);
+    let trace = home.root().join("trace");
+    let mut request = request(&home, "hi");
+    request.env.push(("GIT_TRACE".into(), trace.clone().into()));
+    (home, engine, fake, request, trace)
+}
+
+/// How often git has looked.
+fn looks(trace: &Path) -> usize {
+    let asked = fs::read_to_string(trace).unwrap_or_default();
+    asked.matches("built-in: git status").count()
+}
+
+#[tokio::test]
+async fn git_looks_while_codex_unloads_the_thread() {
+    let (_home, engine, fake, request, trace) = unloading_late("echo x > made.txt");
+    let opening = async {
+        fake.wait_for_method("thread/archive").await;
+        wait_for("a look", async || (looks(&trace) == 2).then_some(())).await;
+        assert!(!has_received(&fake, "thread/unarchive"));
+        fake.open_gate("unload");
+    };
+    let running = async {
+        let outcome = run(&engine, &request, |_| (), CancellationToken::new()).await;
+        // By now another process can have the thread.
+        assert!(has_received(&fake, "thread/unarchive"));
+        outcome
+    };
+    let (outcome, ()) = tokio::join!(running, opening);
+    assert_said(&outcome, "ok");
+    assert_eq!(changed(&outcome), ["made.txt"]);
+    assert!(!outcome.leaves_threads);
+    engine.shut_down().await;
+}
+
+/// Codex ends the process of a command with the thread. Until then it may change files, and
+/// nothing but Codex knows that it is the thread's.
+#[tokio::test]
+async fn git_does_not_look_while_a_process_without_the_mark_may_change_files() {
+    let script = "(unset CODEX_MCP_TURN; exec setsid sh -c 'while [ ! -e \"$HOME/go\" ]; do \
+        sleep 0.01; done; echo x > late.txt; mv late.txt written.txt') > /dev/null 2>&1 &";
+    let (home, engine, fake, request, trace) = unloading_late(script);
+    let changing = async {
+        fake.wait_for_method("thread/archive").await;
+        // Git would have looked by now.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(looks(&trace), 1);
+        fs::write(home.home().join("go"), "").unwrap();
+        wait_for_file(&home.work().join("written.txt")).await;
+        fake.open_gate("unload");
+    };
+    let running = run(&engine, &request, |_| (), CancellationToken::new());
+    let (outcome, ()) = tokio::join!(running, changing);
+    assert_said(&outcome, "ok");
+    assert_eq!(changed(&outcome), ["written.txt"]);
+    engine.shut_down().await;
+}
+
+fn has_received(fake: &FakeCodex, method: &str) -> bool {
+    fake.received().iter().any(|one| one["method"] == method)
+}
+
+/// The paths of the files that were changed.
+fn changed(outcome: &Outcome) -> Vec<&str> {
+    let files = outcome.changes.files.iter();
+    files.map(|file| file.path.as_str()).collect()
 }
 
 /// It ignores signals, and has a session of its own.
