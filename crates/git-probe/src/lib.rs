@@ -157,6 +157,13 @@ pub struct Git {
     invocation: Invocation,
 }
 
+/// A repository as a look has found it.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    layout: Arc<Layout>,
+    settings: Arc<[Setting]>,
+}
+
 impl Git {
     /// For the repository around `directory`; `env` is set on top of our environment.
     /// What in either would lead elsewhere ([`ELSEWHERE`]) is left out. The repository's
@@ -170,26 +177,41 @@ impl Git {
         env: &[(OsString, OsString)],
         bounds: Bounds,
     ) -> Result<Self, GitError> {
-        let none = || GitError::NoRepository(directory.to_owned());
-        let absolute = env::current_dir()?.join(directory);
-        let mut invocation = Invocation::new(&absolute, env, bounds);
-        let ceilings = invocation.variable(CEILINGS).unwrap_or_default();
-        let layout = Layout::around(&absolute, &ceilings_in(&ceilings))?.ok_or_else(none)?;
-        layout.head().map_err(LayoutError::from)?;
-        for file in [
-            layout.git_dir.join("index"),
-            layout.common_dir.join("packed-refs"),
-        ] {
-            not_special(file)?;
-        }
-        reject_fifos(&layout)?;
-        invocation.cwd.clone_from(&layout.top);
+        let (layout, invocation) = found(directory, env, bounds)?;
         let mut plain = invocation.clone();
         point_to(&mut plain, &layout);
         let settings = setting::read(&plain.told(setting::LIST, &[]).await?);
         if settings.len() > SETTINGS_LIMIT {
             return Err(GitError::TooManySettings);
         }
+        Self::with(layout.into(), settings.into(), invocation)
+    }
+
+    /// The same for a later look, with the settings of the earlier one: what was set since
+    /// hides nothing. A repository that is elsewhere now is another one.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError`].
+    pub async fn again(
+        earlier: &Repository,
+        directory: &Path,
+        env: &[(OsString, OsString)],
+        bounds: Bounds,
+    ) -> Result<Self, GitError> {
+        let (layout, invocation) = found(directory, env, bounds.clone())?;
+        if layout != *earlier.layout {
+            return Self::begin(directory, env, bounds).await;
+        }
+        let Repository { layout, settings } = earlier.clone();
+        Self::with(layout, settings, invocation)
+    }
+
+    fn with(
+        layout: Arc<Layout>,
+        settings: Arc<[Setting]>,
+        mut invocation: Invocation,
+    ) -> Result<Self, GitError> {
         owner::check(&layout, &settings, |name| invocation.variable(name))?;
         let view = view_of(&layout, &settings, &invocation).map_err(GitError::View)?;
         invocation.set("GIT_DIR", view.path());
@@ -201,11 +223,19 @@ impl Git {
         let users = settings.iter().filter(|one| one.is_of_environment);
         invocation.overrides = users.filter_map(switched_off).collect();
         Ok(Self {
-            layout: Arc::new(layout),
+            layout,
             view: Arc::new(view),
-            settings: settings.into(),
+            settings,
             invocation,
         })
+    }
+
+    /// What a later look begins [again](Self::again) with.
+    pub fn repository(&self) -> Repository {
+        Repository {
+            layout: Arc::clone(&self.layout),
+            settings: Arc::clone(&self.settings),
+        }
     }
 
     /// The same with the repository's own git directory and configuration, for what
@@ -328,6 +358,30 @@ impl Git {
     ) -> Result<Heard, GitError> {
         self.invocation.hear(question, input).await
     }
+}
+
+/// Where the repository around a directory is, and git there. None of the files that git
+/// reads is one that it would wait for.
+fn found(
+    directory: &Path,
+    env: &[(OsString, OsString)],
+    bounds: Bounds,
+) -> Result<(Layout, Invocation), GitError> {
+    let none = || GitError::NoRepository(directory.to_owned());
+    let absolute = env::current_dir()?.join(directory);
+    let mut invocation = Invocation::new(&absolute, env, bounds);
+    let ceilings = invocation.variable(CEILINGS).unwrap_or_default();
+    let layout = Layout::around(&absolute, &ceilings_in(&ceilings))?.ok_or_else(none)?;
+    layout.head().map_err(LayoutError::from)?;
+    for file in [
+        layout.git_dir.join("index"),
+        layout.common_dir.join("packed-refs"),
+    ] {
+        not_special(file)?;
+    }
+    reject_fifos(&layout)?;
+    invocation.cwd.clone_from(&layout.top);
+    Ok((layout, invocation))
 }
 
 /// Has git use a repository as it is.

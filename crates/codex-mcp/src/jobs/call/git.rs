@@ -31,6 +31,7 @@ pub(super) enum Seen {
 /// A working tree.
 #[derive(Debug)]
 pub(super) struct Tree {
+    repository: git_probe::Repository,
     /// Its top directory.
     root: String,
     state: GitState,
@@ -140,7 +141,7 @@ async fn since(
     patience: Duration,
 ) -> Result<Since, GitError> {
     let never = CancellationToken::new();
-    let git = Git::begin(cwd, env, bounds(patience, &never)).await?;
+    let git = Git::again(&before.repository, cwd, env, bounds(patience, &never)).await?;
     let after = tree(&git).await?;
     let heads = (before.state.head.as_deref(), after.state.head.as_deref());
     let committed = git.committed(heads.0, heads.1).await?;
@@ -159,6 +160,7 @@ fn bounds(patience: Duration, halt: &CancellationToken) -> Bounds {
 async fn tree(git: &Git) -> Result<Tree, GitError> {
     let status = git.status().await?;
     Ok(Tree {
+        repository: git.repository(),
         root: git.root().to_string_lossy().into_owned(),
         state: status.read(git.root()),
         extent: status.extent,

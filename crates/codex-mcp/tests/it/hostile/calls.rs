@@ -325,6 +325,21 @@ async fn git_does_not_look_while_a_process_without_the_mark_may_change_files() {
     engine.shut_down().await;
 }
 
+/// What git ignores is what the user had it ignore.
+#[tokio::test]
+async fn setting_that_a_turn_makes_hides_no_change() {
+    let (home, engine) = played_by(
+        r#"echo x > made.txt; echo made.txt > .git/hidden
+        printf '[core]\n\texcludesFile = %s\n' "$PWD/.git/hidden" >> .git/config"#,
+    );
+    let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
+    assert_said(&outcome, "ok");
+    assert_eq!(changed(&outcome), ["made.txt"]);
+    // The control: the next job gets what is set by now.
+    assert_eq!(home.git(&["status", "--porcelain"]), "");
+    engine.shut_down().await;
+}
+
 fn has_received(fake: &FakeCodex, method: &str) -> bool {
     fake.received().iter().any(|one| one["method"] == method)
 }
