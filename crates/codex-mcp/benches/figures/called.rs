@@ -1,6 +1,6 @@
 //! Jobs of `call_codex` on the real Codex: one from the call to its end, with a worker
 //! that is up, beside a turn on an app-server that is as warm; and the memory of eight
-//! at once, beside eight `codex exec`.
+//! at once, beside eight `codex exec`, and what an app-server alone takes for eight turns.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 
+use crate::crowd::crowd_direct;
 use crate::memory::tree_memory;
 use crate::stage::{ANSWER, Ours, PROMPT, Stage, codex_binary, seconds};
 use crate::stats::Summary;
@@ -64,8 +65,10 @@ async fn ended(jobs: u16) -> Row {
 
 /// All have sent their prompt to the model, which does not answer yet.
 async fn at_once(rounds: u16) -> Row {
-    let (mut ours, mut direct) = (Vec::new(), Vec::new());
+    let (mut ours, mut direct, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
+        bare.push(turns_at_once().await);
+
         let gate = Gate::new();
         let answer = Reply::say(ANSWER).behind(&gate);
         let stage = Stage::with_script(Script::new().otherwise([answer]));
@@ -90,14 +93,40 @@ async fn at_once(rounds: u16) -> Row {
         client.finish().await;
         stage.end_worker();
     }
+    let (direct, bare) = (Summary::of(direct), Summary::of(bare));
+    let reference = format!(
+        "for reference: {} ({:.3} × direct) for an app-server with 8 turns, without codex-mcp",
+        Unit::Bytes.show(bare.median),
+        bare.median / direct.median
+    );
     Row {
         figure: "memory (PSS) of 8 jobs at once, all processes",
         unit: Unit::Bytes,
         ours: Summary::of(ours),
-        direct: Some(Summary::of(direct)),
+        direct: Some(direct),
         target: Target::RatioAtMost(MEMORY),
-        notes: vec!["the worker and all below it; direct: 8 × `codex exec`".to_owned()],
+        notes: vec![
+            "the worker and all below it; direct: 8 × `codex exec`".to_owned(),
+            reference,
+        ],
     }
+}
+
+/// The memory of an app-server, spoken to directly, with as many turns at once. An idle one
+/// runs beside it and shares its pages, as that of `serve` does with the worker's.
+async fn turns_at_once() -> f64 {
+    let gate = Gate::new();
+    let answer = Reply::say(ANSWER).behind(&gate);
+    let stage = Stage::with_script(Script::new().otherwise([answer]));
+    let _idle = stage.fresh_direct().await;
+    let server = stage.fresh_direct().await;
+    let measuring = async {
+        gate.reached(AT_ONCE).await;
+        let memory = tree_memory(server.pid());
+        gate.release();
+        memory
+    };
+    tokio::join!(measuring, crowd_direct(&stage, &server, AT_ONCE)).0
 }
 
 impl Stage {
