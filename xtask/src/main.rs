@@ -17,6 +17,7 @@ mod installs;
 mod layers;
 mod metadata;
 mod npm;
+mod picture;
 mod provision;
 mod purity;
 mod releases;
@@ -55,6 +56,8 @@ enum Verb {
     Advisories,
     /// Check that no file speaks of a particular machine
     Words,
+    /// Draw the picture of the demo in docs/
+    Picture(picture::Options),
 }
 
 fn main() -> ExitCode {
@@ -77,5 +80,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Deny => deny::run(&workspace),
         Verb::Advisories => advisories::run(&workspace),
         Verb::Words => words::run(&workspace),
+        Verb::Picture(options) => picture::run(&workspace, options),
     }
 }

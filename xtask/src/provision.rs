@@ -1,6 +1,7 @@
 //! Installs whatever the tests need and is not here yet.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::Context;
 
@@ -51,6 +52,19 @@ fn provide_atm(workspace: &Workspace) -> anyhow::Result<()> {
         provide(&installs, &Atm { version, build })?;
     }
     installs::remove(&build)
+}
+
+/// The newest of the listed Codex releases, as npm's script for it.
+///
+/// # Errors
+/// When it is not installed.
+pub(crate) fn newest_codex(workspace: &Workspace) -> anyhow::Result<PathBuf> {
+    let newest = listed(workspace, RELEASES)?.pop();
+    let version = newest.context("no version is listed")?;
+    let install = workspace.target().join("codex").join(version);
+    let script = install.join("node_modules/.bin/codex");
+    let resolved = script.canonicalize();
+    resolved.with_context(|| format!("no {}; run cargo xtask provision", script.display()))
 }
 
 fn listed(workspace: &Workspace, list: &str) -> anyhow::Result<Vec<String>> {
