@@ -1,4 +1,4 @@
-//! The exit codes of all verbs. README.md has them in one table.
+//! The exit codes of all verbs. docs/command-line.md has them in one table.
 
 use codex_mcp_core::job::JobState;
 use codex_mcp_core::run::outcome::Reason;
@@ -89,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn readme_has_every_code() {
-        let readme = include_str!("../../../../README.md");
-        let (_, section) = readme.split_once("\n## Exit codes\n").unwrap();
+    fn docs_have_every_exit_code() {
+        let page = include_str!("../../../../docs/command-line.md");
+        let (_, section) = page.split_once("\n## Exit codes\n").unwrap();
         let (section, _) = section.split_once("\n## ").unwrap();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
         let codes: Vec<u8> = rows

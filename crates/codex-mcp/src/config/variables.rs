@@ -12,7 +12,7 @@ const PREFIX: &str = "CODEX_MCP_";
 
 /// What follows it in the names of the variables that are read, or that commands of Codex
 /// are marked by.
-const KNOWN: [&str; 20] = [
+pub(super) const KNOWN: [&str; 20] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
@@ -56,7 +56,7 @@ fn warning(name: &str) -> Warning {
         ),
         hint: match nearest(name, &KNOWN) {
             Some(near) => format!("Did you mean `{PREFIX}{near}`?"),
-            None => "The README lists the variables under Configuration.".to_owned(),
+            None => "docs/configuration.md lists the variables.".to_owned(),
         },
     }
 }
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                "the variable CODEX_MCP_QQQ is set, and codex-mcp has none of this name. The \
-                 README lists the variables under Configuration.",
+                "the variable CODEX_MCP_QQQ is set, and codex-mcp has none of this name. \
+                 docs/configuration.md lists the variables.",
                 "the variable CODEX_MCP_SANDBX is set, and codex-mcp has none of this name. Did \
                  you mean `CODEX_MCP_SANDBOX`?",
             ]

@@ -49,7 +49,7 @@ done also when this shell is closed. MCP clients submit jobs with the tools `cal
 
 Exit codes: 0 done, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 it
 could not be done or told (also for a wrong command line), 124 it took longer than `wait` was
-to wait, 130 after Ctrl-C. The README has those of all verbs in one table.";
+to wait, 130 after Ctrl-C. docs/command-line.md has those of all verbs in one table.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
