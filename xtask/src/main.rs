@@ -13,6 +13,7 @@ mod bench;
 mod codex;
 mod debian;
 mod deny;
+mod docs;
 mod installs;
 mod layers;
 mod metadata;
@@ -56,6 +57,8 @@ enum Verb {
     Advisories,
     /// Check that no file speaks of a particular machine
     Words,
+    /// Write the tables in docs/ that are generated from the code
+    Docs,
     /// Draw the picture of the demo in docs/
     Picture(picture::Options),
 }
@@ -80,6 +83,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Deny => deny::run(&workspace),
         Verb::Advisories => advisories::run(&workspace),
         Verb::Words => words::run(&workspace),
+        Verb::Docs => docs::write(&workspace),
         Verb::Picture(options) => picture::run(&workspace, options),
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::tool::Tool;
 use crate::workspace::Workspace;
-use crate::{advisories, deny, layers, provision, words};
+use crate::{advisories, deny, docs, layers, provision, words};
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -34,6 +34,7 @@ enum Step {
     Build,
     Doc,
     Doctest,
+    Docs,
     Test,
 }
 
@@ -69,6 +70,10 @@ impl Step {
                 Tool::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
             ),
             Self::Doctest => cargo("test --workspace --doc"),
+            Self::Docs => Action::Own(
+                "README, links, and tables that come from the code",
+                docs::run,
+            ),
             Self::Test if has_nextest(workspace) => cargo("nextest run --workspace --no-fail-fast"),
             // Not --all-targets: that would run the benches too.
             Self::Test => cargo("test --workspace --tests --no-fail-fast"),
@@ -76,7 +81,7 @@ impl Step {
     }
 }
 
-fn has_nextest(workspace: &Workspace) -> bool {
+pub(crate) fn has_nextest(workspace: &Workspace) -> bool {
     Tool::cargo(["nextest", "--version"]).succeeds(workspace.root())
 }
 

@@ -14,6 +14,7 @@
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
 //! - [`fake`] is a Codex that misbehaves on demand.
+//! - [`docs`] holds the tables in docs/ to the code.
 //!
 //! Everything here panics when something is wrong: a missing release, a broken
 //! peer and a wait that took too long are failures of the test, never a reason to
@@ -34,6 +35,7 @@ pub mod app_server;
 pub mod atm;
 pub mod client;
 pub mod codex;
+pub mod docs;
 pub mod fake;
 mod home;
 mod launch;

@@ -6,6 +6,8 @@ mod backend;
 mod completions;
 mod config;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod doctor;
 mod ending;
 mod exit;

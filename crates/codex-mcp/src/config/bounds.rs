@@ -9,17 +9,17 @@ use super::file::{File, Scope};
 use super::jobs::of_user;
 use super::{ConfigError, Flags, Key, Places, Setting, Source, Warning};
 
-const MAX_SANDBOX: Key = Key {
+pub(super) const MAX_SANDBOX: Key = Key {
     name: "max_sandbox",
     flag: "--max-sandbox",
     variable: "CODEX_MCP_MAX_SANDBOX",
 };
-const ALLOW_COMMANDS: Key = Key {
+pub(super) const ALLOW_COMMANDS: Key = Key {
     name: "allow_commands",
     flag: "--no-commands",
     variable: "CODEX_MCP_ALLOW_COMMANDS",
 };
-const ALLOW_DIRS: Key = Key {
+pub(super) const ALLOW_DIRS: Key = Key {
     name: "allow_dirs",
     flag: "--allow-dir",
     variable: "CODEX_MCP_ALLOW_DIRS",

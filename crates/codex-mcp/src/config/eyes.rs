@@ -5,12 +5,12 @@ use codex_mcp_core::eyes::picture::SizeLimit;
 use super::file::File;
 use super::{ConfigError, Flags, Key, Places, Setting, Source, in_section};
 
-const REQUEST_IMAGE: Key = Key {
+pub(super) const REQUEST_IMAGE: Key = Key {
     name: "request_image",
     flag: "--no-request-image",
     variable: "CODEX_MCP_REQUEST_IMAGE",
 };
-const MAX_IMAGE_BYTES: Key = Key {
+pub(super) const MAX_IMAGE_BYTES: Key = Key {
     name: "max_image_bytes",
     flag: "--max-image-bytes",
     variable: "CODEX_MCP_MAX_IMAGE_BYTES",

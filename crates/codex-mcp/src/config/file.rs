@@ -90,7 +90,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-const SECTION_KEYS: [&str; 20] = [
+pub(super) const SECTION_KEYS: [&str; 20] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -114,7 +114,7 @@ const SECTION_KEYS: [&str; 20] = [
 ];
 
 /// The keys of [`Preset`].
-const PRESET_KEYS: [&str; 6] = [
+pub(super) const PRESET_KEYS: [&str; 6] = [
     "model",
     "reasoning_effort",
     "sandbox",

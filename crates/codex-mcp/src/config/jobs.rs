@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(600);
 /// The most jobs that can be set: each has processes of its own.
 const MOST_AT_ONCE: u32 = 1000;
 
-const STORE: Key = Key {
+pub(super) const STORE: Key = Key {
     name: "store",
     flag: "--store",
     variable: "CODEX_MCP_STORE",

@@ -10,6 +10,8 @@
 
 mod alerts;
 mod bounds;
+#[cfg(test)]
+mod docs;
 mod eyes;
 mod file;
 mod jobs;

@@ -35,7 +35,7 @@ const LONGEST: u64 = 64 * 1024;
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that no repository sets, whether or not the user trusts it.
-const NEVER: [&str; 10] = [
+pub(super) const NEVER: [&str; 10] = [
     "codex_bin",
     "store",
     "worker_concurrency",

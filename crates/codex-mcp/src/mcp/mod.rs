@@ -12,6 +12,8 @@ mod code;
 mod defaults;
 mod deliveries;
 mod dialogs;
+#[cfg(test)]
+mod docs;
 mod error;
 mod front;
 mod incoming;

@@ -3,6 +3,8 @@
 mod annotations;
 mod classic;
 pub(super) mod codex_status;
+#[cfg(test)]
+mod docs;
 mod groups;
 pub(super) mod jobs;
 mod output_schema;

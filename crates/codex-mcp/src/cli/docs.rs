@@ -1,0 +1,99 @@
+//! The options of the verbs, for docs/.
+
+use clap::{Arg, Command};
+
+use testkit::docs::{check, code_list, table};
+
+#[test]
+fn options_in_docs_match_the_code() {
+    check("command-line.md", [("options", options())]);
+}
+
+/// What each verb does, and the options that it takes.
+fn options() -> String {
+    let program = super::shown();
+    let global = options_of(&program);
+    let mut sections = vec![format!("### All verbs\n\n{global}")];
+    for verb in program.get_subcommands() {
+        add(verb, "codex-mcp", &mut sections);
+    }
+    sections.join("\n\n")
+}
+
+fn add(verb: &Command, above: &str, sections: &mut Vec<String>) {
+    let name = format!("{above} {}", verb.get_name());
+    let about = verb.get_long_about().or(verb.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    let about = about.trim_end_matches('.');
+    let options = match verb.get_arguments().next() {
+        Some(_) => format!("\n\n{}", options_of(verb)),
+        None => String::new(),
+    };
+    sections.push(format!("### `{name}`\n\n{about}.{options}"));
+    for verb in verb.get_subcommands() {
+        add(verb, &name, sections);
+    }
+}
+
+fn options_of(verb: &Command) -> String {
+    let shown = verb.get_arguments().filter(|arg| !arg.is_hide_set());
+    let rows = shown.map(|arg| [written(arg), default(arg), meaning(arg)]);
+    table(["option", "default", "meaning"], rows)
+}
+
+/// An option as it is written, with its short form and its value.
+fn written(arg: &Arg) -> String {
+    let takes_value = arg.get_action().takes_values();
+    let names = arg.get_value_names().unwrap_or_default();
+    let value = names.iter().map(|name| name.as_str());
+    let value: Vec<&str> = value.collect();
+    let value = match arg.get_num_args().map(|number| number.min_values()) {
+        Some(0) => format!("[{}]", value.join(" ")),
+        _ => value.join(" "),
+    };
+    let value = if takes_value { value } else { String::new() };
+    if arg.is_positional() {
+        return format!("`{value}`");
+    }
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let mut forms: Vec<String> = short.into_iter().chain(long).collect();
+    if let (Some(last), false) = (forms.last_mut(), value.is_empty()) {
+        last.push_str(&format!(" {value}"));
+    }
+    code_list(forms.iter().map(String::as_str))
+}
+
+fn default(arg: &Arg) -> String {
+    if !arg.get_action().takes_values() {
+        return String::new();
+    }
+    let values = arg.get_default_values().iter();
+    let values: Vec<&str> = values.filter_map(|value| value.to_str()).collect();
+    code_list(values)
+}
+
+fn meaning(arg: &Arg) -> String {
+    let help = arg.get_long_help().or(arg.get_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    let help = match help.ends_with('.') {
+        true => help,
+        false => format!("{help}."),
+    };
+    if !arg.get_action().takes_values() {
+        return help;
+    }
+    let values: Vec<String> = arg
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| match value.get_help() {
+            Some(about) => format!("`{}`: {about}", value.get_name()),
+            None => format!("`{}`", value.get_name()),
+        })
+        .collect();
+    match values.as_slice() {
+        [] => help,
+        values => format!("{help} Values: {}.", values.join("; ")),
+    }
+}

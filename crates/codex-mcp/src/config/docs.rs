@@ -1,0 +1,227 @@
+//! The settings, for docs/.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Arg, Command};
+use serde_json::Value;
+use testkit::docs::{check, code_list, table};
+
+use super::bounds::{ALLOW_COMMANDS, ALLOW_DIRS, MAX_SANDBOX};
+use super::eyes::{MAX_IMAGE_BYTES, REQUEST_IMAGE};
+use super::file::{PRESET_KEYS, SECTION_KEYS};
+use super::jobs::STORE;
+use super::repository::NEVER;
+use super::{
+    APPROVAL_POLICY, CODEX_BIN, EFFORT, Flags, IDENTITY, Key, MODEL, Places, ROLE, SANDBOX,
+    SUMMARIES, TEAM, TEAM_TOOLS, TIMEOUT, as_json,
+};
+
+/// The keys that have a flag and a variable.
+const KEYS: [Key; 17] = [
+    IDENTITY,
+    TEAM,
+    ROLE,
+    CODEX_BIN,
+    TIMEOUT,
+    MODEL,
+    EFFORT,
+    SANDBOX,
+    APPROVAL_POLICY,
+    TEAM_TOOLS,
+    SUMMARIES,
+    REQUEST_IMAGE,
+    MAX_IMAGE_BYTES,
+    STORE,
+    MAX_SANDBOX,
+    ALLOW_COMMANDS,
+    ALLOW_DIRS,
+];
+
+/// The keys that have a variable and no flag.
+const VARIABLES: [(&str, &str); 2] = [
+    ("base_prompt_file", "CODEX_MCP_BASE_PROMPT_FILE"),
+    (
+        "extra_instructions_file",
+        "CODEX_MCP_EXTRA_INSTRUCTIONS_FILE",
+    ),
+];
+
+/// The options of keys that have no variable.
+const OPTIONS: [(&str, &str); 2] = [
+    ("worker_concurrency", "--concurrency"),
+    ("stall_timeout_secs", "--stall-timeout"),
+];
+
+/// The keys that a repository may set before the user trusts it, and how.
+const NARROWED: [(&str, &str); 6] = [
+    ("role", "a role that you have defined"),
+    ("sandbox", "narrower only"),
+    ("approval_policy", "stricter only"),
+    ("team_tools", "`false` only"),
+    ("summaries", "`false` only"),
+    ("request_image", "`false` only"),
+];
+
+#[test]
+fn settings_in_docs_match_the_code() {
+    check("configuration.md", [("settings", settings())]);
+}
+
+/// Every key, its variable, its option, its default, who may set it, and what it does.
+fn settings() -> String {
+    let defaults = defaults();
+    let rows = SECTION_KEYS.into_iter().chain(PRESET_KEYS).map(|key| {
+        let known = KEYS.iter().find(|known| known.name == key);
+        let variable = known.map(|known| known.variable).or_else(|| {
+            let (_, variable) = VARIABLES.iter().find(|(name, _)| *name == key)?;
+            Some(*variable)
+        });
+        let option = known.map(|known| known.flag).or_else(|| {
+            let (_, option) = OPTIONS.iter().find(|(name, _)| *name == key)?;
+            Some(*option)
+        });
+        [
+            code_list([key]),
+            default(key, &defaults),
+            code_list(variable),
+            code_list(option),
+            by_a_repository(key),
+            meaning(key).to_owned(),
+        ]
+    });
+    let head = [
+        "key",
+        "default",
+        "variable",
+        "option",
+        "repository",
+        "meaning",
+    ];
+    table(head, rows)
+}
+
+/// The settings where nothing is set.
+fn defaults() -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let here: &Path = directory.path();
+    let home = |name: &str| (name == "HOME").then(|| OsString::from("~"));
+    let places = Places {
+        here,
+        variables: &home,
+    };
+    as_json(&places.load(Flags::default()).unwrap())
+}
+
+fn default(key: &str, defaults: &Value) -> String {
+    match &defaults[key]["value"] {
+        Value::Null => String::new(),
+        Value::String(text) => code_list([text.as_str()]),
+        other => code_list([other.to_string().as_str()]),
+    }
+}
+
+/// When a repository's file may set it.
+fn by_a_repository(key: &str) -> String {
+    if NEVER.contains(&key) {
+        return "never".to_owned();
+    }
+    let narrowed = NARROWED.iter().find(|(name, _)| *name == key);
+    match narrowed {
+        Some((_, how)) => format!("if trusted; else {how}"),
+        None => "if trusted".to_owned(),
+    }
+}
+
+fn meaning(key: &str) -> &'static str {
+    match key {
+        "codex_bin" => {
+            "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. Behind npm's script, \
+             the native program is found."
+        }
+        "request_timeout_secs" => "How long a call of `codex` and `codex-reply` may take.",
+        "identity" => {
+            "Who the server is in its team. `identity` in `[core]` of the same file counts too."
+        }
+        "team" => "Its team. `default_team` in `[core]` of the same file counts too.",
+        "role" => "The role whose preset is used.",
+        "team_tools" => "Whether Codex's threads get the tools for the team's mail.",
+        "summaries" => "Whether threads are asked for a summary when the server ends.",
+        "registry_journal" => {
+            "`true`: the registry of threads is written line by line, for very many threads."
+        }
+        "request_image" => {
+            "Whether Codex's threads get the tool `request_image`. With `--backend mcp-server`, \
+             only if it is set to `true`."
+        }
+        "max_image_bytes" => "The largest picture that Codex is shown, from 1 to 100000000 bytes.",
+        "store" => {
+            "Where jobs are kept: a file, or `postgres://USER:PASSWORD@HOST/DATABASE` (with \
+             `?sslmode=disable` for a server on another machine)."
+        }
+        "worker_concurrency" => "How many jobs a worker runs at once.",
+        "worker_idle_secs" => "How long a worker that was started on demand stays without work.",
+        "max_sandbox" => "The widest sandbox that clients may ask for. Unset: any.",
+        "allow_commands" => {
+            "Whether clients may name programs: criteria (`command`) and notifiers (`command:`)."
+        }
+        "allow_dirs" => {
+            "The directories in which clients may have work done. The variable has them with \
+             colons between; the option can be given several times. Unset: anywhere."
+        }
+        "jobs_of_others" => {
+            "What this host does with the jobs of others in a shared store: `leave`, `manage` \
+             or `run`."
+        }
+        "notify" => {
+            "Whom `serve` tells that a session waits for an answer or has stalled: a list such as \
+             `[\"mail:lead@builders\", \"command:notify-send\"]`. `allow_commands = false` \
+             disables its programs, `--backend mcp-server` all of it."
+        }
+        "stall_timeout_secs" => {
+            "After how much silence a turn or a job counts as stalled, while no question is open."
+        }
+        "roles" => "Tables of presets: `[plugins.codex-mcp.roles.NAME]`, see above.",
+        "model" => "Codex's name of the model of new threads.",
+        "reasoning_effort" => {
+            "How hard the model thinks: `none`, `minimal`, `low`, `medium`, `high` or `xhigh`."
+        }
+        "sandbox" => {
+            "How far commands of new threads may reach: `read-only`, `workspace-write` or \
+             `danger-full-access`."
+        }
+        "approval_policy" => "When Codex asks: `untrusted`, `on-request` or `never`.",
+        "base_prompt_file" => "A file that replaces Codex's own instructions.",
+        "extra_instructions_file" => {
+            "A file that is added before the `developer-instructions` of the call."
+        }
+        other => panic!("say in {} what {other} does", file!()),
+    }
+}
+
+#[test]
+fn every_variable_of_a_setting_is_in_the_table() {
+    let table = settings();
+    for name in super::variables::KNOWN {
+        // What the log and the process are, and a mark of ours, are no settings.
+        if !["LOG", "STDIO_MODE", "TURN"].contains(&name) {
+            assert!(table.contains(&format!("`CODEX_MCP_{name}`")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_option_of_a_setting_exists() {
+    let program = crate::cli::command_tree();
+    let verbs = program.get_subcommands();
+    let options: BTreeSet<&str> = verbs
+        .flat_map(Command::get_arguments)
+        .filter_map(Arg::get_long)
+        .collect();
+    let of_keys = KEYS.iter().map(|key| key.flag);
+    for option in of_keys.chain(OPTIONS.map(|(_, option)| option)) {
+        let name = option.trim_start_matches("--");
+        assert!(options.contains(name), "{option}");
+    }
+}

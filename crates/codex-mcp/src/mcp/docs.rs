@@ -1,0 +1,94 @@
+//! The codes of errors, for docs/.
+
+use testkit::docs::{check, code_list, table};
+
+use super::code::{Code, Retry, Row};
+
+/// What the session tools call most of them, as the page says above the table.
+const MOST: &str = "INTERNAL";
+
+#[test]
+fn errors_in_docs_match_the_code() {
+    check("troubleshooting.md", [("errors", errors())]);
+}
+
+/// The codes of all errors.
+fn errors() -> String {
+    let rows = Code::ALL.iter().map(|code| {
+        let Row { name, retry, hint } = code.row();
+        let of_sessions = Some(code.name_for_sessions());
+        let of_sessions = of_sessions.filter(|own| ![name, MOST].contains(own));
+        let retry = match retry {
+            Retry::Worthwhile => "yes",
+            Retry::Pointless => "no",
+        };
+        [
+            code_list([name]),
+            meaning(*code).to_owned(),
+            hint.to_owned(),
+            retry.to_owned(),
+            code_list(of_sessions),
+        ]
+    });
+    let head = ["code", "meaning", "what to do", "retry", "session tools"];
+    table(head, rows)
+}
+
+fn meaning(code: Code) -> &'static str {
+    match code {
+        Code::InvalidArgument => "A parameter is missing, unknown or wrong.",
+        Code::OutOfBounds => "The call asks for more than a bound that you have set.",
+        Code::DirectoryReplaced => {
+            "A directory of the thread was replaced by a symbolic link since the work began."
+        }
+        Code::CodexNotFound => "There is no Codex.",
+        Code::AppServerStartFailed => "Codex does not start, or it is too old.",
+        Code::CodexDied => "Codex ended during the call.",
+        Code::ServerDied => "With `--backend mcp-server`: Codex's own MCP server ended.",
+        Code::OverLimit => "With `--backend mcp-server`: a message of Codex was too long.",
+        Code::CodexSilent => "Codex did not answer a request in 90 seconds.",
+        Code::CodexRefused => "Codex refused the request.",
+        Code::ThreadNotFound => "Codex has no thread of this id.",
+        Code::ThreadInUse => "Another process of Codex has the thread open.",
+        Code::ThreadOutOfStep => {
+            "With `--backend mcp-server`: the last turn of the thread failed, and Codex would \
+             answer each further prompt with the result of the one before."
+        }
+        Code::SessionNotFound => "There is no such session, or it was forgotten.",
+        Code::TooManySessions => "All 1,000 sessions are at work.",
+        Code::SessionBusy => "A turn of the session is running.",
+        Code::SessionWaiting => "The session waits for an answer to its question.",
+        Code::ThreadLive => {
+            "The thread has a live session, whose settings cannot be changed in this call."
+        }
+        Code::SessionNotRunning => "No turn is running that could be interrupted or steered.",
+        Code::SessionCancelled => "The session was cancelled.",
+        Code::CantFork => "The thread cannot be forked: it has no turn yet.",
+        Code::RequestNotFound => "The question was answered, has timed out, or never was asked.",
+        Code::Timeout => "The turn took longer than the time limit, and was interrupted.",
+        Code::Interrupted => "The turn was interrupted.",
+        Code::Cancelled => "The call was cancelled.",
+        Code::ShuttingDown => "The server is shutting down.",
+        Code::UsageLimit => "The usage limit of the account is reached.",
+        Code::RateLimited => "The model provider limits the rate of requests.",
+        Code::Overloaded => "The model provider, or Codex, is overloaded.",
+        Code::Unauthorized => "Codex has no login, or the model provider refuses it.",
+        Code::ContextWindow => "The conversation is too long for the model.",
+        Code::ModelNotFound => "The model provider does not have the model.",
+        Code::Sandbox => "Codex's sandbox does not work here.",
+        Code::Connection => "The connection to the model provider failed.",
+        Code::TurnFailed => "The turn failed for another reason, which the message says.",
+        Code::Unreadable => "An answer of Codex could not be read.",
+        Code::NoTeam => "The team does not exist.",
+        Code::UnknownRecipient => "The recipient of the message does not exist.",
+        Code::MessageTooLong => "The message is too long.",
+        Code::TeamFiles => "A file of the team cannot be read or written.",
+        Code::JobStoreAway => "The store of jobs cannot be reached at the moment.",
+        Code::JobStore => "The store of jobs cannot be used.",
+        Code::JobNotFound => "There is no job of this id.",
+        Code::CouldNotRun => "The run could not begin.",
+        Code::WorkerLost => "The process that ran the job died.",
+        Code::JobEnded => "The job has ended, so it cannot be answered.",
+        Code::Internal => "A fault that has no code of its own.",
+    }
+}
