@@ -1,5 +1,5 @@
-//! The source of the pure crates: state machines and types that are given what they
-//! need to know and never look at the machine they run on.
+//! The source of the pure parts, `src/logic` of each crate and the wire types: state machines
+//! and types that are given what they need to know and never look at the machine they run on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,28 @@ use anyhow::Context;
 
 use crate::workspace::Workspace;
 
-/// Where nothing may read a file, an environment variable or a clock.
-const FOLDERS: [&str; 2] = ["crates/core/src", "crates/codex-protocol/src"];
+/// Directories in which nothing may read a file, an environment variable or a clock, beside
+/// `src/logic` of each crate.
+const DIRECTORIES: [&str; 2] = ["crates/core/src", "crates/codex-protocol/src"];
+
+/// Crates that do I/O or wait.
+const OUTSIDE: [&str; 8] = [
+    "nix",
+    "rmcp",
+    "rustix",
+    "safe_files",
+    "sqlx",
+    "supervise",
+    "tempfile",
+    "tokio",
+];
+
+/// Crates of ours of which the pure parts are used alone, and these parts.
+const PARTLY: [(&str, &str); 3] = [
+    ("codex_config", "prompt_kind"),
+    ("codex_engine", "logic"),
+    ("git_probe", "logic"),
+];
 
 /// Modules of `std` that reach outside.
 const MODULES: [&str; 5] = ["fs", "env", "net", "process", "thread"];
@@ -24,20 +44,34 @@ const CLOCKS: [&str; 2] = ["Instant::now", "SystemTime::now"];
 /// When a source file cannot be read.
 pub(crate) fn violations(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
-    for folder in FOLDERS {
-        collect(&workspace.root().join(folder), &mut files)?;
+    let root = workspace.root();
+    for directory in pure_directories(root)? {
+        collect(&directory, &mut files)?;
     }
     files.sort();
     let mut findings = Vec::new();
     for file in files {
         let text =
             fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = file.strip_prefix(workspace.root()).unwrap_or(&file);
+        let name = file.strip_prefix(root).unwrap_or(&file);
         for word in impure(&text, Part::of(name)) {
             findings.push(format!("{} uses {word}", name.display()));
         }
     }
     Ok(findings)
+}
+
+fn pure_directories(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let crates = root.join("crates");
+    let entries =
+        fs::read_dir(&crates).with_context(|| format!("cannot read {}", crates.display()))?;
+    let mut directories = DIRECTORIES.map(|directory| root.join(directory)).to_vec();
+    for entry in entries {
+        let logic = entry?.path().join("src/logic");
+        directories.extend(logic.is_dir().then_some(logic));
+    }
+    directories.retain(|directory| directory.is_dir());
+    Ok(directories)
 }
 
 /// What a source file is for.
@@ -88,10 +122,32 @@ fn impure(text: &str, part: Part) -> Vec<String> {
     };
     let clocks = CLOCKS.iter().filter(|clock| timeless.contains(*clock));
     let modules = MODULES.iter().filter(|module| uses_module(&code, module));
+    let crates = OUTSIDE.iter().filter(|name| uses_crate(timeless, name, ""));
+    let parts = PARTLY
+        .iter()
+        .filter(|(name, part)| uses_crate(timeless, name, part));
     clocks
         .map(ToString::to_string)
         .chain(modules.map(|module| format!("std::{module}")))
+        .chain(crates.map(ToString::to_string))
+        .chain(parts.map(|(name, part)| format!("more of {name} than {part}")))
         .collect()
+}
+
+/// Whether code without white space names something in a crate, other than in the module
+/// `except`.
+fn uses_crate(code: &str, name: &str, except: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let before = code.get(..at).unwrap_or_default();
+        let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        // White space is gone: `use` stands right before.
+        let begins = before.ends_with("use") || !before.ends_with(is_path);
+        let rest = code.get(at + name.len()..).unwrap_or_default();
+        let inside = rest.strip_prefix("::");
+        let is_excepted =
+            |inside: &str| !except.is_empty() && inside.starts_with(&format!("{except}::"));
+        begins && inside.is_some_and(|inside| !is_excepted(inside))
+    })
 }
 
 /// Code without white space up to a module of tests that is written out in the file;
@@ -158,6 +214,12 @@ mod tests {
             ("std :: thread :: sleep(d)", "std::thread"),
             ("let now = Instant::now();", "Instant::now"),
             ("time::SystemTime::now()", "SystemTime::now"),
+            ("use tokio::time;", "tokio"),
+            ("let x = safe_files::directory::resolved(y);", "safe_files"),
+            (
+                "use codex_engine::{logic, spawn};",
+                "more of codex_engine than logic",
+            ),
         ] {
             assert_eq!(impure(code, Part::Crate), [word], "{code}");
         }
@@ -173,6 +235,8 @@ mod tests {
             "fn step(now: Instant) {}",
             "mod process { struct X; }",
             "use std::fmt; struct A { env: String }",
+            "use codex_engine::logic::work::Digest;",
+            "use crate::tokio::x;",
         ] {
             assert_eq!(impure(code, Part::Crate), Vec::<String>::new(), "{code}");
         }
@@ -187,7 +251,7 @@ mod tests {
         let declared = "#[cfg(test)] mod tests; fn f() { Instant::now(); }";
         assert_eq!(impure(declared, Part::Crate), ["Instant::now"]);
 
-        let file = Part::of(Path::new("crates/core/src/session/tests.rs"));
+        let file = Part::of(Path::new("crates/codex-engine/src/logic/session/tests.rs"));
         assert_eq!(impure("Instant::now()", file), Vec::<String>::new());
         assert_eq!(impure("std::fs::read(x)", file), ["std::fs"]);
     }

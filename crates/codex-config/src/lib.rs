@@ -21,7 +21,6 @@
     test,
     expect(
         clippy::unwrap_used,
-        clippy::panic,
         clippy::indexing_slicing,
         clippy::disallowed_methods,
         reason = "a failed test panics, and a test opens the files that it wrote"

@@ -74,7 +74,8 @@ pub struct CommandMark(String);
 
 impl CommandMark {
     /// A mark that no other thread has.
-    pub fn new() -> Self {
+    #[must_use]
+    pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string())
     }
 

@@ -34,7 +34,6 @@ impl ToolLimit {
 impl LimitOrigin {
     /// Whether nobody asked for the limit.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
     pub fn is_default(&self) -> bool {
         *self == Self::Default
     }

@@ -21,6 +21,16 @@
 //! - `path`: paths as texts.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods,
+        reason = "a failed test panics, and a test opens the files that it wrote"
+    )
+)]
 
 #[expect(
     clippy::disallowed_methods,

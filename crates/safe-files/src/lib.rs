@@ -22,6 +22,7 @@
     test,
     expect(
         clippy::unwrap_used,
+        clippy::panic,
         clippy::disallowed_methods,
         reason = "a failed test panics, and a test opens the files that it wrote"
     )

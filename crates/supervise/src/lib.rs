@@ -20,13 +20,7 @@
 //! *thread* that spawned ends.
 #![cfg_attr(
     test,
-    expect(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        clippy::disallowed_methods,
-        reason = "a failed test panics, and a test opens the files that it wrote"
-    )
+    expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")
 )]
 
 pub mod ceilings;

@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 /// Chooses what is logged, in `tracing-subscriber`'s filter syntax.
 const VARIABLE: &str = "CODEX_MCP_LOG";
 
-/// rmcp tells about each message at `info`, which is too much for ours.
-const DEFAULT: &str = "warn,codex_mcp=info,codex=info";
+/// rmcp logs each message at `info`, and sqlx slow statements: too much for this log.
+const DEFAULT: &str = "info,rmcp=warn,sqlx=warn";
 
 /// Sees to it that nothing is written to stderr, which is stdout: the report of a
 /// panic neither.
@@ -23,7 +23,7 @@ const QUIET: &str = "warn";
 
 /// What `--quiet` and `--verbose` log.
 const ERRORS: &str = "error";
-const DETAILS: &str = "warn,codex_mcp=debug,codex=info";
+const DETAILS: &str = "debug,rmcp=warn,sqlx=warn,hyper=warn,hyper_util=warn";
 
 /// Starts logging.
 pub(super) fn start() {

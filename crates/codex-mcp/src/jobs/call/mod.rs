@@ -172,7 +172,7 @@ pub async fn run(
     let mut call = Call {
         engine,
         request,
-        mark: CommandMark::new(),
+        mark: CommandMark::random(),
         limit: begun.checked_add(request.timeout),
         cancel: &cancel,
         hearing: Hearing::new(request.stream, &mut on_news),
