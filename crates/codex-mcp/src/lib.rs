@@ -39,7 +39,6 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod doctor;
-pub mod eyes;
 pub mod jobs;
 pub mod mcp;
 mod review;

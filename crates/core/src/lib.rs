@@ -29,7 +29,6 @@
     )
 )]
 
-pub mod eyes;
 pub mod job;
 pub mod proxy;
 pub mod run;

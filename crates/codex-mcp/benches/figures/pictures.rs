@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_mcp_core::eyes::contract::TOOL;
 use image::{ImageFormat, RgbImage};
+use image_request::logic::contract::TOOL;
 use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use testkit::AppServer;

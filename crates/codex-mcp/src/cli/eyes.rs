@@ -9,13 +9,18 @@ use std::process::ExitCode;
 use clap::builder::RangedU64ValueParser;
 use codex_engine::binary::{self, NoCodex};
 use codex_engine::own_mcp_server::NoServer;
-use codex_mcp_core::eyes::arguments::{Added, Arguments, BadArguments};
-use codex_mcp_core::eyes::contract;
-use codex_mcp_core::eyes::machine::MOST_RESTARTS;
-use codex_mcp_core::eyes::picture::SizeLimit;
-use codex_mcp_core::eyes::queue::WrapperId;
 use common::output;
 use common::text::shell_word;
+use image_request::codex::Codex;
+use image_request::logic::arguments::{Added, Arguments, BadArguments};
+use image_request::logic::contract;
+use image_request::logic::machine::MOST_RESTARTS;
+use image_request::logic::picture::SizeLimit;
+use image_request::logic::queue::WrapperId;
+use image_request::queue::{QueueError, Reader};
+use image_request::user_terminal::UserTerminal;
+use image_request::wrapper::{self, Ended, Parts};
+use image_request::{Place, settings};
 use uuid::Uuid;
 
 use super::eyes_mcp::Kind;
@@ -23,11 +28,6 @@ use super::stored::complain;
 use super::values::size_limit;
 use super::{exit, own_servers, runtime};
 use crate::config::{self, ConfigError, Flags};
-use crate::eyes::codex::Codex;
-use crate::eyes::queue::{QueueError, Reader};
-use crate::eyes::user_terminal::UserTerminal;
-use crate::eyes::wrapper::{self, Ended, Parts};
-use crate::eyes::{Place, settings};
 use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// For somebody who wants to know what happens to their Codex.

@@ -1,20 +1,19 @@
 //! `codex-mcp eyes-mcp`: the tool `request_image` for Codex.
 
-use std::env;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{env, io};
 
-use codex_mcp_core::eyes::picture::SizeLimit;
-use codex_mcp_core::eyes::queue::WrapperId;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use image_request::Place;
+use image_request::logic::picture::SizeLimit;
+use image_request::logic::queue::WrapperId;
 use rmcp::transport::stdio_pipes;
 
 use super::ending::{self, Ending};
 use super::stdio::Preflight;
 use super::values::size_limit;
 use super::{log, runtime};
-use crate::eyes::Place;
 use crate::mcp::{Answer, Eyes, serve_eyes};
 
 #[derive(Debug, clap::Args)]

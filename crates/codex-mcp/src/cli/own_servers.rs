@@ -5,8 +5,8 @@ use std::env;
 use std::sync::Arc;
 
 use codex_engine::own_mcp_server::{NoServer, Server};
-use codex_mcp_core::eyes::contract;
-use codex_mcp_core::eyes::picture::SizeLimit;
+use image_request::logic::contract;
+use image_request::logic::picture::SizeLimit;
 use supervise::ceilings::CEILINGS;
 
 use super::office::Identity;

@@ -2,9 +2,9 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_config::profile::ProfileName;
-use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_mcp_core::run::criteria::{BadCriterion, Criterion};
 use common::nearest::nearest;
+use image_request::logic::picture::SizeLimit;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 

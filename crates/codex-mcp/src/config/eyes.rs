@@ -1,6 +1,6 @@
 //! The settings of pictures that Codex asks for.
 
-use codex_mcp_core::eyes::picture::SizeLimit;
+use image_request::logic::picture::SizeLimit;
 
 use super::file::File;
 use super::{ConfigError, Flags, Key, Places, Setting, Source, in_section};

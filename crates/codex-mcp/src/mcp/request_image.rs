@@ -9,10 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_mcp_core::eyes::contract::{SERVER, TOOL, acknowledgement};
-use codex_mcp_core::eyes::path::PicturePath;
-use codex_mcp_core::eyes::queue::{Request, WrapperId};
 use codex_protocol::codex::{Release, ThreadId};
+use image_request::fitted::Fitted;
+use image_request::logic::contract::{SERVER, TOOL, acknowledgement};
+use image_request::logic::path::PicturePath;
+use image_request::logic::queue::{Request, WrapperId};
+use image_request::{Place, queue};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     ListToolsResult, PaginatedRequestParams, RequestMetaObject, ServerCapabilities, ServerConfig,
@@ -30,8 +32,6 @@ use tokio_util::sync::CancellationToken;
 use super::own_server::until_gone;
 use super::tools::tool;
 use super::transport::LineTransport;
-use crate::eyes::fitted::Fitted;
-use crate::eyes::{Place, queue};
 
 /// How many pictures are decoded at once: each can take some 200 MB.
 static DECODERS: Semaphore = Semaphore::const_new(2);

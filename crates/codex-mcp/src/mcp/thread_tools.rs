@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_engine::{Called, Reply, ThreadTools};
-use codex_mcp_core::eyes::contract::TOOL;
-use codex_mcp_core::eyes::picture::SizeLimit;
 use codex_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
 use futures::future::BoxFuture;
+use image_request::Place;
+use image_request::fitted::Fitted;
+use image_request::logic::contract::TOOL;
+use image_request::logic::picture::SizeLimit;
 use rmcp::model::{CallToolResult, Tool};
 use safe_files::{directory, off_runtime};
 use serde_json::{Map, Value, json};
 
 use super::request_image::{Answer, describe, show};
 use super::tools::team::{Mail, Told};
-use crate::eyes::Place;
-use crate::eyes::fitted::Fitted;
 use crate::team::Desk;
 
 /// How long an answer may be, in characters. Codex leaves out the middle of one that has

@@ -5,8 +5,8 @@ use codex_engine::command::LONGEST_WAIT;
 use codex_engine::logic::events::{EVENT_LIMIT, FLOOR, GROWTH_LIMIT, HARD, SOFT};
 use codex_engine::logic::session::{IDLE_LIMIT, IDLE_POLL_INTERVAL, TERMINAL_LIMIT, TURN_LIMIT};
 use codex_engine::picture;
-use codex_mcp_core::eyes::picture::{SizeLimit, answer_limit};
 use codex_protocol::codex::Release;
+use image_request::logic::picture::{SizeLimit, answer_limit};
 use serde_json::Value;
 
 use super::*;

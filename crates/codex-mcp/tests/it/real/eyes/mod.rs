@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_mcp_core::eyes::contract::{ATTACHED, MARKER, QUEUE, SERVER, TOOL};
+use image_request::logic::contract::{ATTACHED, MARKER, QUEUE, SERVER, TOOL};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Request, Script};

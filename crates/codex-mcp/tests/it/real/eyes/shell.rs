@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use codex_mcp_core::eyes::contract;
+use image_request::logic::contract;
 use testkit::Home;
 
 fn eyes(args: &[&str]) -> Output {

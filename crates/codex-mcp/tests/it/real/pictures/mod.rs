@@ -10,7 +10,7 @@ use std::fs;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_mcp_core::eyes::contract::{SERVER, TOOL};
+use image_request::logic::contract::{SERVER, TOOL};
 use scripted_model::{Reply, Request, Script};
 use serde_json::json;
 use testkit::McpClient;

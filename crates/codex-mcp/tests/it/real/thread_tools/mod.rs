@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_mcp_core::eyes::contract::TOOL;
+use image_request::logic::contract::TOOL;
 use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use testkit::process::{Process, descendants};

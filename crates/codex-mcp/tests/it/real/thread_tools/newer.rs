@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use codex_mcp_core::eyes::contract::TOOL;
+use image_request::logic::contract::TOOL;
 use scripted_model::{Gate, Reply, Request, Script};
 use serde_json::json;
 use tokio::time::{Instant, sleep};

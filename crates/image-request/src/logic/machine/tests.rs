@@ -3,7 +3,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::eyes::picture::Why;
+use crate::logic::picture::Why;
 
 const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
 

@@ -8,11 +8,12 @@
 use std::io::Cursor;
 
 use codex_engine::logic::picture_kind::Kind;
-use codex_mcp_core::eyes::picture::{Why, answer_limit, size_for_models};
 use codex_protocol::codex::Release;
 use image::codecs::jpeg::JpegEncoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
+
+use crate::logic::picture::{Why, answer_limit, size_for_models};
 
 /// The longest side that is decoded, in pixels.
 const LONGEST_SIDE: u32 = 1 << 15;

@@ -5,11 +5,11 @@ use std::fmt;
 use codex_protocol::codex::ThreadId;
 use common::text::shell_word;
 
-use crate::eyes::path::PicturePath;
-use crate::eyes::picture::BadPicture;
-use crate::eyes::queue::Number;
-use crate::eyes::screen::Sight;
-use crate::eyes::wanted::Wanted;
+use crate::logic::path::PicturePath;
+use crate::logic::picture::BadPicture;
+use crate::logic::queue::Number;
+use crate::logic::screen::Sight;
+use crate::logic::wanted::Wanted;
 
 /// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]

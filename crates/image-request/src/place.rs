@@ -10,8 +10,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use codex_engine::logic::picture_kind::START;
-use codex_mcp_core::eyes::path::{BadPath, PicturePath, SHOWN_PATH};
-use codex_mcp_core::eyes::picture::{BadPicture, SizeLimit, Why, check};
 use codex_protocol::codex::Release;
 use common::text::one_line;
 use git_probe::repository::{Repository, ceilings};
@@ -19,6 +17,8 @@ use nix::errno::Errno;
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::fitted::{Fitted, fit};
+use crate::logic::path::{BadPath, PicturePath, SHOWN_PATH};
+use crate::logic::picture::{BadPicture, SizeLimit, Why, check};
 
 /// A folder that Codex works in, and the repository around it.
 #[derive(Debug, Clone, PartialEq, Eq)]

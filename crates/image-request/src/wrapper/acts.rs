@@ -3,12 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use codex_mcp_core::eyes::arguments::Attachment;
-use codex_mcp_core::eyes::contract::left_out;
-use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Resume};
-use codex_mcp_core::eyes::path::{PicturePath, SHOWN_PATH};
-use codex_mcp_core::eyes::picture::{BadPicture, Why};
-use codex_mcp_core::eyes::wanted::{MOST_PICTURES, Wanted};
 use common::text::one_line;
 use nix::sys::signal;
 use nix::unistd::Pid;
@@ -16,7 +10,13 @@ use safe_files::off_runtime;
 use tokio::time::{Instant, timeout};
 
 use super::{Ended, FLUSH, Parts, Wrapper};
-use crate::eyes::signals::Heard;
+use crate::logic::arguments::Attachment;
+use crate::logic::contract::left_out;
+use crate::logic::machine::{Effect, Input, Leave, Resume};
+use crate::logic::path::{PicturePath, SHOWN_PATH};
+use crate::logic::picture::{BadPicture, Why};
+use crate::logic::wanted::{MOST_PICTURES, Wanted};
+use crate::signals::Heard;
 
 /// How long we listen why we go on.
 const WOKEN: Duration = Duration::from_millis(1);

@@ -21,9 +21,6 @@ mod passing;
 use std::io;
 use std::time::Duration;
 
-use codex_mcp_core::eyes::arguments::Attachment;
-use codex_mcp_core::eyes::machine::{Effect, Input, Leave, Machine};
-use codex_mcp_core::eyes::queue::{Number, Request};
 use codex_protocol::codex::ThreadId;
 use safe_files::scratch;
 use supervise::exit::Exit;
@@ -36,7 +33,10 @@ use super::queue::Reader;
 use super::screen::Screen;
 use super::signals::{Heard, Signals};
 use super::user_terminal::UserTerminal;
-use crate::eyes::Place;
+use crate::Place;
+use crate::logic::arguments::Attachment;
+use crate::logic::machine::{Effect, Input, Leave, Machine};
+use crate::logic::queue::{Number, Request};
 
 /// How long a terminal that takes nothing is waited for when something is to end.
 const FLUSH: Duration = Duration::from_secs(2);

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use codex_mcp_core::eyes::machine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::logic::machine;
 
 /// What a signal says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::panic;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{panic, thread};
 
 use rustix::termios::{Termios, Winsize};
 

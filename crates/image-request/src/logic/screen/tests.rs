@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::eyes::contract::{ATTACHED, acknowledgement, instructions};
+use crate::logic::contract::{ATTACHED, acknowledgement, instructions};
 
 /// Where Codex waits: screens of real ones on which it does.
 const WAITING: [(&str, &str); 9] = [

@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_mcp_core::eyes::contract::QUEUE;
-use codex_mcp_core::eyes::queue::{Queue, Request, WrapperId};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
+
+use crate::logic::contract::QUEUE;
+use crate::logic::queue::{Queue, Request, WrapperId};
 
 /// From which length on the file is begun anew, in bytes (1 MiB): what is in it has
 /// been read long ago.

@@ -9,10 +9,10 @@ use std::path::Path;
 use codex_config::layers::{CodexConfig, UserConfig};
 use codex_config::profile::ProfileName;
 use codex_config::trust::codex_trust;
-use codex_mcp_core::eyes::arguments::{Approval, Arguments};
 use toml::Table;
 
 use super::Place;
+use crate::logic::arguments::{Approval, Arguments};
 
 const INSTRUCTIONS: &str = "developer_instructions";
 
@@ -61,8 +61,8 @@ mod tests {
     use std::ffi::OsString;
     use std::fs;
 
-    use codex_mcp_core::eyes::contract;
-    use codex_mcp_core::eyes::picture::SizeLimit;
+    use crate::logic::contract;
+    use crate::logic::picture::SizeLimit;
 
     use super::*;
 

@@ -1,11 +1,10 @@
-//! Eyes: Codex asks for a picture and gets it.
+//! Decisions about pictures without I/O.
 //!
 //! Codex calls the tool `request_image`, says that it waits, and stops. The tool
 //! writes the request to a queue; a wrapper around the interactive Codex finds the
 //! words on the screen, ends Codex, and resumes it with the picture.
 //!
 //! - [`path`]: what may be asked for.
-//! - [`kind`]: the kinds of pictures.
 //! - [`picture`]: whether what is found there is a picture.
 //! - [`queue`]: the requests, as the tool writes and the wrapper reads them.
 //! - [`contract`]: what Codex is told.

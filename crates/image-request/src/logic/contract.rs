@@ -147,7 +147,7 @@ fn names(paths: &[&PicturePath]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eyes::picture::Why;
+    use crate::logic::picture::Why;
 
     #[test]
     fn what_codex_is_told() {

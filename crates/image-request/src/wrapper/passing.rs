@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::eyes::machine::{Effect, Input, Signal};
 use tokio::time::{Instant, timeout_at};
 
 use super::Wrapper;
+use crate::logic::machine::{Effect, Input, Signal};
 
 /// How often what Codex draws is passed on before we look whether there is something
 /// else to do.

@@ -16,12 +16,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::eyes::arguments::Attachment;
-use codex_mcp_core::eyes::path::PicturePath;
-use codex_mcp_core::eyes::picture::{BadPicture, Why};
 use nix::fcntl::OFlag;
 use rustix::process::geteuid;
 use tempfile::TempDir;
+
+use crate::logic::arguments::Attachment;
+use crate::logic::path::PicturePath;
+use crate::logic::picture::{BadPicture, Why};
 
 /// How the name of a directory begins.
 const PREFIX: &str = "codex-mcp-eyes-";

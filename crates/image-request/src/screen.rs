@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
-use codex_mcp_core::eyes::screen::{Row, RowEnd, Sight, sight};
 use rustix::termios::Winsize;
 use vt100::Parser;
 
 use super::modes::{Keyboard, Modes};
+use crate::logic::screen::{Row, RowEnd, Sight, sight};
 
 /// How much is put aside to be read later, in bytes (64 MiB).
 pub const PUT_ASIDE: usize = 64 << 20;

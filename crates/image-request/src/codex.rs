@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::io;
 
 use codex_engine::binary::CodexBinary;
-use codex_mcp_core::eyes::arguments::{Added, Arguments, Attachment};
-use codex_mcp_core::eyes::machine::{self, Session};
 use rustix::termios::{Termios, Winsize};
 use supervise::exit::Exit;
 use supervise::spawn::{Process, Program, spawn_in_terminal};
 
 use super::tty::{Tty, behave};
+use crate::logic::arguments::{Added, Arguments, Attachment};
+use crate::logic::machine::{self, Session};
 
 /// How Codex is started.
 #[derive(Debug)]
