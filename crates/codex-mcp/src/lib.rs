@@ -43,5 +43,4 @@ pub mod jobs;
 pub mod mcp;
 mod review;
 pub mod run;
-pub mod team;
 mod thread_ids;

@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use agent_team::logic::ThreadName;
+use agent_team::logic::registry::Entry;
+use agent_team::registry;
 use codex_engine::rollouts::{self, Found};
-use codex_mcp_core::team::ThreadName;
-use codex_mcp_core::team::registry::Entry;
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
 use safe_files::state_file::FileError;
-
-use crate::team::registry;
 
 /// How much of an id stands for it at least, in characters.
 const SHORTEST: usize = 8;

@@ -32,4 +32,3 @@
 pub mod job;
 pub mod proxy;
 pub mod run;
-pub mod team;

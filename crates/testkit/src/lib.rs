@@ -13,6 +13,7 @@
 //! - [`Tmux`] is a terminal that a test types in and looks at.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
+//! - [`worker_process`] starts the test itself once more, to work in parallel or be killed.
 //! - [`fake`] is a Codex that misbehaves on demand.
 //! - [`docs`] holds the tables in docs/ to the code.
 //!
@@ -46,15 +47,16 @@ pub mod schema;
 mod tmux;
 mod transcript;
 pub mod typescript;
+pub mod worker_process;
+
+use std::env;
+use std::path::{Path, PathBuf};
 
 pub use app_server::AppServer;
 pub use client::McpClient;
 pub use home::{Home, MARKER};
 pub use launch::{Launch, Signal};
 pub use tmux::Tmux;
-
-use std::env;
-use std::path::{Path, PathBuf};
 
 /// The folder that cargo builds into: `CARGO_TARGET_DIR` or `target` in the
 /// workspace. What tests leave for later runs (Codex releases) and what must not

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use codex_mcp::team::mail::{Letter, Mailroom, Sender, Unread};
-use codex_mcp_core::team::inbox::unread::Reading;
-use codex_mcp_core::team::{AgentName, TeamName};
+use agent_team::logic::inbox::unread::Reading;
+use agent_team::logic::{AgentName, TeamName};
+use agent_team::mail::{Letter, Mailroom, Sender, Unread};
 use serde_json::{Value, json};
 
 use crate::stats::Summary;

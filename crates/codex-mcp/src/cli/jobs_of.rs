@@ -1,5 +1,7 @@
 //! The store of jobs, as the configuration wants it.
 
+use agent_team::Member;
+use agent_team::audit::Audit;
 use safe_files::state_file::FileError;
 
 use super::own_servers;
@@ -8,8 +10,6 @@ use crate::jobs::host;
 use crate::jobs::order::{Reach, Submitter};
 use crate::jobs::service::Jobs;
 use crate::jobs::worker::start::Starter;
-use crate::team::Member;
-use crate::team::audit::Audit;
 
 /// The jobs that a program hands over for a member. It is opened when it is used first.
 /// `unaudited` is told why they are not written into the audit, where that is so.

@@ -3,14 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use codex_mcp_core::team::{AgentName, ThreadName};
+use agent_team::logic::{AgentName, ThreadName};
+use agent_team::{Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, DEFAULT_IDENTITY, Origin};
 use crate::mcp::{Defaults, Warnings};
-use crate::team::{
-    Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses,
-};
 use crate::thread_ids::in_registry;
 
 /// The identity of this process and what it does under it, until it is closed.

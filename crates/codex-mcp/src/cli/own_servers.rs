@@ -4,6 +4,7 @@
 use std::env;
 use std::sync::Arc;
 
+use agent_team::{Desk, Member};
 use codex_engine::own_mcp_server::{NoServer, Server};
 use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
@@ -14,7 +15,6 @@ use crate::config::{Config, EyesSettings, Origin, Source};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::worker::{MailOf, ToolsOfJobs};
 use crate::mcp::{Approval, OurTools};
-use crate::team::{Desk, Member};
 
 /// The name of the MCP server that has the mail.
 const TEAM: &str = "codex_mcp_team";

@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_team::farewell::{self, LastWords};
+use agent_team::logic::ThreadName;
+use agent_team::{Farewell, Office};
 use clap::builder::RangedU64ValueParser;
 use codex_engine::{Engine, InstalledCodex, Launch, Options};
-use codex_mcp_core::team::ThreadName;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
@@ -29,8 +31,6 @@ use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
     proxy,
 };
-use crate::team::farewell::{self, LastWords};
-use crate::team::{Farewell, Office};
 
 /// What is set by a variable alone.
 const VARIABLES: &str = "\

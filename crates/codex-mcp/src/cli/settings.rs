@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp_core::team::{AgentName, RoleName, TeamName};
+use agent_team::logic::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use image_request::logic::picture::SizeLimit;
 

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use codex_mcp_core::team::AgentName;
+use agent_team::ClaimError;
+use agent_team::logic::AgentName;
+use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
 use safe_files::state_file::FileError;
 
 use crate::config::{self, Flags, JobSettings, Warning};
-use crate::team::ClaimError;
-use crate::team::registry::{Mode, RegistryError};
 use crate::thread_ids::NoThread;
 
 /// Why nothing can be shown.

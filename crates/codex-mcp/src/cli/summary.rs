@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use codex_mcp_core::team::ThreadName;
-use codex_mcp_core::team::registry::{Entry, Status};
+use agent_team::logic::ThreadName;
+use agent_team::logic::registry::{Entry, Status};
+use agent_team::{registry, summary};
 use common::output;
 use serde_json::Value;
 
 use super::stored::{self, Failure, Kept};
 use super::threads::of_jobs::of_jobs;
-use crate::team::{registry, summary};
 use crate::thread_ids::in_registry;
 
 #[derive(Debug, clap::Args)]

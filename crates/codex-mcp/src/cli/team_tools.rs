@@ -5,14 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use codex_mcp_core::team::{AgentName, TeamName};
+use agent_team::logic::{AgentName, TeamName};
+use agent_team::{Desk, Member};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::transport::stdio_pipes;
 
 use super::ending::{self, Ending};
 use super::{log, runtime};
 use crate::mcp::serve_team_tools;
-use crate::team::{Desk, Member};
 
 /// Whose mail it is stands here alone: nothing that is said later changes it.
 #[derive(Debug, clap::Args)]

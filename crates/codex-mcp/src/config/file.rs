@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use agent_team::logic::{AgentName, RoleName, TeamName};
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::duration::SetDuration;
 use common::nearest::nearest;

@@ -30,10 +30,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
 
+use agent_team::logic::{AgentName, RoleName, TeamName};
+use agent_team::registry::Mode;
 use codex_config::layers::{OF_REPOSITORY, UserConfig, repository_layer};
 use codex_config::trust::{Trust, TrustError, directory_trust_with, top_of};
 use codex_engine::binary;
-use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::duration::{self, SetDuration};
 use image_request::logic::picture::SizeLimit;
@@ -43,7 +44,6 @@ use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use crate::bounds::{Bounds, Commands, Sources};
-use crate::team::registry::Mode;
 use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 use repository::{Narrowing, RepositoryFile};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::team::RoleName;
+use agent_team::logic::RoleName;
 
 use super::file::{File, Preset, SECTION, Scope};
 use super::{ConfigError, Setting, Source};

@@ -9,10 +9,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use agent_team::logic::RoleName;
 use codex_config::layers::{CodexConfig, UserConfig};
 use codex_config::trust::brought::shown;
 use codex_config::trust::{Changes, Trust, directory_trust_with, top_of};
-use codex_mcp_core::team::RoleName;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use common::text::shell_word;
 use rustix::process::geteuid;

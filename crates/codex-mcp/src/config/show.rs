@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use agent_team::registry::Mode;
 use common::text::visible_line;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{Config, Setting, Source};
-use crate::team::registry::Mode;
 
 /// A setting as it is shown.
 struct Shown {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use codex_mcp_core::team::RoleName;
+use agent_team::logic::RoleName;
 use serde::{Serialize, Serializer};
 
 /// Where a setting came from.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent_team::logic::{AgentName, TeamName};
 use codex_config::profile::{NoProfile, ProfileName, check_exists};
 use codex_engine::binary::{self, NoCodex, Source};
 use codex_engine::command::LONGEST_WAIT;
@@ -11,7 +12,6 @@ use codex_engine::tool_limit::LimitOrigin;
 use codex_mcp_core::job::JobId;
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::team::{AgentName, TeamName};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use safe_files::directory::resolved;
 use safe_files::off_runtime::OffRuntimeError;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use agent_team::audit::{Audit, Event, Outcome, Record};
 use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
@@ -23,7 +24,6 @@ use super::store::{
     Request, StoreError, StoredEvent, Whose,
 };
 use super::worker::start::{StartError, Starter};
-use crate::team::audit::{Audit, Event, Outcome, Record};
 use crate::thread_ids::{NoThread, ThreadPrefix};
 
 pub use telling::{NotTold, Response};

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent_team::logic::TeamName;
 use codex_config::layers::get;
 use codex_config::writable_roots;
 use codex_engine::confinement::set;
 use codex_engine::tool_limit::LimitOrigin;
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::team::TeamName;
 use safe_files::directory::{self, ReplacedDirectory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

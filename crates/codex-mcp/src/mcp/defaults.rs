@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use agent_team::{Context, Member};
 use codex_engine::command::{Settings, joined};
 use codex_engine::own_mcp_server::{self, Server};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
@@ -11,7 +12,6 @@ use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Setting, ThreadDefaults};
-use crate::team::{Context, Member};
 
 /// The longest prompt that is taken from a file, in bytes. Codex takes its own
 /// instructions from files of 32 KiB (`project_doc_max_bytes`).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use agent_team::{Desk, Office};
 use codex_config::profile;
 use codex_engine::command::{Known, Opened, Overrides, Prompt, SessionId, Settings, TurnRef};
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
@@ -45,7 +46,6 @@ use super::warnings::Warnings;
 use crate::bounds::Bounds;
 use crate::config;
 use crate::jobs::service::Jobs;
-use crate::team::{Desk, Office};
 use crate::thread_ids::{NotAThread, ThreadPrefix};
 
 /// How long things may take.

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent_team::Desk;
+use agent_team::mail_news::MailNews;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
 use supervise::io_thread::Ended;
 use tokio_util::sync::CancellationToken;
-
-use crate::team::Desk;
-use crate::team::mail_news::MailNews;
 
 /// The resource that tells how much unread mail there is.
 pub(super) const MAIL: &str = "codex-mcp:///mail";

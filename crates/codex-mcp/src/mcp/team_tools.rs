@@ -1,6 +1,7 @@
 //! The mail of a member of a team as an MCP server of its own: what Codex's threads
 //! are given, so that they can write to the team in the middle of a turn.
 
+use agent_team::Desk;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -15,7 +16,6 @@ use super::own_server::until_gone;
 use super::tools::annotated;
 use super::tools::team::{Mail, Told};
 use super::transport::LineTransport;
-use crate::team::Desk;
 
 /// Serves the mail tools to one client.
 struct TeamTools {

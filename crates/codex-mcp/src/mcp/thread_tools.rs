@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use agent_team::Desk;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_engine::{Called, Reply, ThreadTools};
@@ -18,7 +19,6 @@ use serde_json::{Map, Value, json};
 
 use super::request_image::{Answer, describe, show};
 use super::tools::team::{Mail, Told};
-use crate::team::Desk;
 
 /// How long an answer may be, in characters. Codex leaves out the middle of one that has
 /// some 12,000 (0.104.0 to 0.169.0), also where that is a message that counts as read then.
@@ -163,10 +163,10 @@ fn dynamic(tool: Tool) -> DynamicTool {
 
 #[cfg(test)]
 mod tests {
-    use codex_mcp_core::team::TeamName;
+    use agent_team::logic::TeamName;
 
     use super::*;
-    use crate::team::Member;
+    use agent_team::Member;
 
     fn call(tool: &str, arguments: Value) -> Called {
         Called {

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use codex_mcp::team::Claim;
-use codex_mcp::team::registry::{Mode, Registry};
-use codex_mcp::team::summary::Summaries;
-use codex_mcp_core::team::ThreadName;
-use codex_mcp_core::team::registry::{Change, Entry, News, TurnState};
+use agent_team::Claim;
+use agent_team::logic::ThreadName;
+use agent_team::logic::registry::{Change, Entry, News, TurnState};
+use agent_team::registry::{Mode, Registry};
+use agent_team::summary::Summaries;
 use serde_json::{Value, json};
 use testkit::Home;
 

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use agent_team::logic::{Address, BadName};
 use serde::{Deserialize, Serialize};
-
-use crate::team::{Address, BadName};
 
 use super::irc::address::{BadIrcAddress, IrcAddress};
 use super::names::{BadCommand, CommandLine};

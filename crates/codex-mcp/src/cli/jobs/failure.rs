@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use agent_team::ClaimError;
 use codex_config::profile::NoProfile;
 use codex_mcp_core::job::JobPrefix;
 
@@ -13,7 +14,6 @@ use crate::config::ConfigError;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
 use crate::jobs::store::StoreError;
-use crate::team::ClaimError;
 use crate::thread_ids::NoThread;
 
 /// Why nothing comes of a verb.

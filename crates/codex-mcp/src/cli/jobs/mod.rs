@@ -19,6 +19,7 @@ mod words;
 
 use std::process::ExitCode;
 
+use agent_team::{ClaimError, Member};
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -28,7 +29,6 @@ use super::stored::complain;
 use crate::config::{self, Config, Flags, Warning};
 use crate::jobs::service::Jobs;
 use crate::jobs::store::Location;
-use crate::team::{ClaimError, Member};
 use failure::{Failure, exit};
 
 /// How it is used, and what the exit codes are.

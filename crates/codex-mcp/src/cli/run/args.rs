@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_team::logic::{AgentName, RoleName, TeamName};
 use codex_config::profile::ProfileName;
 use codex_mcp_core::run::criteria::{Criteria, Criterion};
 use codex_mcp_core::run::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::snapshot::Preexisting;
-use codex_mcp_core::team::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::{duration, output};
 use safe_files::directory::resolved;

@@ -9,16 +9,16 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use agent_team::Claim;
+use agent_team::logic::registry::{Change, Entry, Outcome, Status, TurnState};
+use agent_team::logic::{AgentName, ThreadName};
+use agent_team::registry::{self, Registry, RegistryError};
+use agent_team::summary::Summaries;
 use clap::ValueEnum;
-use codex_mcp_core::team::registry::{Change, Entry, Outcome, Status, TurnState};
-use codex_mcp_core::team::{AgentName, ThreadName};
 use common::{duration, output};
 use serde_json::{Value, json};
 
 use super::stored::{self, Failure, Kept, complain};
-use crate::team::Claim;
-use crate::team::registry::{self, Registry, RegistryError};
-use crate::team::summary::Summaries;
 
 /// How long a thread has to be idle to be removed, if nothing else is said.
 const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use agent_team::logic::registry::{Entry, Settings, Status, TurnState};
+use agent_team::logic::{AgentName, ThreadName};
 use codex_config::trust::top_of;
 use codex_mcp_core::job::JobState;
-use codex_mcp_core::team::registry::{Entry, Settings, Status, TurnState};
-use codex_mcp_core::team::{AgentName, ThreadName};
 use common::secrets::mask;
 use common::text::one_line;
 use serde_json::{Map, json};

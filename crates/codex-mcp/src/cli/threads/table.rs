@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use agent_team::logic::registry::{Entry, Status, TurnState};
 use anstyle::{AnsiColor, Style};
-use codex_mcp_core::team::registry::{Entry, Status, TurnState};
 use common::duration::age;
 use common::output::{self, Output};
 

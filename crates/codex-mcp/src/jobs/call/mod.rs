@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
+use agent_team::Member;
 use codex_config::profile::ProfileName;
 use codex_engine::command::{Open, Opened, Prompt, TurnRef};
 use codex_engine::logic::session::Ending as TurnEnding;
@@ -47,7 +48,6 @@ use self::hearing::Hearing;
 use self::thread::{Prepared, Progress};
 use crate::jobs::directive::Directive;
 use crate::jobs::settings::CallSettings;
-use crate::team::Member;
 
 pub use self::control::{Control, Given};
 pub use self::hearing::{STREAM_LIMIT, Stream};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent_team::Context;
 use codex_config::layers::{CodexConfig, UserConfig, get};
 use codex_config::profile::check_exists;
 use codex_config::trust::directory_trust;
@@ -23,7 +24,6 @@ use serde_json::{Map, Value};
 use super::Request;
 use crate::config::DEFAULT_SANDBOX;
 use crate::jobs::settings::Approval;
-use crate::team::Context;
 
 /// The key of the approval policy in Codex's configuration.
 const POLICY: &str = "approval_policy";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use agent_team::logic::TeamName;
 use codex_config::profile::check_exists;
 use codex_config::writable_roots;
 use codex_engine::binary;
-use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::SandboxMode;
 use common::secrets::mask;
 use common::text::one_line;

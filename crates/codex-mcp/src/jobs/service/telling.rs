@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agent_team::audit::{Event, Outcome};
 use codex_engine::logic::action::Decision;
 use codex_mcp_core::job::{JobId, JobState};
 use common::text::one_line;
@@ -15,7 +16,6 @@ use crate::jobs::question::Kept;
 use crate::jobs::store::{
     DONE, Instructed, NewInstruction, Origin, Progress, Question, StoreError, Written,
 };
-use crate::team::audit::{Event, Outcome};
 
 /// How long a worker may take to follow: it hears of it within a second.
 const PATIENCE: Duration = Duration::from_secs(10);

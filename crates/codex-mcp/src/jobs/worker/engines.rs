@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
     use crate::mcp::OurTools;
-    use crate::team::Member;
+    use agent_team::Member;
 
     /// A place with programs, and no login.
     fn place() -> tempfile::TempDir {

@@ -70,6 +70,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use agent_team::Member;
 use codex_engine::ThreadTools;
 use codex_engine::binary::Source;
 use codex_mcp_core::job::{JobId, WorkerId};
@@ -82,7 +83,6 @@ use self::leash::Leash;
 use self::trouble::Trouble;
 use super::store::{Access, JobStore, Location, NewWorker, OthersJobs, StoreError, new_worker_id};
 use crate::bounds::CurrentBounds;
-use crate::team::Member;
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT, WAITS};

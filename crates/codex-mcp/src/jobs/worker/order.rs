@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent_team::Member;
+use agent_team::logic::TeamName;
 use codex_config::profile::{ProfileError, ProfileName};
 use codex_engine::binary::{NoCodex, Source};
 use codex_engine::picture::{Picture, PictureError};
 use codex_engine::tool_limit::ToolLimit;
 use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::team::TeamName;
 use codex_protocol::codex::{NotAThreadId, ThreadId};
 use safe_files::directory::{self, ReplacedDirectory};
 use safe_files::off_runtime::{self, OffRuntimeError};
@@ -23,7 +24,6 @@ use crate::config::ConfigError;
 use crate::jobs::call::{KeepStream, Request};
 use crate::jobs::settings::{CallSettings, ThreadMail};
 use crate::jobs::store::{Job, Origin, Request as Asked};
-use crate::team::Member;
 
 /// Why a job can't be run: what it says makes no sense here.
 #[derive(Debug, thiserror::Error)]

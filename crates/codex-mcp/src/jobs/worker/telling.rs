@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_team::Member;
+use agent_team::logic::TeamName;
 use codex_engine::logic::session::Alert;
 use codex_mcp_core::job::{Ending, JobId, JobState};
 use codex_mcp_core::run::criteria::Criteria;
 use codex_mcp_core::run::notifier::Notifier;
 use codex_mcp_core::run::outcome::blocked;
-use codex_mcp_core::team::TeamName;
 use common::text::one_line;
 use serde_json::{Value, json};
 
@@ -19,7 +20,6 @@ use crate::jobs::report::FailureReport;
 use crate::jobs::settings::CallSettings;
 use crate::jobs::store::Job;
 use crate::run::notify::{self, Alerts, Notice, Patience, Teller};
-use crate::team::Member;
 
 /// How long each is waited for where somebody waits for the end of a job that they
 /// have called off.

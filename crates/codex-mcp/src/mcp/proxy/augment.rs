@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use agent_team::logic::registry::Settings;
 use codex_config::layers::{UserConfig, configured_instructions};
 use codex_config::profile::ProfileName;
 use codex_config::trust::{TrustError, directory_trust};
@@ -11,7 +12,6 @@ use codex_engine::EngineError;
 use codex_engine::command::{AddedInstructions, Settings as EngineSettings};
 use codex_engine::confinement::{Conversation, Wanted, Workplace, left_out};
 use codex_mcp_core::proxy::replace_part;
-use codex_mcp_core::team::registry::Settings;
 use codex_protocol::codex::{SandboxMode, ThreadSettings};
 use codex_protocol::rpc::Message;
 use safe_files::directory;

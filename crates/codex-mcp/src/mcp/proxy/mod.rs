@@ -26,6 +26,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agent_team::{Farewell, Office, farewell};
 use codex_engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, Router, Setup};
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
@@ -53,7 +54,6 @@ use super::tools::Groups;
 use super::warnings::Warnings;
 use crate::bounds::Bounds;
 use crate::jobs::service::Jobs;
-use crate::team::{Farewell, Office, farewell};
 
 /// How many messages of the greatest length may wait for one side.
 const LONGEST_WAITING: usize = 2;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent_team::Office;
 use codex_mcp_core::proxy::Child;
 use codex_protocol::rpc::RequestId;
 use rmcp::model::{JsonObject, Tool};
@@ -14,7 +15,6 @@ use crate::mcp::tools::codex_status::{self, Calls, Messages, Status};
 use crate::mcp::tools::jobs::{Called, JobTool};
 use crate::mcp::tools::team::{TeamTool, Told};
 use crate::mcp::tools::{Groups, Name};
-use crate::team::Office;
 
 /// Those of these groups.
 pub(super) fn all(office: &Office, groups: &Groups) -> Vec<Tool> {

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use agent_team::audit::{Event, Outcome};
+use agent_team::logic::registry::Settings;
+use agent_team::{Office, Records, farewell};
 use codex_mcp_core::proxy::{How, Note};
-use codex_mcp_core::team::registry::Settings;
 use codex_protocol::rpc::RequestId;
 use uuid::Uuid;
-
-use crate::team::audit::{Event, Outcome};
-use crate::team::{Office, Records, farewell};
 
 /// How a thread is begun, as far as the call says.
 #[derive(Debug, Clone, Default)]

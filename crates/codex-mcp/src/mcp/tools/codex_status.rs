@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use agent_team::Member;
 use codex_engine::logic::limits::{as_json, in_words};
 use codex_protocol::codex::RateLimits;
 use common::timestamp::timestamp;
@@ -14,7 +15,6 @@ use super::parameters::arguments;
 use super::schema::{input, output};
 use super::tool;
 use crate::mcp::error::ToolError;
-use crate::team::Member;
 
 pub(in crate::mcp) const NAME: &str = "codex_status";
 

@@ -17,6 +17,7 @@ pub(super) mod team;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_team::Desk;
 use common::nearest::folded;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -25,7 +26,6 @@ use serde_json::Value;
 
 use super::error::ToolError;
 use super::front::Front;
-use crate::team::Desk;
 use jobs::JobTool;
 use team::TeamTool;
 

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_team::logic::{Address, TeamName};
+use agent_team::mail::{MailError, Mailroom};
 use codex_mcp_core::run::names::CommandLine;
 use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::team::{Address, TeamName};
 use supervise::spawn;
 
 use crate::run::{Caller, programs};
-use crate::team::mail::{MailError, Mailroom};
 
 /// Why a notifier can't work.
 #[derive(Debug, thiserror::Error)]

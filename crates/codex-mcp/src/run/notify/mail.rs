@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use agent_team::logic::{Address, AgentName, BadName, TeamName};
+use agent_team::mail::{Letter, MailError};
+use agent_team::{Desk, DeskError, Member};
 use codex_mcp_core::run::outcome::letter;
-use codex_mcp_core::team::{Address, AgentName, BadName, TeamName};
 use safe_files::state_file::FileError;
 use tokio::time::timeout;
 
 use super::{Teller, Telling};
-use crate::team::mail::{Letter, MailError};
-use crate::team::{Desk, DeskError, Member};
 
 /// Who writes where nobody has a name.
 const NAMELESS: &str = "codex-mcp";

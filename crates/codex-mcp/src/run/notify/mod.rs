@@ -14,13 +14,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_team::{Desk, Member};
 use codex_mcp_core::run::notifier::Notifier;
 use futures::future::join_all;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-
-use crate::team::{Desk, Member};
 
 pub use alerts::{Alerts, Notice};
 pub use check::{Lookup, Unusable, UnusableNotifier};

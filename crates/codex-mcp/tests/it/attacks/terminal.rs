@@ -8,15 +8,15 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use agent_team::logic::registry::{Change, Entry};
+use agent_team::registry::{Mode, Registry};
+use agent_team::summary::Summaries;
 use codex_mcp::jobs::store::{
     Access, Finished, JobStore, Location, NewEvent, NewJob, NewQuestion, Request, Written,
     new_worker_id,
 };
 use codex_mcp::jobs::worker::place::{Held, Place};
-use codex_mcp::team::registry::{Mode, Registry};
-use codex_mcp::team::summary::Summaries;
 use codex_mcp_core::job::Ending;
-use codex_mcp_core::team::registry::{Change, Entry};
 use common::text::is_hidden;
 use common::timestamp::timestamp;
 use scripted_model::{Reply, Script, ScriptedModel, Shell};

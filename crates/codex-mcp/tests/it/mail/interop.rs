@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use codex_mcp::team::mail::{Joined, Left, Membership, MessageId};
+use agent_team::mail::{Joined, Left, Membership, MessageId};
 use serde_json::{Value, json};
 
 use super::{Stage, codex, letter, name, team, texts, write_plainly};

@@ -1,12 +1,11 @@
 //! Beside writers that lock in other ways.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, SystemTime};
+use std::{io, thread};
 
-use codex_mcp::team::mail::MailError;
+use agent_team::mail::MailError;
 use serde_json::json;
 
 use super::writer::Writer;

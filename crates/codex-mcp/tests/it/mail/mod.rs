@@ -10,9 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codex_mcp::team::mail::{Letter, Mailroom, Sender, Unread};
-use codex_mcp_core::team::inbox::unread::Reading;
-use codex_mcp_core::team::{AgentName, TeamName};
+use agent_team::logic::inbox::unread::Reading;
+use agent_team::logic::{AgentName, TeamName};
+use agent_team::mail::{Letter, Mailroom, Sender, Unread};
 use serde_json::{Value, json};
 
 /// A home folder with a team `t` of `lead`, `codex` and `atm`.

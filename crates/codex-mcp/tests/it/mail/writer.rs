@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use codex_mcp::team::mail::{MailError, Mailroom};
+use agent_team::mail::{MailError, Mailroom};
 
 use super::{letter, name, sender, team};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use codex_mcp::team::{Desk, Member};
+use agent_team::{Desk, Member};
 use serde_json::{Value, json};
 
 use super::{LINE, Teller, tell, teller};

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::team::processes::{Worker as Process, done, variable};
+use testkit::worker_process::{WorkerProcess, done, variable};
 
 use super::*;
 
@@ -22,9 +22,9 @@ fn many_processes_open_a_new_store_at_once() {
         let path = folder.path().join(format!("{time}/jobs.db"));
         let start = || {
             let test = "jobs::store::tests::opening::process_that_opens";
-            Process::start(test, &[(STORE, path.as_os_str())])
+            WorkerProcess::start(test, &[(STORE, path.as_os_str())])
         };
-        let mut processes: Vec<Process> = (0..PROCESSES).map(|_| start()).collect();
+        let mut processes: Vec<WorkerProcess> = (0..PROCESSES).map(|_| start()).collect();
         for process in &mut processes {
             assert_eq!(process.until(1), 1);
         }
@@ -149,7 +149,7 @@ fn a_store_that_cannot_be_written_says_so() {
     for store in [&path, &missing] {
         let test = "jobs::store::tests::opening::process_that_cannot_write";
         let variables: [(&str, &OsStr); 1] = [(STORE, store.as_os_str())];
-        Process::start(test, &variables).wait();
+        WorkerProcess::start(test, &variables).wait();
     }
     mode(state, 0o755);
     mode(&path, 0o644);

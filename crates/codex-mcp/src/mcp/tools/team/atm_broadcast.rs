@@ -1,5 +1,7 @@
 //! `atm_broadcast`: write to all other members of the team.
 
+use agent_team::Desk;
+use agent_team::mail::Letter;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,8 +10,6 @@ use super::parameters::{Words, arguments};
 use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::error::ToolError;
-use crate::team::Desk;
-use crate::team::mail::Letter;
 
 pub(super) const NAME: &str = "atm_broadcast";
 

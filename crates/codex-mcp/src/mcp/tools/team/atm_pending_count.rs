@@ -1,6 +1,7 @@
 //! `atm_pending_count`: how much unread mail there is.
 
-use codex_mcp_core::team::inbox::Pending;
+use agent_team::Desk;
+use agent_team::logic::inbox::Pending;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use super::parameters::arguments;
 use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::error::ToolError;
-use crate::team::Desk;
 
 pub(super) const NAME: &str = "atm_pending_count";
 

@@ -1,6 +1,7 @@
 //! `atm_read`: read the mail.
 
-use codex_mcp_core::team::inbox::Reading;
+use agent_team::Desk;
+use agent_team::logic::inbox::Reading;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
@@ -11,7 +12,6 @@ use super::{Told, answer, tool};
 use crate::mcp::code::Code;
 use crate::mcp::deliveries::Then;
 use crate::mcp::error::ToolError;
-use crate::team::Desk;
 
 pub(super) const NAME: &str = "atm_read";
 

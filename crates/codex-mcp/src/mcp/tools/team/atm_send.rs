@@ -1,6 +1,8 @@
 //! `atm_send`: write to a member of a team.
 
-use codex_mcp_core::team::{Address, BadName};
+use agent_team::Desk;
+use agent_team::logic::{Address, BadName};
+use agent_team::mail::Letter;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
@@ -9,8 +11,6 @@ use super::parameters::{Words, arguments};
 use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::error::ToolError;
-use crate::team::Desk;
-use crate::team::mail::Letter;
 
 pub(super) const NAME: &str = "atm_send";
 

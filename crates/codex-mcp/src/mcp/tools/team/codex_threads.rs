@@ -1,6 +1,7 @@
 //! `codex_threads`: the threads that this identity has.
 
-use codex_mcp_core::team::registry::Entry;
+use agent_team::Records;
+use agent_team::logic::registry::Entry;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use super::schema::{input, output};
 use super::{Told, answer, tool};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
-use crate::team::Records;
 
 pub(super) const NAME: &str = "codex_threads";
 

@@ -7,15 +7,15 @@ mod atm_read;
 mod atm_send;
 mod codex_threads;
 
+use agent_team::audit::Event;
+use agent_team::mail::MailError;
+use agent_team::{Desk, DeskError, Office};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 
 use super::{answer, parameters, schema, tool};
 use crate::mcp::code::Code;
 use crate::mcp::deliveries::Then;
 use crate::mcp::error::ToolError;
-use crate::team::audit::Event;
-use crate::team::mail::MailError;
-use crate::team::{Desk, DeskError, Office};
 
 /// A tool of a member of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

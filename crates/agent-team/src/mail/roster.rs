@@ -3,13 +3,10 @@
 //! What is to be restored is noted in a file before anything is changed, so that it
 //! is known also after a crash.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
-use codex_mcp_core::team::roster::{NewMember, Roster};
-use codex_mcp_core::team::{AgentName, TeamName};
 use serde::{Deserialize, Serialize};
 
 use super::file::read;
@@ -17,6 +14,8 @@ use super::lock::FileLock;
 use super::place::{LARGEST_ROSTER, Team};
 use super::replace::{self, Seen};
 use super::{MailError, Mailroom};
+use crate::logic::roster::{NewMember, Roster};
+use crate::logic::{AgentName, TeamName};
 
 /// What kind of agent we say that we are.
 const AGENT_TYPE: &str = "codex-mcp";

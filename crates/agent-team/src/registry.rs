@@ -12,11 +12,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::team::registry::{Change, Document, Entry, Line, Malformed, Outcome, Status};
-use codex_mcp_core::team::{AgentName, ThreadName};
 use safe_files::state_file::{self, FileError, about};
 
 use super::identities;
+use crate::logic::registry::{Change, Document, Entry, Line, Malformed, Outcome, Status};
+use crate::logic::{AgentName, ThreadName};
 
 /// The longest document, in bytes; a usual entry has 500.
 const LONGEST_DOCUMENT: u64 = 64 << 20;

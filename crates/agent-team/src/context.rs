@@ -4,9 +4,10 @@ use std::env;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::team::{AgentName, TeamName};
 use git_probe::repository::{self, Head, Repository};
 use serde::Serialize;
+
+use crate::logic::{AgentName, TeamName};
 
 /// Who the server is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]

@@ -2,8 +2,9 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 
+use testkit::worker_process::{WorkerProcess, variable};
+
 use super::*;
-use crate::team::processes::{Worker, variable};
 
 fn member() -> Member {
     Member {
@@ -141,17 +142,17 @@ fn writer() {
 #[test]
 fn many_processes_lose_no_line_where_files_move_up() {
     let home = tempfile::tempdir().unwrap();
-    let workers: Vec<Worker> = (0..WRITERS)
+    let workers: Vec<WorkerProcess> = (0..WRITERS)
         .map(|number| {
             let name = number.to_string();
             let variables = [
                 ("STORE_HOME", home.path().as_os_str()),
                 ("STORE_NAME", OsStr::new(&name)),
             ];
-            Worker::start("team::audit::tests::writer", &variables)
+            WorkerProcess::start("team::audit::tests::writer", &variables)
         })
         .collect();
-    workers.into_iter().for_each(Worker::wait);
+    workers.into_iter().for_each(WorkerProcess::wait);
     let audit = audit(home.path(), SMALL);
     assert!(older(&audit, 1).exists() && !older(&audit, OLDER).exists());
     let mut found: HashMap<String, u32> = HashMap::new();

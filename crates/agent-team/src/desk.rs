@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use codex_mcp_core::team::inbox::{Envelope, Pending, Reading};
-use codex_mcp_core::team::{Address, AgentName, TeamName};
 use safe_files::state_file::FileError;
 use supervise::io_thread::{Clerk, Ended};
 use tokio::time::timeout;
@@ -18,6 +16,8 @@ use super::mail::{
     Fingerprint, Joined, Letter, MailError, Mailroom, Membership, MessageId, Receipt, Sender,
     Unread,
 };
+use crate::logic::inbox::{Envelope, Pending, Reading};
+use crate::logic::{Address, AgentName, TeamName};
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]

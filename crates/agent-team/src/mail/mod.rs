@@ -18,18 +18,18 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use codex_mcp_core::team::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, Pending};
-use codex_mcp_core::team::{AgentName, TeamName};
 use uuid::Uuid;
 
-pub use codex_mcp_core::team::inbox::Reading;
-pub use error::MailError;
-pub use place::Fingerprint;
-pub use roster::{Joined, Left, Membership};
-
+use crate::logic::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, Pending};
+use crate::logic::{AgentName, TeamName};
 use lock::InboxLock;
 use place::Team;
 use replace::{Seen, replace, settled};
+
+pub use crate::logic::inbox::Reading;
+pub use error::MailError;
+pub use place::Fingerprint;
+pub use roster::{Joined, Left, Membership};
 
 /// The longest text of a message, in bytes: more is a file, not a message, and each
 /// reader of the inbox reads it again and again until it is removed.

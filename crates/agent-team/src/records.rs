@@ -10,8 +10,6 @@ use codex_engine::command::{Settings, Start, TurnRef};
 use codex_engine::logic::action::DecidedBy;
 use codex_engine::logic::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
 use codex_engine::{Act, Given, Kind, Witness};
-use codex_mcp_core::team::registry::{self, Change, Entry, News, Status, TurnState};
-use codex_mcp_core::team::{AgentName, RoleName, ThreadName};
 use codex_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
 use common::secrets;
 use git_probe::repository::{Head, Repository};
@@ -28,6 +26,8 @@ use super::dead;
 use super::office::Farewell;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::summary::Summaries;
+use crate::logic::registry::{self, Change, Entry, News, Status, TurnState};
+use crate::logic::{AgentName, RoleName, ThreadName};
 
 /// Why a thread has no summary where nobody wanted one.
 const NOT_WANTED: &str = "runs, and servers with `--no-summaries`, don't ask for one";

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
 
-use crate::team::time;
+use crate::logic::time;
 
 /// A message as it is stored. Members that are texts are only read when they are
 /// needed: most messages of a long inbox are of no interest.

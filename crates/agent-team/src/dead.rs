@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::team::{AgentName, TeamName};
-
 use super::claim::Claim;
 use super::identities;
 use super::mail::{MailError, Mailroom};
+use crate::logic::{AgentName, TeamName};
 
 /// The file that says what to restore in the team, in the identity's folder.
 const NOTE: &str = "membership.json";
@@ -19,7 +18,7 @@ pub(super) fn note_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
 
 /// Whether an identity is an active member of a team and no server of ours has entered
 /// it. Where that cannot be determined, it counts as one.
-pub(crate) fn is_somebody_elses(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
+pub fn is_somebody_elses(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
     if note_of(atm_home, identity).is_file() {
         return false;
     }

@@ -3,10 +3,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::SystemTime;
 
-use codex_mcp_core::team::registry::{News, Settings};
+use testkit::worker_process::{WorkerProcess, done, variable};
 
 use super::*;
-use crate::team::processes::{Worker, done, variable};
+use crate::logic::registry::{News, Settings};
 
 const MODES: [Mode; 2] = [Mode::Document, Mode::Journal];
 
@@ -280,7 +280,7 @@ fn mode(word: &str) -> Mode {
     }
 }
 
-fn start(home: &Path, mode: Mode, thread: &str, times: u64) -> Worker {
+fn start(home: &Path, mode: Mode, thread: &str, times: u64) -> WorkerProcess {
     let times = times.to_string();
     let mode = match mode {
         Mode::Document => "document",
@@ -292,7 +292,7 @@ fn start(home: &Path, mode: Mode, thread: &str, times: u64) -> Worker {
         ("STORE_THREAD", OsStr::new(thread)),
         ("STORE_TIMES", OsStr::new(&times)),
     ];
-    Worker::start(WRITER, &variables)
+    WorkerProcess::start(WRITER, &variables)
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn two_processes_lose_nothing() {
             start(home.path(), modes[0], one, 500),
             start(home.path(), modes[1], two, 500),
         ];
-        workers.into_iter().for_each(Worker::wait);
+        workers.into_iter().for_each(WorkerProcess::wait);
         for (thread, expected) in [(one, 500), (two, 500), ("shared", 1000)] {
             assert_eq!(turns(home.path(), thread), expected, "{modes:?} {thread}");
         }

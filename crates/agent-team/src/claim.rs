@@ -15,12 +15,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use codex_mcp_core::team::{AgentName, BadName};
 use nix::fcntl::OFlag;
 use safe_files::state_file;
 use serde_json::json;
 
 use super::identities;
+use crate::logic::{AgentName, BadName};
 
 /// Where the state of each identity is, below the home folder (FR-6.4).
 pub(super) const SESSIONS: &str = ".config/atm/codex-sessions";

@@ -6,11 +6,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use codex_mcp_core::team::roster::Roster;
-use codex_mcp_core::team::{AgentName, TeamName};
-
 use super::MailError;
 use super::file::read;
+use crate::logic::roster::Roster;
+use crate::logic::{AgentName, TeamName};
 
 /// The largest `config.json` that is read, in bytes: hundreds of members with long
 /// prompts.

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use codex_mcp_core::team::{AgentName, ThreadName};
 use safe_files::state_file::{self, FileError, about};
 
 use super::identities;
+use crate::logic::{AgentName, ThreadName};
 
 const FILE: &str = "summary.md";
 

@@ -1,9 +1,5 @@
-//! Other processes, for tests: this one once more, with a test that is ignored
-//! otherwise.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test starts the processes that it looks at, and waits for them"
-)]
+//! Processes that a test starts to do its own work in parallel, or to be killed: its own
+//! executable again, with a test that is ignored otherwise.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,14 +11,14 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const DONE: &str = "done: ";
 
 /// A process that works.
-pub(crate) struct Worker {
+pub struct WorkerProcess {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
 }
 
-impl Worker {
+impl WorkerProcess {
     /// Starts the test of this name with these variables.
-    pub(crate) fn start(test: &str, variables: &[(&str, &OsStr)]) -> Self {
+    pub fn start(test: &str, variables: &[(&str, &OsStr)]) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args([
                 test,
@@ -42,7 +38,7 @@ impl Worker {
 
     /// Waits until it has done so much; returns how much it has done, which is less
     /// if it has ended.
-    pub(crate) fn until(&mut self, wanted: u64) -> u64 {
+    pub fn until(&mut self, wanted: u64) -> u64 {
         let mut done = 0;
         while done < wanted {
             let Some(Ok(line)) = self.said.next() else {
@@ -56,7 +52,7 @@ impl Worker {
     }
 
     /// Kills it, and returns how much more it has done, if anything.
-    pub(crate) fn kill(mut self) -> Option<u64> {
+    pub fn kill(mut self) -> Option<u64> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let lines = self.said.map_while(Result::ok);
@@ -68,20 +64,20 @@ impl Worker {
     }
 
     /// Waits for its end, which must be a good one.
-    pub(crate) fn wait(mut self) {
+    pub fn wait(mut self) {
         self.until(u64::MAX);
         assert!(self.child.wait().unwrap().success());
     }
 }
 
 /// Tells the test that has started this process how much is done.
-pub(crate) fn done(number: u64) {
+pub fn done(number: u64) {
     let mut out = io::stdout().lock();
     writeln!(out, "{DONE}{number}").unwrap();
     out.flush().unwrap();
 }
 
 /// A variable of the test that has started this process.
-pub(crate) fn variable(name: &str) -> PathBuf {
+pub fn variable(name: &str) -> PathBuf {
     env::var_os(name).unwrap().into()
 }

@@ -12,8 +12,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::team::inbox::Envelope;
-use codex_mcp_core::team::{AgentName, TeamName};
 use common::secrets;
 use common::timestamp::timestamp;
 use safe_files::state_file::{self, FileError, about};
@@ -21,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Member, identities};
+use crate::logic::inbox::Envelope;
+use crate::logic::{AgentName, TeamName};
 
 const FILE: &str = "audit.jsonl";
 const LOCK: &str = "audit.lock";

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp_core::team::inbox::BadInbox;
-use codex_mcp_core::team::roster::BadRoster;
-use codex_mcp_core::team::{AgentName, TeamName};
+use crate::logic::inbox::BadInbox;
+use crate::logic::roster::BadRoster;
+use crate::logic::{AgentName, TeamName};
 
 /// Why mail can't be sent or read.
 #[derive(Debug, thiserror::Error)]

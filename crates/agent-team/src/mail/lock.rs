@@ -14,7 +14,7 @@ use std::{io, thread};
 use safe_files::state_file;
 
 use super::MailError;
-use crate::team::claim::is_still;
+use crate::claim::is_still;
 
 /// How long a lock is waited for. Peers hold one for some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_mcp_core::team::registry::Status;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::desk::Desk;
 use super::records::Records;
+use crate::logic::registry::Status;
 
 /// How long each lock is waited for in the end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);

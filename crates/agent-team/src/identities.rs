@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use codex_mcp_core::team::AgentName;
 use safe_files::state_file::{FileError, about, is_folder};
 
 use super::claim::SESSIONS;
+use crate::logic::AgentName;
 
 /// The directory of an identity.
 pub(super) fn directory_of(atm_home: &Path, identity: &AgentName) -> PathBuf {

@@ -1,0 +1,49 @@
+//! Identity, mail, threads and audit of agents that work together.
+//!
+//! A server, a run or a job can be a member of a team. The files are those of Claude Code and
+//! of the program `atm`, so that members of all three write to each other:
+//!
+//! ```text
+//!  ~/.claude/teams/TEAM/        config.json (roster), inboxes/AGENT.json    [`mail`]
+//!  ~/.config/atm/codex-sessions/NAME/
+//!      identity.lock            who holds the identity                      [`Claim`]
+//!      registry.NAME.json       the threads that it has begun               [`registry`]
+//!      audit.jsonl              who asked for what, before it is done       [`audit`]
+//!      THREAD/summary.md        what a thread was about                     [`summary`]
+//! ```
+//!
+//! All of it reads and writes files, and waits for locks that other programs hold; so it works
+//! on threads of its own ([`supervise::io_thread`]). What the texts become is decided in
+//! [`logic`].
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods,
+        reason = "a failed test panics, and a test opens the files that it wrote"
+    )
+)]
+
+pub mod audit;
+mod claim;
+mod context;
+mod dead;
+mod desk;
+pub mod farewell;
+mod identities;
+pub mod logic;
+pub mod mail;
+pub mod mail_news;
+mod office;
+mod records;
+pub mod registry;
+pub mod summary;
+
+pub use claim::{Claim, ClaimError};
+pub use context::{Context, Member};
+pub use dead::is_somebody_elses;
+pub use desk::{Broadcast, Desk, DeskError, Sent};
+pub use office::{Farewell, Office};
+pub use records::{Recollection, RecordError, Records};
