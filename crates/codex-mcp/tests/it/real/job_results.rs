@@ -1,10 +1,12 @@
 //! What a job of `call_codex` may do by default, and what is told of it in the end.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
+use tokio::time::sleep;
 
 use super::{Stage, assert_error, on_each_release, structured};
 
@@ -41,6 +43,20 @@ impl Stage {
         let status = json!({ "job_id": structured(&queued)["job_id"], "wait_ms": 60_000 });
         let ended = client.call_tool("call_status", status).await;
         structured(&ended).clone()
+    }
+
+    /// Waits until the server's own Codex has started. Two that start at once in a new
+    /// CODEX_HOME can disturb each other (seen with 0.153.4: one exits with code 1).
+    async fn codex_is_ready(&self, client: &mut McpClient) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let status = client.call_tool("codex_status", json!({})).await;
+            if structured(&status)["codex"]["state"] == "ready" {
+                return;
+            }
+            assert!(Instant::now() < deadline, "Codex is not ready: {status:#}");
+            sleep(Duration::from_millis(50)).await;
+        }
     }
 
     fn codex_config(&self) -> String {
@@ -98,6 +114,7 @@ async fn refused_and_failed_commands_are_told_beside_the_state(release: &str) {
     ]);
     let stage = Stage::for_jobs(release, script, "", "").await;
     let mut client = stage.client(&[]).await;
+    stage.codex_is_ready(&mut client).await;
     let job = stage
         .job(&mut client, json!({ "sandbox": "read-only" }))
         .await;
@@ -298,6 +315,6 @@ async fn end_of_a_job_is_told(release: &str) {
     let job: Value = serde_json::from_str(&job).unwrap();
     assert_eq!(job["metadata"]["notified"], json!([{ "to": command }]));
     while !stage.home.processes().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(50)).await;
     }
 }
