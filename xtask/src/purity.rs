@@ -25,10 +25,13 @@ const OUTSIDE: [&str; 8] = [
 ];
 
 /// Crates of ours of which the pure parts are used alone, and these parts.
-const PARTLY: [(&str, &str); 3] = [
+const PARTLY: [(&str, &str); 6] = [
+    ("agent_team", "logic"),
     ("codex_config", "prompt_kind"),
     ("codex_engine", "logic"),
     ("git_probe", "logic"),
+    ("goal_run", "logic"),
+    ("image_request", "logic"),
 ];
 
 /// Modules of `std` that reach outside.

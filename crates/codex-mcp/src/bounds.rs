@@ -15,9 +15,9 @@ use codex_config::profile::ProfileName;
 use codex_config::trust::{Trust, directory_trust, top_of};
 use codex_engine::command::{Overrides, Settings};
 use codex_engine::confinement::ConfiguredSandbox;
-use codex_mcp_core::run::criteria::{Criteria, Criterion, Grant};
-use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
+use goal_run::logic::criteria::{Criteria, Criterion, Grant};
+use goal_run::logic::notifier::Notifier;
 use safe_files::directory;
 use serde_json::{Map, Value};
 

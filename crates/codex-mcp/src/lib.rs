@@ -41,6 +41,4 @@ pub mod demo;
 pub mod doctor;
 pub mod jobs;
 pub mod mcp;
-mod review;
-pub mod run;
 mod thread_ids;

@@ -31,4 +31,3 @@
 
 pub mod job;
 pub mod proxy;
-pub mod run;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use codex_mcp::run::look::{Looker, Means};
-use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::findings::{Standing, judge};
-use codex_mcp_core::run::snapshot::{Preexisting, Snapshot, Work};
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::findings::{Standing, judge};
+use goal_run::logic::snapshot::{Preexisting, Snapshot, Work};
+use goal_run::look::{Looker, Means};
 use supervise::spawn::guards_are;
 use testkit::Home;
 

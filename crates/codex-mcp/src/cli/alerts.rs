@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use codex_engine::Engine;
 use codex_engine::command::Alerted;
+use goal_run::notify::{Alerts, Lookup, Notice, Patience, Teller};
 use safe_files::off_runtime;
 use serde_json::json;
 
 use super::office::Identity;
 use crate::config::{Config, Setting};
 use crate::mcp::Warnings;
-use crate::run::notify::{Alerts, Lookup, Notice, Patience, Teller};
 
 /// The engine, with those whom the configuration names told of each session of its that
 /// waits for an answer or has stalled. One who cannot be told is warned of, a moment later.

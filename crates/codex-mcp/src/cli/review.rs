@@ -17,6 +17,7 @@ use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::Effort;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::{duration, output};
+use goal_run::reviewer::{Asked, ReviewError, Reviewed, Subject, reviewed};
 use safe_files::directory::resolved;
 use serde_json::json;
 
@@ -28,7 +29,6 @@ use super::values::{one_of, profile};
 use super::{log, runtime};
 use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::mcp::Defaults;
-use crate::review::{Asked, ReviewError, Reviewed, Subject, reviewed};
 
 const HELP: &str = "\
 Examples:

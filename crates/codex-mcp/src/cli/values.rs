@@ -2,8 +2,8 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_config::profile::ProfileName;
-use codex_mcp_core::run::criteria::{BadCriterion, Criterion};
 use common::nearest::nearest;
+use goal_run::logic::criteria::{BadCriterion, Criterion};
 use image_request::logic::picture::SizeLimit;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::run::notifier::Notifier;
+use goal_run::logic::notifier::Notifier;
+use goal_run::order::MOST_NOTIFIERS;
 
 use super::file::{File, Scope};
 use super::jobs::of_user;
 use super::{ConfigError, Places, Setting, Source, TIMEOUTS, Warning, within};
-use crate::run::order::MOST_NOTIFIERS;
 
 /// The default of `stall_timeout_secs`.
 const DEFAULT_STALL: Duration = Duration::from_secs(300);

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
-use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::duration::SetDuration;
 use common::nearest::nearest;
 use common::text::one_line;
+use goal_run::logic::notifier::Notifier;
 use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

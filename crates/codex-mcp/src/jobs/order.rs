@@ -10,9 +10,9 @@ use codex_engine::command::LONGEST_WAIT;
 use codex_engine::picture::{Picture, PictureError};
 use codex_engine::tool_limit::LimitOrigin;
 use codex_mcp_core::job::JobId;
-use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::notifier::Notifier;
 use safe_files::directory::resolved;
 use safe_files::off_runtime::OffRuntimeError;
 use serde::Serialize;
@@ -22,7 +22,6 @@ use super::settings::{Approval, CallSettings, ThreadMail};
 use super::store::{Location, Request};
 use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use crate::config::ThreadDefaults;
-use crate::run;
 
 /// How long Codex may take, if nobody says otherwise (contract of `call_codex`).
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -172,7 +171,7 @@ pub enum BadOrder {
     Time(&'static str),
     /// A run can't be begun.
     #[error(transparent)]
-    Run(#[from] run::order::BadOrder),
+    Run(#[from] goal_run::order::BadOrder),
     /// No job of the folder can be gone on with.
     #[error("continue_latest: there is no job of {} yet; leave continue_latest out", .0.display())]
     NothingToContinue(PathBuf),
@@ -371,8 +370,8 @@ impl Submitter {
         };
         settings.resolve_directories(cwd);
         self.bounds.check_config(&settings.overrides(|_| None))?;
-        if settings.notify.len() > run::order::MOST_NOTIFIERS {
-            return Err(run::order::BadOrder::Notifiers(settings.notify.len()).into());
+        if settings.notify.len() > goal_run::order::MOST_NOTIFIERS {
+            return Err(goal_run::order::BadOrder::Notifiers(settings.notify.len()).into());
         }
         let criteria = Criteria::default();
         self.bounds.check_run(&criteria, &settings.notify, false)?;

@@ -6,9 +6,9 @@ use codex_engine::logic::work::event::TokensUsed;
 use codex_engine::logic::work::{
     ChangedFile, Changes, Command, Digest, Evidence, FailedStep, Failure, StepFailure,
 };
-use codex_mcp_core::run::outcome;
 use codex_protocol::codex::StepStatus;
 use common::text::one_line;
+use goal_run::logic::outcome;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supervise::exit::Exit;

@@ -8,7 +8,7 @@ use codex_config::layers::get;
 use codex_config::writable_roots;
 use codex_engine::confinement::set;
 use codex_engine::tool_limit::LimitOrigin;
-use codex_mcp_core::run::notifier::Notifier;
+use goal_run::logic::notifier::Notifier;
 use safe_files::directory::{self, ReplacedDirectory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

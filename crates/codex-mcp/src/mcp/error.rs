@@ -5,12 +5,12 @@ use codex_engine::logic::session::{DecisionRefused, PromptRefused};
 use codex_engine::logic::work::{FailureClass, class_of_turn};
 use codex_engine::{EngineError, LaunchError, StartError};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use goal_run::reviewer::ReviewError;
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Map, Value, json};
 
 use super::code::{Code, Retry};
 use crate::bounds::OutOfBounds;
-use crate::review::ReviewError;
 use crate::thread_ids::NoThread;
 
 /// What a tool call failed with.

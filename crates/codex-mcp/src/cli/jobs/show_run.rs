@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::run::artifacts::Artifact;
-use codex_mcp_core::run::machine::Parts;
+use goal_run::logic::artifacts::Artifact;
+use goal_run::logic::machine::Parts;
+use goal_run::order::{Approve, Order, Place};
+use goal_run::words;
 use serde_json::Value;
 
 use crate::cli::times::took;
 use crate::jobs::run::order::Kept;
 use crate::jobs::run::result;
 use crate::jobs::store::Job;
-use crate::run::order::{Approve, Order, Place};
-use crate::run::words;
 
 /// Lines under a heading.
 pub(super) type Section = (&'static str, Vec<String>);

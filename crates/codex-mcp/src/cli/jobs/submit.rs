@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_config::profile::{self, ProfileName};
-use codex_mcp_core::run::machine::{Limits, Parts};
-use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::run::outcome::milliseconds;
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::{duration, output};
+use goal_run::logic::machine::{Limits, Parts};
+use goal_run::logic::notifier::Notifier;
+use goal_run::logic::outcome::milliseconds;
 use safe_files::directory::resolved;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};

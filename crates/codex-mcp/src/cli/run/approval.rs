@@ -6,13 +6,12 @@ use std::time::Duration;
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
+use goal_run::order::Approve;
+use goal_run::watcher::Leave;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep};
-
-use crate::run::order::Approve;
-use crate::run::watcher::Leave;
 
 /// How long a line that was typed before a question may be on its way to us.
 const ON_ITS_WAY: Duration = Duration::from_millis(50);

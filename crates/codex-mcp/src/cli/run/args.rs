@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
 use codex_config::profile::ProfileName;
-use codex_mcp_core::run::criteria::{Criteria, Criterion};
-use codex_mcp_core::run::machine::{Limits, MAX_TURNS, STALL_AFTER};
-use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::run::snapshot::Preexisting;
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::{duration, output};
+use goal_run::logic::criteria::{Criteria, Criterion};
+use goal_run::logic::machine::{Limits, MAX_TURNS, STALL_AFTER};
+use goal_run::logic::notifier::Notifier;
+use goal_run::logic::snapshot::Preexisting;
+use goal_run::order::{Approve, LONGEST_TASK, Order, Place};
 use safe_files::directory::resolved;
 
 use super::failure::Failure;
@@ -19,7 +20,6 @@ use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
 use crate::config::Flags;
 use crate::jobs::store::Location;
-use crate::run::order::{Approve, LONGEST_TASK, Order, Place};
 use crate::thread_ids::ThreadPrefix;
 
 /// What can be asked for, and how it is used.

@@ -4,15 +4,15 @@ use std::io;
 use std::path::PathBuf;
 
 use codex_config::profile::NoProfile;
-use codex_mcp_core::run::criteria::TooManyCriteria;
-use codex_mcp_core::run::machine::BadLimits;
+use goal_run::RunError;
+use goal_run::logic::criteria::TooManyCriteria;
+use goal_run::logic::machine::BadLimits;
+use goal_run::order::BadOrder;
+use goal_run::worktree::WorktreeError;
 use safe_files::off_runtime::OffRuntimeError;
 
 use crate::cli::prompt::NoPrompt;
 use crate::config::ConfigError;
-use crate::run::RunError;
-use crate::run::order::BadOrder;
-use crate::run::worktree::WorktreeError;
 use crate::thread_ids::NoThread;
 
 /// Why a run could not be begun, or not be told.

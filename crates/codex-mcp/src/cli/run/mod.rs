@@ -17,10 +17,18 @@ use codex_config::profile;
 use codex_engine::command::Alerted;
 use codex_engine::logic::session::{self, Alert};
 use codex_engine::{Engine, Launch, Options};
-use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::output;
+use goal_run::logic::outcome::{Reason, blocked};
+use goal_run::look::{Looker, Means};
+use goal_run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
+use goal_run::order::{Approve, Order, Place};
+use goal_run::worktree::{Kept, Worktree};
+use goal_run::{
+    ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
+    templates_for,
+};
 use safe_files::off_runtime;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -33,14 +41,6 @@ use super::stored::complain;
 use super::{alerts, log, own_servers, runtime};
 use crate::config::{self, Config, Warning};
 use crate::mcp::Defaults;
-use crate::run::look::{Looker, Means};
-use crate::run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
-use crate::run::order::{Approve, Order, Place};
-use crate::run::worktree::{Kept, Worktree};
-use crate::run::{
-    ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
-    templates_for,
-};
 use approval::Approver;
 use failure::Failure;
 use present::Result as RunResult;

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use codex_mcp_core::run::outcome::Reason;
 use common::output;
 use common::text::shell_word;
+use goal_run::logic::outcome::Reason;
+use goal_run::notify::Told;
+use goal_run::worktree::Kept;
+use goal_run::{Done, words};
 use serde::Serialize;
 
 use crate::cli::stored::complain;
-use crate::run::notify::Told;
-use crate::run::worktree::Kept;
-use crate::run::{Done, words};
 
 /// How many artifacts are shown; `--json` has more.
 const SHOWN: usize = 50;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use codex_mcp_core::run::machine::{Limits, Parts};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::machine::{Limits, Parts};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ impl Args {
     /// The limits that are other than usual.
     fn set_limits(&self) -> Vec<(&'static str, String)> {
         let usual = Parts::from(Limits::default());
-        let millis = |time: std::time::Duration| codex_mcp_core::run::outcome::milliseconds(time);
+        let millis = |time: std::time::Duration| goal_run::logic::outcome::milliseconds(time);
         let time = |time| {
             humantime::format_duration(time)
                 .to_string()

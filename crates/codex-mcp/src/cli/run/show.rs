@@ -8,15 +8,15 @@ use anstyle::Style;
 use codex_engine::Grants;
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::progress::{CurrentStep, timed};
-use codex_mcp_core::run::outcome::TurnRecord;
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
+use goal_run::logic::outcome::TurnRecord;
+use goal_run::watcher::{Leave, News, Watcher};
+use goal_run::{Caller, words};
 use tokio::time::sleep;
 
 use super::approval::{Approver, Dialog};
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
-use crate::run::watcher::{Leave, News, Watcher};
-use crate::run::{Caller, words};
 
 /// Tells a run on stderr, and answers Codex's questions.
 pub(super) struct Show {

@@ -9,6 +9,8 @@ use codex_engine::binary;
 use codex_protocol::codex::SandboxMode;
 use common::secrets::mask;
 use common::text::one_line;
+use goal_run::ReadOnlyCause;
+use goal_run::order::{Approve, Order};
 use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,8 +19,6 @@ use crate::bounds::OutOfBounds;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::store::Request;
-use crate::run::ReadOnlyCause;
-use crate::run::order::{Approve, Order};
 
 /// The tool that runs are of.
 pub const TOOL: &str = "codex_run";

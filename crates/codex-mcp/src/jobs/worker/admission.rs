@@ -1,13 +1,13 @@
 //! Whether an attempt may be made at a job: what names programs, or lifts the sandbox, is
 //! taken only from jobs that this host has submitted.
 
-use codex_mcp_core::run::criteria::Criterion;
 use common::text::one_line;
+use goal_run::logic::criteria::Criterion;
+use goal_run::order::{Approve, Order};
 
 use super::Options;
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::{Job, Origin, OthersJobs, Request};
-use crate::run::order::{Approve, Order};
 
 /// The sandbox that is none.
 const NO_SANDBOX: &str = "danger-full-access";

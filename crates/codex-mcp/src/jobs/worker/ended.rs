@@ -8,10 +8,12 @@ use codex_engine::Engine;
 use codex_engine::binary::NoCodex;
 use codex_engine::logic::limits::used_up_until;
 use codex_mcp_core::job::Wait;
-use codex_mcp_core::run::outcome::{Reason, blocked};
 use codex_protocol::codex::ThreadId;
 use common::text::one_line;
 use common::timestamp::minute;
+use goal_run::RunError;
+use goal_run::logic::outcome::{Reason, blocked};
+use goal_run::worktree::{Kept, WorktreeError};
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Value, json};
 
@@ -21,8 +23,6 @@ use super::order::NoBounds;
 use crate::bounds::OutOfBounds;
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;
-use crate::run::worktree::{Kept, WorktreeError};
-use crate::run::{self, RunError};
 
 /// The longest account of a failure, in bytes.
 const MESSAGE_LIMIT: usize = 2000;
@@ -63,7 +63,7 @@ pub(super) enum Failure {
 
 /// What has come of an attempt at a run.
 pub(super) struct Ended {
-    pub(super) driven: Result<run::Done, Failure>,
+    pub(super) driven: Result<goal_run::Done, Failure>,
     /// The conversation with Codex, if there was one.
     pub(super) thread: Option<ThreadId>,
     /// What became of telling others, as JSON.

@@ -3,16 +3,16 @@
 use std::cell::RefCell;
 
 use codex_engine::logic::action::{DecidedBy, Decision};
-use codex_mcp_core::run::findings::{Finding, Verdict};
-use codex_mcp_core::run::outcome::TurnRecord;
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
+use goal_run::logic::findings::{Finding, Verdict};
+use goal_run::logic::outcome::TurnRecord;
+use goal_run::order::{Approve, Order};
+use goal_run::watcher::{Leave, News, Watcher};
+use goal_run::words;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::journal::Journal;
-use crate::run::order::{Approve, Order};
-use crate::run::watcher::{Leave, News, Watcher};
-use crate::run::words;
 
 /// The kinds of events of a run. The data of each has `words`, a line for people.
 pub const BEGINS: &str = "codex-mcp/run";

@@ -14,6 +14,11 @@ use codex_engine::logic::session::{Alert, Patience as SessionPatience};
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use git_probe::Submodules;
+use goal_run::look::{Looker, Means};
+use goal_run::notify::Lookup;
+use goal_run::order::{Approve, Order, Place};
+use goal_run::worktree::{self, Worktree};
+use goal_run::{EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
 use supervise::io_thread::Clerk;
@@ -29,11 +34,6 @@ use super::telling::{News, Telling, notice};
 use super::{Worker, admission, order};
 use crate::jobs::run::order::Kept;
 use crate::jobs::store::Job;
-use crate::run::look::{Looker, Means};
-use crate::run::notify::Lookup;
-use crate::run::order::{Approve, Order, Place};
-use crate::run::worktree::{self, Worktree};
-use crate::run::{self, EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
 
 /// How long a run that was called off has to interrupt its turn and to look at what
 /// there is (20 s), and one whose worker ends: less than that takes.
@@ -249,7 +249,7 @@ impl Attempt<'_> {
         reporter: &Reporter<'_>,
         order: &Order,
         submodules: &OnceCell<Submodules>,
-    ) -> Result<run::Done, Failure> {
+    ) -> Result<goal_run::Done, Failure> {
         let limit = Duration::from_millis(self.job.request.timeout_ms.into());
         let driving = async {
             let means = Means {

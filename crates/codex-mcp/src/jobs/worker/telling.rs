@@ -7,10 +7,11 @@ use agent_team::Member;
 use agent_team::logic::TeamName;
 use codex_engine::logic::session::Alert;
 use codex_mcp_core::job::{Ending, JobId, JobState};
-use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::run::outcome::blocked;
 use common::text::one_line;
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::notifier::Notifier;
+use goal_run::logic::outcome::blocked;
+use goal_run::notify::{self, Alerts, Notice, Patience, Teller};
 use serde_json::{Value, json};
 
 use super::attempt::Done;
@@ -19,7 +20,6 @@ use super::{Options, admission, order};
 use crate::jobs::report::FailureReport;
 use crate::jobs::settings::CallSettings;
 use crate::jobs::store::Job;
-use crate::run::notify::{self, Alerts, Notice, Patience, Teller};
 
 /// How long each is waited for where somebody waits for the end of a job that they
 /// have called off.

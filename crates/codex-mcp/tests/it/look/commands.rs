@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::run::snapshot::{CommandEnd, Probe};
+use goal_run::logic::snapshot::{CommandEnd, Probe};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

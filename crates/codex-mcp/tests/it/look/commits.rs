@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use codex_mcp_core::run::artifacts::{self, Artifact};
-use codex_mcp_core::run::snapshot::Preexisting;
+use goal_run::logic::artifacts::{self, Artifact};
+use goal_run::logic::snapshot::Preexisting;
 
 use super::{Scene, beginnings, told};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
-use codex_mcp::run::look::LookError;
+use goal_run::look::LookError;
 
 use super::{Scene, beginnings};
 
@@ -38,7 +38,7 @@ async fn pushed_counts_only_at_the_remote_of_the_user() {
     assert_eq!(beginnings(&run.judged().await), ["no"]);
     let control = scene.run(&["pushed"]).await;
     let now = control.looker.now().await;
-    let judged = control.verdict(&now, codex_mcp_core::run::snapshot::Preexisting::Counts);
+    let judged = control.verdict(&now, goal_run::logic::snapshot::Preexisting::Counts);
     assert_eq!(
         beginnings(&super::told(&judged)),
         ["yes"],

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use codex_mcp_core::run::snapshot::Preexisting;
+use goal_run::logic::snapshot::Preexisting;
 use serde_json::{Value, json};
 
 use super::{Scene, beginnings, told};

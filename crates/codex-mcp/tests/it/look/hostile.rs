@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use codex_mcp_core::run::snapshot::Preexisting;
+use goal_run::logic::snapshot::Preexisting;
 use supervise::converse::run;
 use supervise::spawn::Program;
 

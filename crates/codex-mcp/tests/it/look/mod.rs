@@ -20,10 +20,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use codex_engine::logic::work::Evidence;
-use codex_mcp::run::look::{LookError, Looker, Means};
-use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::findings::{Finding, Subject, Verdict, judge};
-use codex_mcp_core::run::snapshot::{Answer, Preexisting, Snapshot, Work};
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::findings::{Finding, Subject, Verdict, judge};
+use goal_run::logic::snapshot::{Answer, Preexisting, Snapshot, Work};
+use goal_run::look::{LookError, Looker, Means};
 use supervise::spawn::guards_are;
 use testkit::Home;
 use tokio::time::Instant;

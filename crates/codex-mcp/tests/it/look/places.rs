@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use codex_mcp::run::look::LookError;
+use goal_run::look::LookError;
 
 use super::{Scene, beginnings};
 

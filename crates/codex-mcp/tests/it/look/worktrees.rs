@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use codex_mcp::run::worktree::{Kept, Worktree, WorktreeError};
+use goal_run::worktree::{Kept, Worktree, WorktreeError};
 
 use super::Scene;
 

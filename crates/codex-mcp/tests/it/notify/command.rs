@@ -109,17 +109,17 @@ async fn one_that_hangs_is_ended_with_all_that_it_has_started() {
 async fn one_that_does_not_read_is_not_waited_for() {
     let (home, teller) = stage("exit 0");
     let result = serde_json::json!({"missing": "x".repeat(4 << 20)});
-    let telling = codex_mcp::run::notify::Telling {
+    let telling = goal_run::notify::Telling {
         line: "BLOCKED :: x",
         result: &result,
     };
     let notifiers = [super::notifier(&command(&home, ""))];
-    let told = codex_mcp::run::notify::tell_all(&notifiers, telling, &teller).await;
+    let told = goal_run::notify::tell_all(&notifiers, telling, &teller).await;
     assert!(told[0].came.is_ok(), "{told:?}");
 
     let (home, teller) = stage("exec 0<&-; sleep 0.2; exit 3");
     let notifiers = [super::notifier(&command(&home, ""))];
-    let told = codex_mcp::run::notify::tell_all(&notifiers, telling, &teller).await;
+    let told = goal_run::notify::tell_all(&notifiers, telling, &teller).await;
     let error = told[0].came.as_ref().unwrap_err().to_string();
     assert!(error.ends_with("exited with code 3"), "{error}");
 }

@@ -8,8 +8,8 @@ mod mail;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_mcp::run::notify::{Patience, Teller, Telling, Told, tell_all};
-use codex_mcp_core::run::notifier::Notifier;
+use goal_run::logic::notifier::Notifier;
+use goal_run::notify::{Patience, Teller, Telling, Told, tell_all};
 use serde_json::{Value, json};
 use supervise::spawn::guards_are;
 

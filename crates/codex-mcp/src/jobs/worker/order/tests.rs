@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use codex_engine::binary;
 use codex_mcp_core::job::{JobId, JobState, Wanted};
 use codex_protocol::codex::{Effort, SandboxMode};
+use goal_run::order::{Approve, Order as RunOrder};
 use tempfile::TempDir;
 
 use super::*;
@@ -14,7 +15,6 @@ use crate::jobs::run::order::Kept;
 use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
 use crate::jobs::worker::{GRACE, Timing, ToolsOfJobs};
 use crate::mcp::OurTools;
-use crate::run::order::{Approve, Order as RunOrder};
 
 const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
 const SECOND: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use codex_engine::command::{Prompt, Settings, Start};
 use codex_protocol::codex::ThreadSettings;
+use goal_run::reviewer::{Subject, reading};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -17,7 +18,6 @@ use super::tool;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::{Front, TurnCall};
-use crate::review::{Subject, reading};
 
 pub(in crate::mcp::tools) const NAME: &str = "codex_review";
 

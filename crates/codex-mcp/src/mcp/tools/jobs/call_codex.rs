@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use codex_config::profile::ProfileName;
-use codex_mcp_core::run::notifier::Notifier;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::notifier::Notifier;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -6,11 +6,12 @@ use std::time::Duration;
 use codex_config::profile::ProfileName;
 use codex_engine::EngineError;
 use codex_mcp_core::job::JobId;
-use codex_mcp_core::run::criteria::Criteria;
-use codex_mcp_core::run::machine::{BadLimits, Limits, Parts};
-use codex_mcp_core::run::notifier::Notifier;
-use codex_mcp_core::run::snapshot::Preexisting;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::machine::{BadLimits, Limits, Parts};
+use goal_run::logic::notifier::Notifier;
+use goal_run::logic::snapshot::Preexisting;
+use goal_run::order::{Approve, Order, Place};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,7 +27,6 @@ use crate::jobs::service::{Jobs, Looked};
 use crate::jobs::shown;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
-use crate::run::order::{Approve, Order, Place};
 
 pub(super) const NAME: &str = crate::jobs::run::order::TOOL;
 

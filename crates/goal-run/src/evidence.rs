@@ -1,0 +1,182 @@
+//! The evidence of a run as a file: a line of JSON for each turn.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a file of ours; no link is followed and no pipe waited for"
+)]
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use common::text::escape_json;
+use nix::fcntl::OFlag;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::logic::outcome::TurnRecord;
+
+/// How many files are kept in a folder of ours; the oldest go.
+const KEPT: usize = 500;
+
+/// How the names of ours begin.
+const PREFIX: &str = "run-";
+
+/// A file of evidence.
+#[derive(Debug)]
+pub struct EvidenceFile {
+    path: PathBuf,
+    file: File,
+    state: State,
+}
+
+/// What is in a file of evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing, and it is new: it goes if that stays so.
+    New,
+    /// All that was written.
+    Whole,
+    /// A line is missing.
+    Torn,
+}
+
+impl EvidenceFile {
+    /// A new one in a folder of ours, named after the time.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be made.
+    pub fn new_in(folder: &Path) -> io::Result<Self> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        tidy(folder);
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let mut tag = Uuid::new_v4().simple().to_string();
+        tag.truncate(8);
+        let name = format!("{PREFIX}{}-{tag}.jsonl", now.replace(':', ""));
+        Self::open(&folder.join(name), State::New)
+    }
+
+    /// This file; what is in it stays. A link is not followed.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be opened.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Self::open(path, State::Whole)
+    }
+
+    fn open(path: &Path, state: State) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+            .open(path)?;
+        Ok(Self {
+            path: std::path::absolute(path)?,
+            file,
+            state,
+        })
+    }
+
+    /// Adds a turn. The run goes on if that fails, and its answer has all of it too.
+    pub(super) fn write(&mut self, record: &TurnRecord) {
+        let written = line_of(record)
+            .map_err(io::Error::from)
+            .and_then(|line| self.file.write_all(line.as_bytes()));
+        match (written, self.state) {
+            (Ok(()), State::New) => self.state = State::Whole,
+            (Ok(()), State::Whole | State::Torn) => {}
+            (Err(error), _) => {
+                self.state = State::Torn;
+                tracing::warn!("{} lacks a turn: {error}", self.path.display());
+            }
+        }
+    }
+
+    /// Where it is, if it has all that was written.
+    pub(super) fn close(self) -> Option<PathBuf> {
+        (self.state == State::Whole).then(|| self.path.clone())
+    }
+}
+
+impl Drop for EvidenceFile {
+    fn drop(&mut self) {
+        if self.state == State::New {
+            // An empty file is no harm.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the oldest. That is no reason not to begin.
+fn tidy(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(PREFIX)).collect();
+    names.sort_unstable();
+    let many = (names.len() + 1).saturating_sub(KEPT);
+    for name in names.into_iter().take(many) {
+        if let Err(error) = fs::remove_file(folder.join(&name)) {
+            tracing::warn!("the old evidence {name} stays: {error}");
+        }
+    }
+}
+
+/// A line of JSON, whose hidden characters are escaped: a terminal may show it.
+fn line_of(record: &impl Serialize) -> serde_json::Result<String> {
+    Ok(format!(
+        "{}\n",
+        escape_json(&serde_json::to_string(record)?)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_escaped() {
+        let line = line_of(&"a\u{9b}31m\u{7f}\u{202e}").unwrap();
+        assert_eq!(line, "\"a\\u009b31m\\u007f\\u202e\"\n");
+    }
+
+    #[test]
+    fn the_oldest_give_way() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..KEPT + 5 {
+            let name = format!("{PREFIX}2000-01-01T000000Z-{number:08}.jsonl");
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::write(folder.path().join("mine"), "").unwrap();
+        let mut file = EvidenceFile::new_in(folder.path()).unwrap();
+        file.state = State::Whole;
+        let path = file.close().unwrap();
+        assert!(path.is_file());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), KEPT + 1);
+        assert!(folder.path().join("mine").exists());
+    }
+
+    #[test]
+    fn a_run_that_has_none_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(EvidenceFile::new_in(folder.path()).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        assert!(EvidenceFile::at(&link).is_err());
+        assert!(!folder.path().join("target").exists());
+    }
+}

@@ -1,0 +1,560 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use codex_engine::logic::session::Steps;
+use codex_engine::logic::work::{Evidence, Refusal};
+use git_probe::logic::git_state::{ChangeKind, FileState, GitState};
+use proptest::prelude::*;
+
+use super::*;
+use crate::logic::artifacts::{self, Gain, Shown};
+use crate::logic::snapshot::{
+    Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
+};
+
+fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
+    let newest = (0..new).map(|number| Commit {
+        id: format!("{}-{number}", tip.unwrap_or_default()),
+        subject: "work".to_owned(),
+    });
+    Line {
+        tip: tip.map(str::to_owned),
+        total,
+        new,
+        newest: newest.collect(),
+    }
+}
+
+fn head(tip: Option<&str>, total: u64, new: u64) -> Probe<Head> {
+    Probe::Found(Head {
+        branch: Some("main".to_owned()),
+        line: line(tip, total, new),
+    })
+}
+
+fn map(pairs: &[(&str, &str)]) -> Probe<BTreeMap<String, String>> {
+    let pairs = pairs.iter();
+    Probe::Found(
+        pairs
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
+    )
+}
+
+fn tree(dirty: &[(&str, &str)], committed: &[&str]) -> Probe<Tree> {
+    let look = |stamp: &str| FileState {
+        kind: ChangeKind::Modified,
+        stamp: stamp.to_owned(),
+    };
+    let dirty = dirty
+        .iter()
+        .map(|(path, stamp)| (path.to_string(), look(stamp)));
+    let committed = committed.iter();
+    Probe::Found(Tree {
+        state: GitState {
+            head: None,
+            dirty: dirty.collect(),
+        },
+        committed: committed
+            .map(|path| (path.to_string(), ChangeKind::Added))
+            .collect(),
+    })
+}
+
+fn requests(requests: &[(u64, Age)]) -> Probe<Vec<PullRequest>> {
+    let request = |(number, age): &(u64, Age)| PullRequest {
+        url: format!("https://github.com/o/r/pull/{number}"),
+        number: *number,
+        age: *age,
+    };
+    Probe::Found(requests.iter().map(request).collect())
+}
+
+fn comments(comments: &[(u64, Age)]) -> Probe<Vec<Comment>> {
+    let comment = |(number, age): &(u64, Age)| Comment {
+        url: format!("https://github.com/o/r/issues/7#issuecomment-{number}"),
+        age: *age,
+    };
+    Probe::Found(comments.iter().map(comment).collect())
+}
+
+const ISSUE: &str = "o/r#7";
+const COMMAND: &str = "cargo test";
+
+/// As a run begins: a file, two branches, both pushed, nothing uncommitted.
+fn start() -> Snapshot {
+    Snapshot {
+        tree: tree(&[("users.txt", "1")], &[]),
+        head: head(Some("aaaa"), 3, 0),
+        branches: BTreeMap::from([
+            (
+                "main".parse().unwrap(),
+                Probe::Found(Some(line(Some("aaaa"), 3, 0))),
+            ),
+            ("x".parse().unwrap(), Probe::Found(None)),
+        ]),
+        remote: map(&[("main", "aaaa"), ("old", "0000")]),
+        files: map(&[("src/a.rs", "1")]),
+        pull_requests: requests(&[]),
+        comments: BTreeMap::from([(ISSUE.parse().unwrap(), comments(&[(1, Age::Old)]))]),
+        commands: BTreeMap::new(),
+        review: None,
+    }
+}
+
+/// After the work: all of it.
+fn done() -> Snapshot {
+    let exited = CommandEnd::Exited {
+        code: 0,
+        tail: String::new(),
+    };
+    Snapshot {
+        tree: tree(&[], &["src/b.rs", "users.txt"]),
+        head: head(Some("bbbb"), 5, 2),
+        branches: BTreeMap::from([
+            (
+                "main".parse().unwrap(),
+                Probe::Found(Some(line(Some("bbbb"), 5, 2))),
+            ),
+            (
+                "x".parse().unwrap(),
+                Probe::Found(Some(line(Some("bbbb"), 5, 2))),
+            ),
+        ]),
+        remote: map(&[("main", "bbbb"), ("old", "0000")]),
+        files: map(&[("src/a.rs", "1"), ("src/b.rs", "1")]),
+        pull_requests: requests(&[(12, Age::New)]),
+        comments: BTreeMap::from([(
+            ISSUE.parse().unwrap(),
+            comments(&[(1, Age::Old), (2, Age::New)]),
+        )]),
+        commands: BTreeMap::from([(COMMAND.parse().unwrap(), Probe::Found(exited))]),
+        review: None,
+    }
+}
+
+fn worked() -> Work {
+    Work {
+        evidence: Evidence {
+            commands: 2,
+            ..Evidence::default()
+        },
+        succeeded: 2,
+        refusal: Refusal::None,
+        answer: Answer::Given,
+    }
+}
+
+fn criteria(texts: &[&str]) -> Criteria {
+    Criteria::new(texts.iter().map(|text| text.parse().unwrap())).unwrap()
+}
+
+fn verdict(texts: &[&str], start: &Snapshot, now: &Snapshot, preexisting: Preexisting) -> Verdict {
+    judge(&criteria(texts), start, now, &worked(), preexisting)
+}
+
+fn told(finding: &Finding) -> String {
+    match finding {
+        Finding::Satisfied { found } => format!("satisfied: {found}"),
+        Finding::NotYet {
+            missing,
+            instruction,
+        } => format!("not yet:   {missing} | {instruction}"),
+        Finding::Unknown { why } => format!("unknown:   {why}"),
+    }
+}
+
+const ALL: [&str; 13] = [
+    "files=src/a.rs",
+    "files=src/*.rs",
+    "files=none.txt",
+    "files=*.tex",
+    "commits=2",
+    "commits=1@x",
+    "branch=main",
+    "branch=x",
+    "pushed",
+    "pr",
+    "issue_comment=o/r#7",
+    "clean",
+    "diff_within=src",
+];
+
+type Change = fn(&mut Snapshot);
+
+/// What else can be found than at the start or when all is done.
+const SCENES: [(&str, Change); 7] = [
+    ("nobody could look", |now| *now = Snapshot::default()),
+    ("an empty repository", |now| {
+        now.head = head(None, 0, 0);
+        now.files = map(&[]);
+    }),
+    ("one commit, on a branch, not pushed", |now| {
+        now.head = head(Some("cccc"), 4, 1);
+        let x = Probe::Found(Some(line(Some("cccc"), 4, 1)));
+        now.branches.insert("x".parse().unwrap(), x);
+    }),
+    ("old work checked out", |now| {
+        now.head = head(Some("0000"), 2, 0);
+        now.pull_requests = requests(&[(9, Age::Old)]);
+    }),
+    ("a branch where nothing is", |now| {
+        let x = Probe::Found(Some(line(Some("aaaa"), 3, 0)));
+        now.branches.insert("x".parse().unwrap(), x);
+    }),
+    ("a changed file, and others", |now| {
+        now.files = map(&[("src/a.rs", "2")]);
+        let names = ["src/a.rs", "b\nc", "d", "e", "f", "g", "h", "users.txt"];
+        now.tree = tree(&names.map(|name| (name, "1")), &[]);
+    }),
+    ("a comment that GitHub calls old", |now| {
+        now.comments
+            .insert(ISSUE.parse().unwrap(), comments(&[(3, Age::Old)]));
+    }),
+];
+
+/// Each criterion in each scene; and where old things count, if that is different.
+#[test]
+fn every_criterion_and_what_can_be_found() {
+    let mut scenes: Vec<(&str, Snapshot)> =
+        vec![("as at the start", start()), ("all done", done())];
+    for (name, change) in SCENES {
+        let mut now = start();
+        change(&mut now);
+        scenes.push((name, now));
+    }
+    let mut table = String::new();
+    for (name, now) in scenes {
+        table += &format!("{name}\n");
+        let new = verdict(&ALL, &start(), &now, Preexisting::Ignored);
+        let any = verdict(&ALL, &start(), &now, Preexisting::Counts);
+        for (new, any) in new.iter().zip(any.iter()) {
+            table += &format!("  {:<20} {}\n", new.subject.to_string(), told(&new.finding));
+            if new != any {
+                table += &format!("    old things count:  {}\n", told(&any.finding));
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn what_was_unknown_at_the_start_is_not_called_new() {
+    let verdict = verdict(&ALL, &Snapshot::default(), &done(), Preexisting::Ignored);
+    for judged in verdict.iter() {
+        let by_itself = [
+            "commits=2",
+            "commits=1@x",
+            "branch=main",
+            "branch=x",
+            "clean",
+            "work",
+        ];
+        let by_itself = by_itself.contains(&judged.subject.to_string().as_str())
+            || judged.subject.to_string().starts_with("issue_comment");
+        let holds = matches!(judged.finding, Finding::Satisfied { .. });
+        assert_eq!(holds, by_itself, "{judged:?}");
+    }
+}
+
+#[test]
+fn every_end_of_a_command() {
+    let exited = |code, tail: &str| {
+        let tail = tail.to_owned();
+        Probe::Found(CommandEnd::Exited { code, tail })
+    };
+    let mut table = String::new();
+    for end in [
+        None,
+        Some(Probe::Failed("no such program".to_owned())),
+        Some(exited(0, "fine")),
+        Some(exited(101, " \n")),
+        Some(exited(1, "line one\nline\ttwo")),
+        Some(Probe::Found(CommandEnd::Signalled(9))),
+        Some(Probe::Found(CommandEnd::TimedOut(Duration::from_secs(60)))),
+    ] {
+        let mut now = start();
+        now.commands = end
+            .map(|end| (COMMAND.parse().unwrap(), end))
+            .into_iter()
+            .collect();
+        let verdict = verdict(
+            &["command=cargo test"],
+            &start(),
+            &now,
+            Preexisting::Ignored,
+        );
+        table += &format!("{}\n", told(&verdict.iter().next().unwrap().finding));
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn what_must_hold_beside_the_criteria() {
+    let subjects = |texts: &[&str]| {
+        let verdict = verdict(texts, &start(), &start(), Preexisting::Ignored);
+        let subjects = verdict.iter().map(|judged| judged.subject.to_string());
+        subjects.collect::<Vec<_>>()
+    };
+    assert_eq!(subjects(&[]), ["work", "answer"]);
+    assert_eq!(subjects(&["clean"]), ["clean", "work", "answer"]);
+    assert_eq!(
+        subjects(&["commits=1", "clean"]),
+        ["commits=1", "clean", "work"]
+    );
+    assert_eq!(subjects(&["commits=1"]), ["commits=1"]);
+}
+
+#[test]
+fn runs_without_criteria_need_a_success_and_no_refusal_at_the_end() {
+    let (start, after) = (start(), done());
+    let standing = |work: &Work, now: &Snapshot| {
+        let nothing = Criteria::default();
+        judge(&nothing, &start, now, work, Preexisting::Ignored).standing()
+    };
+    let only_failed = Work {
+        succeeded: 0,
+        ..worked()
+    };
+    assert_eq!(standing(&only_failed, &after), Standing::Lacking);
+    let refused = |refusal| Work {
+        refusal,
+        ..worked()
+    };
+    for now in [&start, &after] {
+        assert_eq!(standing(&refused(Refusal::Last), now), Standing::Lacking);
+        assert_eq!(standing(&refused(Refusal::None), now), Standing::Satisfied);
+    }
+    // Looking around after a refusal is not the work.
+    let followed = refused(Refusal::Followed);
+    assert_eq!(standing(&followed, &start), Standing::Lacking);
+    assert_eq!(standing(&followed, &after), Standing::Satisfied);
+}
+
+#[test]
+fn instructions_are_for_codex_alone() {
+    let nothing = Criteria::default();
+    let start = start();
+    let verdict = judge(
+        &nothing,
+        &start,
+        &start,
+        &Work::default(),
+        Preexisting::Ignored,
+    );
+    assert_eq!(
+        verdict.missing(),
+        ["nothing was executed", "there is no final message"]
+    );
+    assert_eq!(
+        verdict.instructions(),
+        [
+            "nothing was executed: use your tools to do the work",
+            "there is no final message: when the work is done, report what you did",
+        ]
+    );
+    let told = serde_json::to_string(&verdict).unwrap();
+    assert!(!told.contains("use your tools"), "{told}");
+}
+
+#[test]
+fn refusals_last_over_turns_of_words() {
+    let mut work = Work::default();
+    let steps = |succeeded| Steps {
+        succeeded,
+        ..Steps::default()
+    };
+    for (succeeded, refusal, expected) in [
+        (1, Refusal::Last, Refusal::Last),
+        (0, Refusal::None, Refusal::Last),
+        (1, Refusal::Followed, Refusal::Followed),
+        (1, Refusal::None, Refusal::None),
+    ] {
+        work.add(&steps(succeeded), refusal);
+        assert_eq!(work.refusal, expected);
+    }
+    assert_eq!(work.succeeded, 3);
+}
+
+#[test]
+fn without_work_what_held_before_is_not_done() {
+    let idle = Work::default();
+    let denied = Work {
+        evidence: Evidence {
+            commands: 1,
+            declined: 1,
+            ..Evidence::default()
+        },
+        refusal: Refusal::Last,
+        answer: Answer::Given,
+        ..Work::default()
+    };
+    let refused = Work {
+        evidence: Evidence {
+            tool_calls: 2,
+            failed_calls: 2,
+            ..Evidence::default()
+        },
+        answer: Answer::Given,
+        ..Work::default()
+    };
+    let silent = Work {
+        answer: Answer::Missing,
+        ..worked()
+    };
+    let (start, mut clean) = (start(), start());
+    clean.tree = tree(&[], &[]);
+    let standing = |texts: &[&str], now: &Snapshot, work: &Work| {
+        judge(&criteria(texts), &start, now, work, Preexisting::Counts).standing()
+    };
+    for work in [idle, denied, refused, silent] {
+        assert_eq!(standing(&[], &start, &work), Standing::Lacking);
+        assert_eq!(
+            standing(&["diff_within=src"], &start, &work),
+            Standing::Lacking
+        );
+    }
+    assert_eq!(standing(&[], &start, &worked()), Standing::Satisfied);
+    assert_eq!(
+        standing(&["diff_within=src"], &start, &worked()),
+        Standing::Satisfied
+    );
+    // Something new is work, whoever has noted how it came to be.
+    assert_eq!(
+        standing(&["commits=1", "clean"], &done(), &idle),
+        Standing::Satisfied
+    );
+    assert_eq!(
+        standing(&["files=src/a.rs"], &start, &idle),
+        Standing::Satisfied
+    );
+    assert_eq!(
+        standing(&["clean"], &Snapshot::default(), &worked()),
+        Standing::Unclear
+    );
+}
+
+#[test]
+fn commands_are_run_when_all_else_holds() {
+    let is_worth = |texts: &[&str], now: &Snapshot| {
+        verdict(texts, &start(), now, Preexisting::Ignored).is_worth_commands()
+    };
+    let mut unchecked = done();
+    unchecked.commands.clear();
+    assert!(is_worth(&["commits=1", "command=cargo test"], &unchecked));
+    assert!(!is_worth(&["commits=9", "command=cargo test"], &unchecked));
+    assert!(!is_worth(&["commits=1", "command=cargo test"], &start()));
+    unchecked.pull_requests = Probe::default();
+    assert!(is_worth(&["pr", "command=cargo test"], &unchecked));
+}
+
+#[test]
+fn a_verdict_as_programs_see_it() {
+    let mut now = done();
+    now.pull_requests = Probe::Failed("gh is not installed".to_owned());
+    let verdict = verdict(
+        &["commits=3", "pr", "clean"],
+        &start(),
+        &now,
+        Preexisting::Ignored,
+    );
+    let json = serde_json::to_string_pretty(&verdict).unwrap();
+    insta::assert_snapshot!(format!("{json}\n{:#?}", verdict.missing()));
+}
+
+#[test]
+fn artifacts_are_what_is_new() {
+    assert_eq!(artifacts::listed(&start(), &start()), []);
+    let listed = artifacts::listed(&start(), &done());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&listed).unwrap());
+    assert_eq!(
+        artifacts::found(&Snapshot::default(), &Snapshot::default()),
+        []
+    );
+}
+
+#[test]
+fn a_gain_is_what_was_never_there_before() {
+    let start = start();
+    let with = |dirty: &[(&str, &str)]| {
+        let mut now = start.clone();
+        now.tree = tree(dirty, &[]);
+        now
+    };
+    let before = ("users.txt", "1");
+    let mut shown = Shown::default();
+    for (now, gain) in [
+        (with(&[before]), Gain::Nothing),
+        (with(&[before, ("a", "1")]), Gain::Something),
+        (with(&[before, ("a", "1")]), Gain::Nothing),
+        (with(&[before, ("a", "2")]), Gain::Something),
+        (with(&[before]), Gain::Nothing),
+        (with(&[before, ("a", "1")]), Gain::Nothing),
+        (with(&[]), Gain::Something),
+        (done(), Gain::Something),
+        (done(), Gain::Nothing),
+        (Snapshot::default(), Gain::Nothing),
+    ] {
+        assert_eq!(shown.take(&start, &now), gain, "{:?}", now.tree);
+    }
+    let mut ignored = start.clone();
+    ignored.files = map(&[("src/a.rs", "1"), ("build/out", "1")]);
+    assert_eq!(shown.take(&start, &ignored), Gain::Something);
+}
+
+fn snapshots() -> impl Strategy<Value = Snapshot> {
+    let changes = SCENES.map(|(_, change)| change).to_vec();
+    let changes = proptest::sample::subsequence(changes, 0..4);
+    (any::<bool>(), changes).prop_map(|(is_done, changes)| {
+        let mut snapshot = if is_done { done() } else { start() };
+        for change in changes {
+            change(&mut snapshot);
+        }
+        snapshot
+    })
+}
+
+proptest! {
+    /// What is there counts at least as much where old things count, something is
+    /// missing exactly if not all holds, and every account is a line.
+    #[test]
+    fn whatever_is_found(start in snapshots(), now in snapshots()) {
+        let new = verdict(&ALL, &start, &now, Preexisting::Ignored);
+        let any = verdict(&ALL, &start, &now, Preexisting::Counts);
+        let holds = |judged: &Judged| matches!(judged.finding, Finding::Satisfied { .. });
+        for (new, any) in new.iter().zip(any.iter()) {
+            prop_assert!(holds(any) || !holds(new), "{:?} {:?}", new, any);
+        }
+        for verdict in [new, any] {
+            let satisfied = verdict.standing() == Standing::Satisfied;
+            prop_assert_eq!(satisfied, verdict.iter().all(holds));
+            prop_assert_eq!(satisfied, verdict.missing().is_empty());
+            prop_assert!(!verdict.missing().concat().contains('\n'));
+        }
+    }
+
+    /// Where nothing has changed, nothing is new.
+    #[test]
+    fn what_is_as_it_was_is_not_done(snapshot in snapshots()) {
+        let mut start = snapshot;
+        if let Probe::Found(head) = &mut start.head {
+            head.line.new = 0;
+            head.line.newest.clear();
+        }
+        for branch in start.branches.values_mut() {
+            if let Probe::Found(Some(line)) = branch {
+                line.new = 0;
+                line.newest.clear();
+            }
+        }
+        if let Probe::Found(tree) = &mut start.tree {
+            tree.committed.clear();
+        }
+        for criterion in criteria(&ALL).iter().filter(|one| one.judging() == Judging::BySomethingNew) {
+            let verdict = verdict(&[&criterion.to_string()], &start, &start, Preexisting::Ignored);
+            prop_assert!(verdict.standing() != Standing::Satisfied, "{:?}", verdict);
+        }
+        prop_assert_eq!(artifacts::found(&start, &start), []);
+        prop_assert_eq!(Shown::default().take(&start, &start), Gain::Nothing);
+    }
+}

@@ -1,0 +1,80 @@
+//! The mail by which an agent learns of the end of a run.
+
+use common::text::one_line;
+use git_probe::logic::git_state::ChangeKind;
+use serde_json::Value;
+
+use crate::logic::artifacts::Artifact;
+
+/// How many artifacts are listed, and how many things that are missing.
+const LISTED: usize = 40;
+
+/// The longest of these lines, in bytes.
+const LINE_LIMIT: usize = 300;
+
+/// What is written: the notice, and below it what was made and what is missing by
+/// `result`, an [`Outcome`](super::Outcome) as JSON. What isn't in that is left out.
+/// At most 32 KiB.
+#[must_use]
+pub fn letter(notice: &str, result: &Value) -> String {
+    let mut text = one_line(notice, super::NOTICE_LIMIT);
+    for (title, key) in [
+        ("Made:", "artifacts"),
+        ("Made all the same:", "partial"),
+        ("Missing:", "missing"),
+    ] {
+        let things = result.get(key).and_then(Value::as_array);
+        let things = things.map_or(&[][..], Vec::as_slice);
+        let lines: Vec<String> = things.iter().take(LISTED).filter_map(words).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        text += &format!("\n\n{title}");
+        for line in &lines {
+            text += &format!("\n- {}", one_line(line, LINE_LIMIT));
+        }
+        let untold = match key {
+            "missing" => 0,
+            _ => untold(result),
+        };
+        match things.len().saturating_sub(LISTED).saturating_add(untold) {
+            0 => {}
+            more => text += &format!("\n- and {more} more"),
+        }
+    }
+    text
+}
+
+/// How many artifacts aren't even in the result.
+fn untold(result: &Value) -> usize {
+    let more = result.get("more_artifacts").and_then(Value::as_u64);
+    more.and_then(|more| usize::try_from(more).ok())
+        .unwrap_or(0)
+}
+
+fn words(thing: &Value) -> Option<String> {
+    match thing {
+        Value::String(words) => Some(words.clone()),
+        thing => serde_json::from_value(thing.clone()).ok().map(of_artifact),
+    }
+}
+
+fn of_artifact(artifact: Artifact) -> String {
+    match artifact {
+        Artifact::PullRequest { url, .. } => format!("pull request {url}"),
+        Artifact::IssueComment { url, .. } => format!("comment {url}"),
+        Artifact::Push { branch, commit } => format!("pushed {branch} at {commit}"),
+        Artifact::Commit { id, subject } => format!("commit {id} {subject}"),
+        Artifact::Branch { name, commit } => format!("branch {name} at {commit}"),
+        Artifact::File { path, change } => format!("file {path} ({})", of_change(change)),
+        Artifact::Command { command } => format!("passes: {command}"),
+    }
+}
+
+fn of_change(change: ChangeKind) -> &'static str {
+    match change {
+        ChangeKind::Added => "added",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Deleted => "deleted",
+    }
+}

@@ -1,0 +1,204 @@
+//! The commits that lead to somewhere, and which of them are new.
+//!
+//! New is what no ref led to at the start, and what did not come from elsewhere
+//! since, see [`brought`](super::brought). Commits that no ref led to, and that
+//! somebody has found again in a reflog, count as new.
+//!
+//! Source: git-rev-list(1).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use git_probe::{Git, GitError};
+
+use super::brought::brought;
+use super::refs::Refs;
+use crate::logic::names::BranchName;
+use crate::logic::snapshot::{COMMITS_NAMED, Commit, Head, Line, Probe};
+
+/// Which commits there were at the start.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    pub(super) refs: Refs,
+    /// How many led to what was checked out.
+    total: u64,
+    /// All that refs led to: for git to leave out what leads there.
+    left_out: String,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) head: Probe<Head>,
+    pub(super) branches: BTreeMap<BranchName, Probe<Option<Line>>>,
+}
+
+impl Known {
+    pub(super) async fn now(git: &Git) -> Result<Self, GitError> {
+        let refs = Refs::read(git).await?;
+        let total = match &refs.tip {
+            Some(tip) => count(git, tip).await?,
+            None => 0,
+        };
+        let tips: BTreeSet<&String> = refs.all.values().chain(&refs.tip).collect();
+        let left_out = tips.into_iter().map(|tip| format!("^{tip}\n")).collect();
+        Ok(Self {
+            refs,
+            total,
+            left_out,
+        })
+    }
+
+    /// Of what leads to `tips`, what led to nothing at the start, the last one first.
+    /// `more` is left out too.
+    pub(super) async fn since(
+        &self,
+        git: &Git,
+        tips: &[&str],
+        more: &[&str],
+    ) -> Result<Vec<String>, GitError> {
+        let tips = tips.iter().map(|tip| format!("{tip}\n"));
+        let more = more.iter().map(|tip| format!("^{tip}\n"));
+        let input: String = tips.chain(more).chain([self.left_out.clone()]).collect();
+        let question = ["rev-list", "--topo-order", "--ignore-missing", "--stdin"];
+        let ids = git.text(&question, input.as_bytes()).await?;
+        Ok(ids.lines().map(str::to_owned).collect())
+    }
+
+    /// How many lead to `tip`: from what is known, as a long history takes long to
+    /// count.
+    async fn total(&self, git: &Git, tip: &str) -> Result<u64, GitError> {
+        let before = match self.refs.tip.as_deref() {
+            Some(before) if before == tip => return Ok(self.total),
+            Some(before) => before,
+            None => return count(git, tip).await,
+        };
+        let question = ["rev-list", "--count", "--left-right", "--stdin"];
+        let range = format!("{before}...{tip}\n");
+        let Ok(counts) = git.text(&question, range.as_bytes()).await else {
+            // What was there at the start has been thrown away.
+            return count(git, tip).await;
+        };
+        let mut counts = counts.split_whitespace().map(str::parse::<u64>);
+        match (counts.next(), counts.next()) {
+            (Some(Ok(gone)), Some(Ok(come))) => Ok((self.total + come).saturating_sub(gone)),
+            _ => count(git, tip).await,
+        }
+    }
+}
+
+async fn count(git: &Git, tip: &str) -> Result<u64, GitError> {
+    let question = ["rev-list", "--count", "--stdin"];
+    let count = git.text(&question, format!("{tip}\n").as_bytes()).await?;
+    Ok(count.trim().parse().unwrap_or_default())
+}
+
+impl Lines {
+    /// The lines that lead to what is checked out and to these branches.
+    pub(super) async fn look(
+        git: &Git,
+        known: &Known,
+        refs: &Refs,
+        branches: &BTreeSet<BranchName>,
+    ) -> Self {
+        let named = branches.iter().filter_map(|branch| refs.branch_tip(branch));
+        let tips: BTreeSet<&String> = refs.tip.iter().chain(named).collect();
+        let lines = match lines(git, known, refs, &tips).await {
+            Ok(lines) => lines,
+            Err(error) => return Self::failed(&error.to_string(), branches),
+        };
+        let line = |tip: &String| lines.get(tip.as_str()).cloned().unwrap_or_default();
+        let branch = |branch: &BranchName| {
+            let line = refs.branch_tip(branch).map(line);
+            (branch.clone(), Probe::Found(line))
+        };
+        Self {
+            head: Probe::Found(Head {
+                branch: refs.branch.clone(),
+                line: refs.tip.as_ref().map(line).unwrap_or_default(),
+            }),
+            branches: branches.iter().map(branch).collect(),
+        }
+    }
+
+    /// Nobody can tell.
+    pub(super) fn failed(why: &str, branches: &BTreeSet<BranchName>) -> Self {
+        let failed = |branch: &BranchName| (branch.clone(), Probe::Failed(why.to_owned()));
+        Self {
+            head: Probe::Failed(why.to_owned()),
+            branches: branches.iter().map(failed).collect(),
+        }
+    }
+}
+
+/// By their tips.
+async fn lines(
+    git: &Git,
+    known: &Known,
+    refs: &Refs,
+    tips: &BTreeSet<&String>,
+) -> Result<BTreeMap<String, Line>, GitError> {
+    let led_to: HashSet<&String> = known.refs.all.values().chain(&known.refs.tip).collect();
+    let mut found = BTreeMap::new();
+    for tip in tips {
+        let since = match led_to.contains(tip) {
+            true => Vec::new(),
+            false => known.since(git, &[tip], &[]).await?,
+        };
+        found.insert(tip.as_str(), (since, known.total(git, tip).await?));
+    }
+    let foreign = match found.values().all(|(since, _)| since.is_empty()) {
+        true => HashSet::new(),
+        false => brought(git, known, refs).await?,
+    };
+    let mut lines = BTreeMap::new();
+    for (tip, (mut since, total)) in found {
+        since.retain(|id| !foreign.contains(id));
+        let line = Line {
+            tip: Some(tip.to_owned()),
+            total,
+            new: u64::try_from(since.len()).unwrap_or(u64::MAX),
+            newest: named(git, since.get(..COMMITS_NAMED).unwrap_or(&since)).await?,
+        };
+        lines.insert(tip.to_owned(), line);
+    }
+    Ok(lines)
+}
+
+/// Commits and the first lines of their messages.
+async fn named(git: &Git, ids: &[String]) -> Result<Vec<Commit>, GitError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The colon, as nothing is written for an empty subject.
+    let question = [
+        "rev-list",
+        "--no-walk=unsorted",
+        "--encoding=UTF-8",
+        "--format=:%s",
+        "--stdin",
+    ];
+    let input: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let told = git.text(&question, input.as_bytes()).await?;
+    let mut lines = told.lines();
+    let mut commits = Vec::new();
+    while let (Some(commit), Some(subject)) = (lines.next(), lines.next()) {
+        let commit = commit.strip_prefix("commit ");
+        let subject = subject.strip_prefix(':');
+        if let (Some(id), Some(subject)) = (commit, subject) {
+            commits.push(Commit {
+                id: id.to_owned(),
+                subject: short(subject),
+            });
+        }
+    }
+    Ok(commits)
+}
+
+/// How much of a subject is kept, in bytes.
+const SUBJECT_LIMIT: usize = 500;
+
+fn short(subject: &str) -> String {
+    let mut short = subject.replace(char::is_control, " ");
+    short.truncate(short.floor_char_boundary(SUBJECT_LIMIT));
+    short
+}

@@ -1,0 +1,122 @@
+//! The local state that a verdict rests on, to find out later whether it still is so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use git_probe::logic::git_state::GitState;
+
+use super::refs::Refs;
+use crate::logic::names::BranchName;
+use crate::logic::snapshot::{Head, Line, Snapshot};
+
+/// How many changed files are named.
+const FILES_NAMED: usize = 3;
+
+/// The working tree, what is checked out, the branches that criteria name, and the files
+/// that fit their patterns. What could not be read is `None`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LocalState {
+    pub(super) tree: Option<GitState>,
+    pub(super) refs: Option<LocalRefs>,
+    pub(super) files: Option<BTreeMap<String, String>>,
+}
+
+/// Where the refs lead that criteria are about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LocalRefs {
+    /// The branch that is checked out.
+    branch: Option<String>,
+    /// The commit that is checked out.
+    tip: Option<String>,
+    branches: BTreeMap<BranchName, Option<String>>,
+}
+
+impl LocalRefs {
+    pub(super) fn new(refs: Refs, branches: &BTreeSet<BranchName>) -> Self {
+        let tip = |name: &BranchName| (name.clone(), refs.branch_tip(name).cloned());
+        Self {
+            branches: branches.iter().map(tip).collect(),
+            branch: refs.branch,
+            tip: refs.tip,
+        }
+    }
+
+    fn of(snapshot: &Snapshot) -> Option<Self> {
+        let Head { branch, line } = snapshot.head.found()?;
+        let tip = |line: &Option<Line>| line.as_ref().and_then(|line| line.tip.clone());
+        let branches = snapshot.branches.iter();
+        let branches = branches.map(|(name, line)| Some((name.clone(), tip(line.found()?))));
+        Some(Self {
+            branch: branch.clone(),
+            tip: line.tip.clone(),
+            branches: branches.collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl From<&Snapshot> for LocalState {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self {
+            tree: snapshot.tree.found().map(|tree| tree.state.clone()),
+            refs: LocalRefs::of(snapshot),
+            files: snapshot.files.found().cloned(),
+        }
+    }
+}
+
+impl LocalState {
+    /// What is no longer as it was `before`, in words; `None` if all of it is. What could
+    /// not be read before is not compared.
+    pub(crate) fn difference(&self, before: &Self) -> Option<String> {
+        if before.refs.is_some() && before.refs != self.refs {
+            return Some("what is checked out, or a branch that was asked for".to_owned());
+        }
+        let tree = before.tree.as_ref().map(|tree| match &self.tree {
+            Some(now) => different(&tree.dirty, &now.dirty),
+            None => vec!["the working tree, which cannot be read".to_owned()],
+        });
+        let files = before.files.as_ref().map(|files| match &self.files {
+            Some(now) => different(files, now),
+            None => vec!["the files that were asked for, which cannot be read".to_owned()],
+        });
+        let names: BTreeSet<String> = tree.into_iter().chain(files).flatten().collect();
+        let more = names.len().saturating_sub(FILES_NAMED);
+        let mut named: Vec<String> = names.into_iter().take(FILES_NAMED).collect();
+        if more > 0 {
+            named.push(format!("and {more} more"));
+        }
+        (!named.is_empty()).then(|| named.join(", "))
+    }
+}
+
+/// The keys whose values differ.
+fn different<T: PartialEq>(one: &BTreeMap<String, T>, other: &BTreeMap<String, T>) -> Vec<String> {
+    let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    let differ = keys
+        .into_iter()
+        .filter(|key| one.get(*key) != other.get(*key));
+    differ.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_names_what_changed() {
+        let state = |names: &[&str]| {
+            let files = names.iter().map(|name| ((*name).to_owned(), String::new()));
+            LocalState {
+                files: Some(files.collect()),
+                ..LocalState::default()
+            }
+        };
+        let (before, same) = (state(&["a"]), state(&["a"]));
+        assert_eq!(same.difference(&before), None);
+        let more = state(&["a", "b", "c", "d", "e"]);
+        let words = more.difference(&before);
+        assert_eq!(words.as_deref(), Some("b, c, d, and 1 more"));
+        let unread = LocalState::default();
+        assert!(unread.difference(&before).is_some());
+        assert_eq!(before.difference(&unread), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Telling others while work is under way: that Codex waits for an answer, or that no
+//! event of it comes.
+//!
+//! Notices wait in a bounded queue for a task of their own, which tells one after the
+//! other: whoever gives one never waits for a notifier.
+
+use codex_engine::logic::session::Alert;
+use common::secrets::mask;
+use common::text::one_line;
+use common::timestamp::timestamp;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::{Teller, Telling, tell_all};
+use crate::logic::notifier::Notifier;
+use crate::logic::outcome::NOTICE_LIMIT;
+
+/// How many notices wait. More are left out, and logged.
+const QUEUE: usize = 64;
+
+/// What is told: a line, and the object that programs get.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notice {
+    line: String,
+    result: Value,
+}
+
+impl Notice {
+    /// The notice of an alert about `subject`, such as `session ID`, with `names` of it.
+    /// Credentials in it are masked.
+    #[must_use]
+    pub fn of(subject: &str, names: &Value, alert: &Alert) -> Self {
+        let (what, words, particulars) = match alert {
+            Alert::Question {
+                id,
+                summary,
+                text,
+                expires,
+            } => (
+                "APPROVAL",
+                mask(summary).into_owned(),
+                json!({
+                    "event": "approval_needed",
+                    "request_id": id,
+                    "question": mask(text),
+                    "expires_at": timestamp(*expires),
+                }),
+            ),
+            Alert::Stalled { silent, doing } => {
+                let seconds = silent.as_secs();
+                let doing = mask(doing);
+                // Empty before the first step.
+                let step = match doing.is_empty() {
+                    true => String::new(),
+                    false => format!(" ({doing})"),
+                };
+                (
+                    "STALLED",
+                    format!("no event from Codex for {seconds} s{step}"),
+                    json!({ "event": "stalled", "silent_secs": seconds, "doing": doing }),
+                )
+            }
+        };
+        let line = one_line(&format!("{what} :: {subject}: {words}"), NOTICE_LIMIT);
+        let members = |object: &Value| object.as_object().cloned().unwrap_or_default();
+        let mut result: Map<String, Value> = members(&particulars);
+        result.extend(members(names));
+        Self {
+            line,
+            result: result.into(),
+        }
+    }
+}
+
+/// Tells notifiers. Clones share the queue; what still waits in it when the last is
+/// dropped is told all the same, as long as the program runs.
+#[derive(Debug, Clone)]
+pub struct Alerts(mpsc::Sender<Notice>);
+
+impl Alerts {
+    /// Begins to tell these. Must be called in a tokio runtime.
+    #[must_use]
+    pub fn start(notifiers: Vec<Notifier>, teller: Teller) -> Self {
+        let (queue, mut notices) = mpsc::channel::<Notice>(QUEUE);
+        tokio::spawn(async move {
+            while let Some(Notice { line, result }) = notices.recv().await {
+                let telling = Telling {
+                    line: &line,
+                    result: &result,
+                };
+                for told in tell_all(&notifiers, telling, &teller).await {
+                    if let Err(error) = told.came {
+                        tracing::warn!("{} was not told: {error}", told.to);
+                    }
+                }
+            }
+        });
+        Self(queue)
+    }
+
+    /// Has a notice told, without waiting for that.
+    pub fn give(&self, notice: Notice) {
+        if let Err(error) = self.0.try_send(notice) {
+            tracing::warn!("notifiers are too slow, and a notice is left out: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use codex_engine::logic::action::ActionId;
+
+    use super::*;
+
+    #[test]
+    fn notices_are_one_line_and_an_object() {
+        let names = json!({ "session_id": "sess_1" });
+        let question = Alert::Question {
+            id: ActionId("req_1".to_owned()),
+            summary: "waiting for approval to run x --token=sk-abcdefghijklmnopqrstuvwxyz123456"
+                .to_owned(),
+            text: "Codex wants to run a command.\nCommand: x".to_owned(),
+            expires: UNIX_EPOCH,
+        };
+        let Notice { line, result } = Notice::of("session sess_1", &names, &question);
+        assert!(
+            line.starts_with("APPROVAL :: session sess_1: waiting for approval to run x"),
+            "{line}"
+        );
+        assert!(!line.contains("abcdefghijklmnop"), "{line}");
+        let expected = json!({
+            "event": "approval_needed",
+            "session_id": "sess_1",
+            "request_id": "req_1",
+            "question": "Codex wants to run a command.\nCommand: x",
+            "expires_at": "1970-01-01T00:00:00.000Z",
+        });
+        assert_eq!(result, expected);
+
+        let stalled = Alert::Stalled {
+            silent: Duration::from_millis(300_400),
+            doing: format!("running \u{1b}[31m{}", "x".repeat(1000)),
+        };
+        let Notice { line, result } = Notice::of("job 2f6c1d3e", &json!({}), &stalled);
+        let begins = "STALLED :: job 2f6c1d3e: no event from Codex for 300 s (running \\u{1b}[31mx";
+        assert!(line.starts_with(begins), "{line}");
+        assert!(line.len() <= NOTICE_LIMIT, "{line}");
+        assert_eq!(result["silent_secs"], 300);
+    }
+}

@@ -1,0 +1,171 @@
+//! A run in words.
+
+use codex_config::prompt_kind::PromptKind;
+use codex_engine::Grants;
+use codex_engine::logic::limits::used;
+use codex_protocol::codex::RateLimits;
+use git_probe::logic::git_state::ChangeKind;
+
+use crate::logic::artifacts::Artifact;
+use crate::logic::findings::{Finding, Subject, Verdict};
+use crate::logic::machine::{Conversation, Prompt};
+use crate::logic::outcome::{TurnRecord, Usage};
+
+/// How much of a commit's name is shown.
+const SHORT_HASH: usize = 12;
+
+/// What was made: what it is, and which.
+pub fn artifact(artifact: &Artifact) -> (&'static str, String) {
+    match artifact {
+        Artifact::PullRequest { url, .. } => ("pull request", url.clone()),
+        Artifact::IssueComment { url, .. } => ("comment", url.clone()),
+        Artifact::Push { branch, commit } => ("pushed", format!("{branch} at {}", short(commit))),
+        Artifact::Commit { id, subject } => ("commit", format!("{} {subject}", short(id))),
+        Artifact::Branch { name, commit } => ("branch", format!("{name} at {}", short(commit))),
+        Artifact::File { path, change } => match change {
+            ChangeKind::Added => ("new file", path.clone()),
+            ChangeKind::Deleted => ("deleted", path.clone()),
+            _ => ("changed", path.clone()),
+        },
+        Artifact::Command { command } => ("passes", command.clone()),
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..SHORT_HASH).unwrap_or(hash)
+}
+
+/// What holds and what doesn't, a line each.
+pub fn verdict(verdict: &Verdict) -> Vec<String> {
+    let lines = verdict.iter().map(|judged| {
+        let (mark, found) = match &judged.finding {
+            Finding::Satisfied { found } => ("holds   ", found),
+            Finding::NotYet { missing, .. } => ("missing ", missing),
+            Finding::Unknown { why } => ("unknown ", why),
+        };
+        format!("  {mark} {}: {found}", judged.subject)
+    });
+    lines.collect()
+}
+
+/// What is to be done before the first turn, and what holds already, a line each. That
+/// Codex has to work and to answer goes without saying.
+pub fn to_do(verdict: &Verdict) -> Vec<String> {
+    let asked = verdict
+        .iter()
+        .filter(|judged| matches!(judged.subject, Subject::Asked(_)));
+    let lines = asked.map(|judged| {
+        let (mark, found) = match &judged.finding {
+            Finding::Satisfied { found } => ("holds   ", found),
+            Finding::NotYet { missing, .. } => ("to do   ", missing),
+            Finding::Unknown { why } => ("unknown ", why),
+        };
+        format!("  {mark} {}: {found}", judged.subject)
+    });
+    lines.collect()
+}
+
+/// That a turn begins.
+pub fn turn(prompt: &Prompt, most: u32) -> String {
+    let why = match prompt.kind {
+        PromptKind::Initial => "",
+        PromptKind::Nudge => ": the last one was words only, so Codex is told to do the work",
+        PromptKind::Recovery => ": Codex is told what went wrong",
+        PromptKind::Continuation => ": Codex is told what is missing",
+    };
+    let conversation = match prompt.conversation {
+        Conversation::Same => "",
+        Conversation::New => ", in a new conversation",
+    };
+    format!("turn {} of {most}{why}{conversation}", prompt.turn)
+}
+
+/// What has come of a turn, but for the verdict.
+pub fn ended(record: &TurnRecord) -> String {
+    let steps = match record.evidence.executed() {
+        0 => "nothing was executed".to_owned(),
+        1 => "1 step executed".to_owned(),
+        steps => format!("{steps} steps executed"),
+    };
+    let end = match record.end {
+        "completed" => String::new(),
+        end => format!(", {}", end.replace('_', " ")),
+    };
+    format!("  {steps}{end}")
+}
+
+/// By what Codex announced the work that it did not do.
+pub fn promised(record: &TurnRecord) -> Option<String> {
+    let words: Vec<String> = record
+        .promises
+        .iter()
+        .map(|words| format!("{words:?}"))
+        .collect();
+    (record.evidence.executed() == 0 && !words.is_empty())
+        .then(|| format!("  promised {}", words.join(", ")))
+}
+
+/// The end of a run that is done.
+pub fn done(turns: &str, verified: bool) -> String {
+    match verified {
+        true => format!("done after {turns}: all that was asked for is there"),
+        false => format!("done, not verified: no --until was given ({turns})"),
+    }
+}
+
+/// A number of tokens, in short.
+pub fn tokens(count: u64) -> String {
+    match count {
+        0..1000 => format!("{count} tokens"),
+        1000..1_000_000 => format!("{}.{}k tokens", count / 1000, count % 1000 / 100),
+        _ => format!(
+            "{}.{}M tokens",
+            count / 1_000_000,
+            count % 1_000_000 / 100_000
+        ),
+    }
+}
+
+/// What was used of tokens and of the account's limits, a line each.
+pub fn usage(usage: &Usage, limits: Option<&RateLimits>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !usage.is_nothing() {
+        lines.push(format!(
+            "tokens: {} ({} read, {} of them cached; {} written)",
+            usage.total_tokens, usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+        ));
+    }
+    let windows: Vec<String> = limits
+        .into_iter()
+        .flat_map(RateLimits::windows)
+        .map(|window| used(&window))
+        .collect();
+    if !windows.is_empty() {
+        lines.push(format!("rate limits: {}", windows.join(", ")));
+    }
+    lines
+}
+
+/// What Codex is allowed for the criteria.
+pub fn grants(grants: &Grants) -> Option<String> {
+    let mut words = Vec::new();
+    if grants.git.is_some() {
+        words.push("to commit, in a git directory of its own".to_owned());
+    }
+    if grants.network {
+        words.push("to use the network".to_owned());
+    }
+    (!words.is_empty()).then(|| words.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_shown_in_short() {
+        let shown = [0, 999, 1000, 12_345, 999_999, 1_250_000].map(tokens);
+        let expected = ["0", "999", "1.0k", "12.3k", "999.9k", "1.2M"];
+        assert_eq!(shown, expected.map(|number| format!("{number} tokens")));
+    }
+}
