@@ -170,7 +170,7 @@ type Warn = dyn Fn(String) + Send + Sync;
 
 impl Engine {
     /// An engine; nothing is started yet. Must live in a tokio runtime whose
-    /// tasks run on the thread that lives longest, see [`spawn`].
+    /// tasks run on the thread that lives longest, see [`supervise::spawn`].
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {

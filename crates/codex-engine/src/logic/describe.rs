@@ -8,7 +8,7 @@ use crate::logic::progress::{THINKING, without_shell};
 /// The longest line, in bytes.
 const LIMIT: usize = 200;
 
-/// One line of at most [`LIMIT`] bytes. Hidden characters are shown: the words are the
+/// One line of at most `LIMIT` bytes. Hidden characters are shown: the words are the
 /// model's or the repository's.
 pub fn line(text: &str) -> String {
     one_line(text, LIMIT)

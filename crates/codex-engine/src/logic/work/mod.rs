@@ -6,7 +6,7 @@
 //! - [`failed_step`]: steps that failed or were refused.
 //! - [`failure`]: whether a turn failed, what kind of failure it was, and what to do.
 //! - [`refusal`]: steps that were not allowed.
-//! - [`changes`]: which files a turn changed, [`git_state`]: which of them git knows.
+//! - [`changes`]: which files a turn changed.
 
 pub mod activity;
 pub mod changes;
