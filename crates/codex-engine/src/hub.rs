@@ -192,10 +192,15 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, witness: Arc<dyn Wit
             // Fails only without the entry, which is here.
             _ = revision.changed() => {}
             () = until(deadline) => {
-                let effects = entry.change(Session::tick);
-                if !effects.is_empty() {
-                    entry.span.in_scope(|| tracing::warn!("nobody answered in time; declined"));
-                }
+                let (effects, runs) = entry.change(|machine, now| {
+                    let effects = machine.tick(now);
+                    (effects, machine.has_turn())
+                });
+                entry.span.in_scope(|| match runs {
+                    false => tracing::warn!("Codex told an error, and not the end of the turn"),
+                    true if effects.is_empty() => {}
+                    true => tracing::warn!("nobody answered in time; declined"),
+                });
                 perform(&entry, effects);
             }
         }

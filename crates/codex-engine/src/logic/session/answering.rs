@@ -86,6 +86,7 @@ impl Session {
         let Some(turn) = self.turn.as_mut().filter(|turn| !turn.interrupt_wanted) else {
             return decline(&ask, request);
         };
+        turn.final_error = None;
         turn.complete(&mut ask);
         self.activity.tell(describe::ask(&ask), now.instant);
         // A client that looks in as often as it is told sees it within this time.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codex_protocol::codex::{Turn, TurnStatus};
+use codex_protocol::codex::{Turn, TurnError, TurnStatus};
 use common::json::merged;
 use common::timestamp::Now;
 use serde_json::json;
@@ -85,6 +85,31 @@ impl Session {
             error: Some(failure(why.to_owned())),
         };
         self.ended(Ended { turn, told: None }, now)
+    }
+
+    /// Ends the turn as failed if Codex has told an error that it does not mend, and has not
+    /// told of the end within [`FINAL_ERROR_GRACE`](super::FINAL_ERROR_GRACE). Should the
+    /// turn run on in Codex all the same, it is interrupted.
+    pub(super) fn end_after_error(&mut self, now: Now) -> Vec<Effect> {
+        let due = |turn: &mut Running| {
+            let error = turn.final_error.as_ref();
+            error.is_some_and(|error| error.deadline <= now.instant)
+        };
+        let Some(mut turn) = self.turn.take_if(due) else {
+            return Vec::new();
+        };
+        let mut effects = self.decline_all(now);
+        if let (Some(id), Phase::Started) = (&turn.id, turn.phase) {
+            let interrupt = (!turn.interrupt_wanted).then(|| Effect::Interrupt(id.clone()));
+            effects.extend(interrupt);
+            if self.cancelled.is_none() {
+                effects.push(Effect::StopCommands);
+            }
+        }
+        let error = turn.final_error.take().map(|last| last.error);
+        self.conclude(turn, failed(error), None, now);
+        effects.extend(self.after_the_turn(now));
+        effects
     }
 
     /// Codex is gone, and with it all that it held; `how` is told to whoever
@@ -200,12 +225,13 @@ fn ending(turn: Turn) -> Ending {
     match turn.status {
         TurnStatus::Completed => Ending::Completed,
         TurnStatus::Interrupted => Ending::Interrupted,
-        TurnStatus::Failed => Ending::Failed(
-            turn.error
-                .unwrap_or_else(|| failure("Codex gave no reason".to_owned())),
-        ),
+        TurnStatus::Failed => failed(turn.error),
         TurnStatus::InProgress | TurnStatus::Unknown => Ending::Failed(failure(
             "the turn ended in a way that this codex-mcp does not know".to_owned(),
         )),
     }
+}
+
+fn failed(error: Option<TurnError>) -> Ending {
+    Ending::Failed(error.unwrap_or_else(|| failure("Codex gave no reason".to_owned())))
 }

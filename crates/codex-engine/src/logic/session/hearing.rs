@@ -9,8 +9,8 @@ use common::timestamp::Now;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::turn::{Ended, Phase, told_turn};
-use super::{Effect, Session};
+use super::turn::{Ended, FinalError, Phase, Running, told_turn};
+use super::{Effect, FINAL_ERROR_GRACE, Session};
 use crate::logic::describe;
 use crate::logic::events::{EventData, EventType};
 
@@ -24,6 +24,9 @@ impl Session {
             news,
             ..
         } = heard;
+        if let Some(turn) = self.turn.as_mut().filter(|_| tells_of_work(&news)) {
+            turn.final_error = None;
+        }
         match news {
             Notification::Delta(source, delta) => self.wrote(source, &delta, now),
             Notification::TurnStarted(turn) => {
@@ -165,6 +168,7 @@ impl Session {
     /// An error that Codex doesn't try to mend ends the turn.
     fn went_wrong(&mut self, error: &TurnError, will_retry: bool, now: Now) {
         if !will_retry {
+            self.expect_the_end(error, now);
             let data = json!({
                 "method": "error",
                 "message": error.message,
@@ -192,6 +196,18 @@ impl Session {
             data.insert("maxRetries".to_owned(), most.into());
         }
         self.write(now, EventType::Progress, data);
+    }
+
+    /// Codex tells of the end of a turn at once when it has told such an error, but not if
+    /// it could not begin the turn: a review of a branch, for example, in which its git fails.
+    fn expect_the_end(&mut self, error: &TurnError, now: Now) {
+        let sent = |turn: &&mut Running| turn.phase != Phase::Taken;
+        if let Some(turn) = self.turn.as_mut().filter(sent) {
+            turn.final_error = Some(FinalError {
+                error: error.clone(),
+                deadline: now.instant + FINAL_ERROR_GRACE,
+            });
+        }
     }
 
     pub(super) fn log_stall(&mut self, silent: Duration, now: Now) {
@@ -239,6 +255,20 @@ impl Session {
         }
         self.log.push(now.wall, EventData::new(kind, data));
     }
+}
+
+/// Whether Codex is at work on a turn, whatever it has said before.
+fn tells_of_work(news: &Notification<'_>) -> bool {
+    matches!(
+        news,
+        Notification::TurnStarted(_)
+            | Notification::ItemStarted(_)
+            | Notification::Delta(..)
+            | Notification::Error {
+                will_retry: true,
+                ..
+            }
+    )
 }
 
 /// Readers of the log know the pictures, or can't use them.

@@ -17,7 +17,8 @@
 //! can be taken back. It can be interrupted once Codex says that it has started
 //! (Codex refuses it before that: "no active turn to interrupt"), so an earlier
 //! interrupt is kept until then. A session that is cancelled in the middle of a
-//! turn lets go of the thread when the turn has ended.
+//! turn lets go of the thread when the turn has ended. A turn for which Codex tells an
+//! error that it does not mend, and then nothing, ends as failed.
 //!
 //! All that happens is written to the session's [event log](crate::logic::events).
 
@@ -59,6 +60,10 @@ pub const TURN_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 /// A session that is cancelled, or whose Codex has gone, is forgotten after this
 /// long (5 min).
 pub const TERMINAL_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// A turn is over this long after an error that Codex does not mend, unless Codex tells more
+/// of it (10 s). Codex takes some 20 ms to tell of the end.
+pub const FINAL_ERROR_GRACE: Duration = Duration::from_secs(10);
 
 /// How a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -418,16 +423,26 @@ impl Session {
     /// When the machine wants to be told the time next, if at all.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.state() {
+        let of_state = match self.state() {
             State::WaitingApproval => self.actions.iter().map(|action| action.deadline).min(),
             State::Running => Some(self.stalled.unwrap_or(self.heard) + self.patience.stall),
             State::Idle | State::Error | State::Cancelled => None,
-        }
+        };
+        let error = self
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.final_error.as_ref());
+        let of_error = error.map(|error| error.deadline);
+        of_state.into_iter().chain(of_error).min()
     }
 
-    /// Declines what nobody has answered in time, and notices a turn that has
-    /// stalled.
+    /// Declines what nobody has answered in time, notices a turn that has stalled, and ends
+    /// one that has failed without an end.
     pub fn tick(&mut self, now: Now) -> Vec<Effect> {
+        let ended = self.end_after_error(now);
+        if !ended.is_empty() || !self.has_turn() {
+            return ended;
+        }
         let silent = now.instant.saturating_duration_since(self.heard);
         if self.state() == State::Running && silent >= self.patience.stall {
             let before = self.stalled.replace(now.instant);

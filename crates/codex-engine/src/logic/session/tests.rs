@@ -41,6 +41,8 @@ enum Event {
     InterruptAgain,
     Abandon,
     CutOff,
+    /// Codex tells an error that it does not mend.
+    FinalError,
     Completed,
     InterruptedByCodex,
     Failed,
@@ -49,7 +51,7 @@ enum Event {
     Lost,
 }
 
-const EVENTS: [Event; 25] = [
+const EVENTS: [Event; 26] = [
     Event::Take,
     Event::Send,
     Event::Prompt,
@@ -69,6 +71,7 @@ const EVENTS: [Event; 25] = [
     Event::InterruptAgain,
     Event::Abandon,
     Event::CutOff,
+    Event::FinalError,
     Event::Completed,
     Event::InterruptedByCodex,
     Event::Failed,
@@ -142,6 +145,13 @@ impl World {
     fn hear_message(&mut self, item: &str, text: &str) -> Vec<Effect> {
         let item = json!({"type": "agentMessage", "id": item, "text": text});
         self.hear_item("item/completed", &item)
+    }
+
+    fn hear_error(&mut self, message: &str, will_retry: bool) -> Vec<Effect> {
+        let error = json!({"message": message, "codexErrorInfo": "other"});
+        let params = json!({"threadId": "t", "turnId": self.current(), "error": error,
+            "willRetry": will_retry});
+        self.hear("error", params)
     }
 
     fn hear_end(&mut self, turn: &str, status: &str) -> Vec<Effect> {
@@ -232,6 +242,7 @@ impl World {
             Event::InterruptAgain => self.session.interrupt_again(),
             Event::Abandon => self.session.abandon("does not end", now),
             Event::CutOff => self.session.cut_off("too long", now),
+            Event::FinalError => self.hear_error("no model", false),
             Event::Completed => self.hear_end(&id, "completed"),
             Event::InterruptedByCodex => self.hear_end(&id, "interrupted"),
             Event::Failed => self.hear_end(&id, "failed"),
@@ -319,8 +330,10 @@ fn written(world: &World, before: usize) -> Vec<String> {
 
 #[test]
 fn every_state_and_event() {
-    use Event::{Accepted, Asked, Cancel, Completed, Interrupt, Lost, Prompt, Started, Take};
-    let states: [(&str, &[Event]); 13] = [
+    use Event::{
+        Accepted, Asked, Cancel, Completed, FinalError, Interrupt, Lost, Prompt, Started, Take,
+    };
+    let states: [(&str, &[Event]); 15] = [
         ("idle", &[]),
         ("taken", &[Take]),
         ("taken, waiting", &[Take, Asked]),
@@ -332,6 +345,11 @@ fn every_state_and_event() {
         ),
         ("running", &[Prompt, Accepted, Started]),
         ("waiting", &[Prompt, Accepted, Started, Asked]),
+        (
+            "after an error, not started",
+            &[Prompt, Accepted, FinalError],
+        ),
+        ("after an error", &[Prompt, Accepted, Started, FinalError]),
         ("idle again", &[Prompt, Accepted, Started, Completed]),
         ("error", &[Prompt, Started, Lost]),
         ("taken after an error", &[Prompt, Started, Lost, Take]),

@@ -1,6 +1,6 @@
 //! What is kept of a turn while it runs, and what came of it.
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use codex_protocol::codex::{
     Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
@@ -163,6 +163,14 @@ pub(super) struct Ended {
     pub(super) told: Option<Value>,
 }
 
+/// An error that Codex does not mend, so that the turn is about to end.
+#[derive(Debug)]
+pub(super) struct FinalError {
+    pub(super) error: TurnError,
+    /// Until when Codex may tell of the end.
+    pub(super) deadline: Instant,
+}
+
 #[derive(Debug)]
 pub(super) struct Running {
     /// Codex's name for what runs, by which it is interrupted.
@@ -174,6 +182,8 @@ pub(super) struct Running {
     pub(super) interrupt_wanted: bool,
     /// An end that came before we knew whether it is this turn's.
     pub(super) early_end: Option<Ended>,
+    /// The last that was heard of the turn's work, if it is that.
+    pub(super) final_error: Option<FinalError>,
     pub(super) facts: Facts,
     /// What the thread had used before the turn, once that is known.
     used_before: Option<TokenCount>,
@@ -203,6 +213,7 @@ impl Running {
             interrupt_wanted: false,
             answered: None,
             early_end: None,
+            final_error: None,
             facts: Facts::default(),
             used_before: None,
             has_items: false,

@@ -125,6 +125,33 @@ async fn a_call_ends_at_its_deadline_even_if_codex_does_not_heed_the_interrupt()
     world.finish().await;
 }
 
+/// As Codex does where a review can't begin.
+#[tokio::test(start_paused = true)]
+async fn call_fails_with_an_error_after_which_codex_is_silent() {
+    for starts in [false, true] {
+        let mut world = World::new(json!({})).await;
+        world.call(json!({})).await;
+        if starts {
+            world.start_turn().await;
+        }
+        let told = Instant::now();
+        let error = json!({"message": "this is no repository", "codexErrorInfo": "other"});
+        let params = json!({"turnId": "turn", "willRetry": false, "error": error});
+        world.tell("error", params).await;
+        let response = world.client.next().await;
+        assert_eq!(error_code(&response), "TURN_FAILED");
+        let content = response["result"]["content"].to_string();
+        assert!(content.contains("this is no repository"), "{response:#}");
+        assert_eq!(told.elapsed().as_secs(), 10);
+        if starts {
+            world.codex.next_is("turn/interrupt").await;
+            let clean = "thread/backgroundTerminals/clean";
+            world.codex.next_is(clean).await;
+        }
+        world.finish().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_waits_until_the_turn_has_started() {
     let mut world = World::new(json!({})).await;

@@ -145,9 +145,13 @@ impl Standing {
     }
 }
 
-/// The events that tell of ends.
+/// The events that tell of ends, without those of what went wrong before.
 fn ends(world: &World) -> Vec<Value> {
-    let is_end = |event: &Value| event["type"] == "result" || event["type"] == "error";
+    let is_end = |event: &Value| match event["type"].as_str() {
+        Some("result") => true,
+        Some("error") => event["data"]["method"] != "error",
+        _ => false,
+    };
     world.events().into_iter().filter(is_end).collect()
 }
 

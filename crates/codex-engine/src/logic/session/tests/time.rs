@@ -144,6 +144,106 @@ fn codex_is_not_silent_while_it_waits_for_an_answer() {
     assert_eq!(stalls(&world), [300_000]);
 }
 
+/// A turn in which Codex has told an error that it does not mend, and nothing else.
+fn after_error(way: &[Event]) -> World {
+    let mut world = World::after(way);
+    assert_eq!(world.apply(Event::FinalError).0, []);
+    let deadline = world.now.instant + FINAL_ERROR_GRACE;
+    assert_eq!(world.session.next_deadline(), Some(deadline));
+    world
+}
+
+fn last_ending(world: &World) -> Option<(u64, Ending)> {
+    let outcome = world.session.outcome();
+    outcome.map(|(turn, outcome)| (*turn, outcome.ending.clone()))
+}
+
+#[test]
+fn turn_without_an_end_fails_with_the_error_that_codex_told() {
+    use Event::{Accepted, Asked, Prompt, Started};
+    let interrupt = Effect::Interrupt(TurnId("turn-1".into()));
+    let decline = Effect::Answer {
+        request: RequestId::Number(1),
+        result: json!({"decision": "decline"}),
+    };
+    let ways: [(&[Event], Vec<Effect>); 3] = [
+        (&[Prompt, Accepted], vec![]),
+        (
+            &[Prompt, Accepted, Started],
+            vec![interrupt.clone(), Effect::StopCommands],
+        ),
+        (
+            &[Prompt, Accepted, Started, Asked],
+            vec![decline, interrupt, Effect::StopCommands],
+        ),
+    ];
+    for (way, expected) in ways {
+        let mut world = after_error(way);
+        assert_eq!(world.tick_after(FINAL_ERROR_GRACE - SECOND), []);
+        assert!(world.session.state().is_at_work());
+        assert_eq!(world.tick_after(SECOND), expected, "{way:?}");
+        assert_eq!(world.session.state(), State::Idle);
+        let Some((1, Ending::Failed(error))) = last_ending(&world) else {
+            panic!("{way:?}: {:?}", last_ending(&world));
+        };
+        assert_eq!(error.message, "no model");
+        // The thread can be used again, and a late end is not that of the next turn.
+        world.apply(Prompt);
+        world.hear_end("turn-1", "completed");
+        world.apply(Accepted);
+        assert_eq!(world.session.state(), State::Running);
+    }
+}
+
+#[test]
+fn end_within_the_grace_time_counts() {
+    let mut world = after_error(&[Event::Prompt, Event::Accepted, Event::Started]);
+    world.wait(FINAL_ERROR_GRACE - SECOND);
+    world.apply(Event::Completed);
+    assert_eq!(last_ending(&world), Some((1, Ending::Completed)));
+    assert_eq!(world.session.next_deadline(), None);
+    for event in [Event::Prompt, Event::Accepted, Event::Started] {
+        world.apply(event);
+    }
+    assert_eq!(world.tick_after(SECOND), []);
+    assert_eq!(world.session.state(), State::Running);
+}
+
+#[test]
+fn turn_that_goes_on_after_an_error_is_not_ended() {
+    let signs: [fn(&mut World) -> Vec<Effect>; 5] = [
+        |world| world.apply(Event::Started).0,
+        |world| world.apply(Event::Delta).0,
+        |world| world.apply(Event::Asked).0,
+        |world| world.hear_error("Reconnecting... 1/5", true),
+        |world| {
+            let item = json!({"type": "commandExecution", "id": "c", "command": "make"});
+            world.hear_item("item/started", &item)
+        },
+    ];
+    for (number, goes_on) in signs.into_iter().enumerate() {
+        let mut world = after_error(&[Event::Prompt, Event::Accepted, Event::Started]);
+        goes_on(&mut world);
+        assert_eq!(world.tick_after(FINAL_ERROR_GRACE), [], "{number}");
+        assert!(world.session.state().is_at_work(), "{number}");
+    }
+    // A warning tells of no work.
+    let mut world = after_error(&[Event::Prompt, Event::Accepted, Event::Started]);
+    world.hear(
+        "warning",
+        json!({"threadId": "t", "message": "no metadata"}),
+    );
+    world.tick_after(FINAL_ERROR_GRACE);
+    assert_eq!(world.session.state(), State::Idle);
+}
+
+#[test]
+fn error_before_a_prompt_is_sent_is_not_that_of_its_turn() {
+    let world = World::after(&[Event::Take, Event::FinalError]);
+    let silence = world.now.instant + PATIENCE.stall;
+    assert_eq!(world.session.next_deadline(), Some(silence));
+}
+
 /// Waits until just before the limit, then until it.
 fn tidied(way: &[Event], limit: Duration) -> (State, Vec<Effect>, Fate, World) {
     let mut world = World::after(way);
