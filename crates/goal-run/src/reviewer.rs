@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 /// How long git may take to look up a commit (10 s).
 const GIT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How much of git's answer is read, in bytes. A commit's id has 40 or 64.
-const GIT_LIMIT: u64 = 4096;
+/// How much of git's answer is read, in bytes. The longest are the settings of the user and
+/// the repository.
+const GIT_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// How long an interrupted review may take to end (3 s).
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(3);

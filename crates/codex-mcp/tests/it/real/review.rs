@@ -52,6 +52,9 @@ async fn reviewed(release: &str) -> Stage {
         .otherwise([Reply::say("And so it is.")]);
     let stage = Stage::new(release, script).await;
     std::fs::write(stage.file("new.txt"), "x").unwrap();
+    // More settings than an id has bytes: git tells all of them before it is asked for one.
+    let long = "x".repeat(10_000);
+    stage.home.git(&["config", "user.note", &long]);
     stage
 }
 
