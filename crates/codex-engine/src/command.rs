@@ -294,7 +294,6 @@ impl Prompt {
     pub fn review(target: ReviewTarget) -> Self {
         let text = match &target {
             ReviewTarget::UncommittedChanges => "Review the uncommitted changes".to_owned(),
-            ReviewTarget::BaseBranch { branch } => format!("Review the changes since {branch}"),
             ReviewTarget::Commit { sha } => format!("Review the commit {sha}"),
             ReviewTarget::Custom { instructions } => instructions.clone(),
         };

@@ -10,6 +10,7 @@ use codex_engine::logic::work::in_words;
 use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
 use git_probe::{Bounds, Git, GitError};
+use supervise::exit::Exit;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,15 @@ pub enum Subject {
     Described(String),
 }
 
+/// A commit that was looked for.
+#[derive(Debug)]
+pub(crate) struct Sought {
+    /// As it was named.
+    name: String,
+    /// Where.
+    directory: PathBuf,
+}
+
 /// Why there is no review.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
@@ -43,13 +53,29 @@ pub enum ReviewError {
     #[error(transparent)]
     Git(#[from] GitError),
     /// There is no such commit.
-    #[error("there is no commit {name:?} in {}; `git log --all` shows what there is", directory.display())]
-    NoCommit {
-        /// As it was named.
-        name: String,
-        /// Where.
-        directory: PathBuf,
-    },
+    #[error("there is no commit {:?} in {}; `git log --all` shows what there is", .0.name, .0.directory.display())]
+    NoCommit(Sought),
+    /// There is no such branch, nor another commit of that name.
+    #[error(
+        "there is no branch {:?} in {}; `git branch --all` shows the branches, and `git fetch` \
+         brings those of a remote",
+        .0.name, .0.directory.display()
+    )]
+    NoBase(Sought),
+    /// Nothing is committed that could be compared with the branch.
+    #[error(
+        "HEAD has no commit in {} that could be compared with {:?}; review what is not \
+         committed instead",
+        .0.directory.display(), .0.name
+    )]
+    NoHead(Sought),
+    /// The branch and what is checked out have nothing in common.
+    #[error(
+        "{:?} and HEAD have no common ancestor in {}; name another branch, or run \
+         `git fetch --unshallow` if the clone is shallow",
+        .0.name, .0.directory.display()
+    )]
+    NoMergeBase(Sought),
     /// Codex can't be used.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -77,51 +103,97 @@ fn last_heard(step: &str) -> String {
 }
 
 impl Subject {
-    /// What Codex is asked to review. Codex does not refuse a branch or a commit that does
-    /// not exist, and the model would have to find out.
+    /// What Codex is asked to review. Codex does not refuse a commit that does not exist, and
+    /// the model would have to find out. The merge base with a branch is looked up here, as
+    /// Codex's own git must not run on the repository.
     ///
     /// # Errors
     ///
-    /// [`ReviewError::Git`] and [`ReviewError::NoCommit`].
+    /// [`ReviewError`], of those that tell what git has found.
     pub async fn target(self, directory: &Path) -> Result<ReviewTarget, ReviewError> {
         Ok(match self {
             Self::Uncommitted => {
-                git(directory).await?;
+                Repository::around(directory).await?;
                 ReviewTarget::UncommittedChanges
             }
             Self::Since(branch) => {
-                commit(directory, &branch).await?;
-                ReviewTarget::BaseBranch { branch }
+                let repository = Repository::around(directory).await?;
+                let base = repository.merge_base(&branch).await?;
+                let instructions = since(&branch, &base);
+                ReviewTarget::Custom { instructions }
             }
-            Self::Commit(name) => ReviewTarget::Commit {
-                sha: commit(directory, &name).await?,
-            },
+            Self::Commit(name) => {
+                let repository = Repository::around(directory).await?;
+                let sha = repository.commit(&name).await?;
+                let missing = || ReviewError::NoCommit(repository.sought(&name));
+                ReviewTarget::Commit {
+                    sha: sha.ok_or_else(missing)?,
+                }
+            }
             Self::Described(instructions) => ReviewTarget::Custom { instructions },
         })
     }
 }
 
-async fn git(directory: &Path) -> Result<Git, GitError> {
-    let bounds = Bounds {
-        patience: GIT_PATIENCE,
-        limit: GIT_LIMIT,
-        halt: CancellationToken::new(),
-    };
-    Git::begin(directory, &[], bounds).await
+/// The instructions to review the changes since the merge base with a branch.
+fn since(branch: &str, base: &str) -> String {
+    format!(
+        "Review the changes since the branch {branch:?}. The merge base of HEAD and that branch \
+         is the commit {base}; `git diff {base}` shows the changes. Report the faults that the \
+         author should mend, each with its priority and its place, the gravest first."
+    )
 }
 
-/// The id of a commit by a name that git knows.
-async fn commit(directory: &Path, name: &str) -> Result<String, ReviewError> {
-    let wanted = format!("{name}^{{commit}}");
-    let question = ["rev-parse", "--verify", "--quiet", "--end-of-options"];
-    let question = [&question[..], &[&wanted]].concat();
-    match git(directory).await?.text(&question, &[]).await {
-        Ok(id) => Ok(id.trim().to_owned()),
-        Err(GitError::Failed { .. }) => Err(ReviewError::NoCommit {
+/// A repository in which commits are looked up.
+struct Repository<'a> {
+    directory: &'a Path,
+    git: Git,
+}
+
+impl<'a> Repository<'a> {
+    async fn around(directory: &'a Path) -> Result<Self, GitError> {
+        let bounds = Bounds {
+            patience: GIT_PATIENCE,
+            limit: GIT_LIMIT,
+            halt: CancellationToken::new(),
+        };
+        let git = Git::begin(directory, &[], bounds).await?;
+        Ok(Self { directory, git })
+    }
+
+    /// The id of a commit by a name that git knows, which may look like an option.
+    async fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
+        let wanted = format!("{name}^{{commit}}");
+        let question = ["rev-parse", "--verify", "--quiet", "--end-of-options"];
+        let question = [&question[..], &[&wanted]].concat();
+        match self.git.text(&question, &[]).await {
+            Ok(id) => Ok(Some(id.trim().to_owned())),
+            Err(GitError::Failed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The id of the best common ancestor of a branch and HEAD.
+    async fn merge_base(&self, branch: &str) -> Result<String, ReviewError> {
+        let no_head = || ReviewError::NoHead(self.sought(branch));
+        let no_base = || ReviewError::NoBase(self.sought(branch));
+        let head = self.commit("HEAD").await?.ok_or_else(no_head)?;
+        let tip = self.commit(branch).await?.ok_or_else(no_base)?;
+        match self.git.text(&["merge-base", &tip, &head], &[]).await {
+            Ok(base) => Ok(base.trim().to_owned()),
+            Err(GitError::Failed {
+                exit: Exit::Code(1),
+                ..
+            }) => Err(ReviewError::NoMergeBase(self.sought(branch))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sought(&self, name: &str) -> Sought {
+        Sought {
             name: name.to_owned(),
-            directory: directory.to_owned(),
-        }),
-        Err(error) => Err(error.into()),
+            directory: self.directory.to_owned(),
+        }
     }
 }
 

@@ -223,7 +223,11 @@ impl From<ReviewError> for ToolError {
     fn from(error: ReviewError) -> Self {
         let code = match error {
             ReviewError::Engine(error) => return error.into(),
-            ReviewError::Git(_) | ReviewError::NoCommit { .. } => Code::InvalidArgument,
+            ReviewError::Git(_)
+            | ReviewError::NoCommit(_)
+            | ReviewError::NoBase(_)
+            | ReviewError::NoHead(_)
+            | ReviewError::NoMergeBase(_) => Code::InvalidArgument,
             ReviewError::Failed(_) => Code::TurnFailed,
             ReviewError::TimedOut { .. } => Code::Timeout,
             ReviewError::Interrupted => Code::Interrupted,

@@ -16,18 +16,14 @@ pub struct ReviewStartParams<'a> {
     pub target: &'a ReviewTarget,
 }
 
-/// The changes that a review looks at.
+/// The changes that a review looks at. Codex knows `baseBranch` too, and asks git itself for
+/// the merge base, outside of its sandbox. It can't do so here, as its `GIT_DIR` leads
+/// nowhere, so such a review is asked for in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ReviewTarget {
     /// Staged, unstaged and untracked changes.
     UncommittedChanges,
-    /// The difference to the merge base with a branch. Codex does not refuse one that does
-    /// not exist.
-    BaseBranch {
-        /// The branch.
-        branch: String,
-    },
     /// What a commit changed. Codex does not refuse one that does not exist.
     Commit {
         /// Its id.

@@ -85,7 +85,51 @@ impl Stage {
     }
 }
 
+/// A branch `feature` with two commits, which `trunk` lacks; `trunk` has one that `feature`
+/// lacks. The reviewer runs the command that it is told, and comments. Also returns the id of
+/// the merge base.
+async fn with_a_branch(release: &str) -> (Stage, String) {
+    let look = Reply::with(|request| {
+        let mut quoted = request.prompt().split('`');
+        Reply::shell(quoted.find(|part| part.starts_with("git diff ")).unwrap())
+    });
+    let found = || answer("Two faults.", &["[P1] Check one", "[P2] Check two"]);
+    let script = Script::new()
+        .when(is_review, [look, found()])
+        .otherwise([Reply::say("And so it is.")]);
+    let stage = Stage::new(release, script).await;
+    let base = stage.home.git(&["rev-parse", "HEAD"]);
+    stage.home.git(&["branch", "trunk"]);
+    stage.home.git(&["branch", "feature"]);
+    for (branch, file) in [("trunk", "other"), ("feature", "one"), ("feature", "two")] {
+        stage.home.git(&["checkout", "-q", branch]);
+        std::fs::write(stage.file(file), format!("the text of {file}")).unwrap();
+        stage.home.git(&["add", "."]);
+        stage.home.git(&["commit", "-q", "-m", file]);
+    }
+    (stage, base)
+}
+
+/// Whether the reviewer saw the changes of the branch, and those alone, since it was asked
+/// `before` times.
+fn assert_saw_the_branch(stage: &Stage, base: &str, branch: &str, before: usize) {
+    let requests = stage.model.requests().split_off(before);
+    let prompt = requests[0].prompt();
+    assert!(prompt.contains(base) && prompt.contains(branch), "{prompt}");
+    let outputs = requests[1].tool_outputs();
+    let seen = &outputs.last().unwrap().text;
+    for (file, is_seen) in [("one", true), ("two", true), ("other", false)] {
+        assert_eq!(
+            seen.contains(&format!("the text of {file}")),
+            is_seen,
+            "{seen}"
+        );
+    }
+}
+
 on_each_release!(
+    review_since_a_base_at_a_shell_shows_comments,
+    review_since_a_base_over_mcp_returns_comments,
     review_at_a_shell_shows_comments_and_changes_nothing,
     review_over_mcp_returns_comments_and_a_thread,
     run_goes_on_until_the_reviewer_wants_nothing,
@@ -128,6 +172,90 @@ async fn review_at_a_shell_shows_comments_and_changes_nothing(release: &str) {
     assert_completed(&result, "Done.");
     assert!(stage.file("by-the-reviewer.txt").exists());
     stage.finish(client).await;
+}
+
+async fn review_since_a_base_at_a_shell_shows_comments(release: &str) {
+    let (stage, base) = with_a_branch(release).await;
+    let (code, shown, told) = stage.review(&["--json", "--base", "trunk"]).await;
+    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{told}"));
+    assert_eq!(code, Some(1), "{told}");
+    let comment =
+        |title| json!({"title": title, "place": "/home/you/new.txt:1-2", "body": "It breaks."});
+    let comments = [comment("[P1] Check one"), comment("[P2] Check two")];
+    assert_eq!(
+        (&shown["summary"], &shown["comments"]),
+        (&json!("Two faults."), &json!(comments))
+    );
+    assert_saw_the_branch(&stage, &base, "trunk", 0);
+
+    // A branch whose name is an option to git.
+    let option = "--output=written-by-git";
+    let branch = format!("refs/heads/{option}");
+    stage.home.git(&["update-ref", &branch, "trunk"]);
+    let before = stage.model.requests().len();
+    let (code, shown, told) = stage.review(&[&format!("--base={option}")]).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert!(shown.contains("[P2] Check two"), "{shown}");
+    assert_saw_the_branch(&stage, &base, option, before);
+    assert!(!stage.file("written-by-git").exists());
+    // The control: git writes the file where it takes the name for an option.
+    stage.home.git(&["diff", option, &base]);
+    assert!(stage.file("written-by-git").exists());
+}
+
+async fn review_since_a_base_over_mcp_returns_comments(release: &str) {
+    let (stage, base) = with_a_branch(release).await;
+    let mut client = stage.client(&[]).await;
+    let result = client
+        .call_tool("codex_review", json!({"base": "trunk"}))
+        .await;
+    let content = structured(&result)["content"].as_str().unwrap().to_owned();
+    assert!(content.starts_with("Two faults."), "{result:#}");
+    for comment in ["- [P1] Check one — ", "- [P2] Check two — "] {
+        assert!(content.contains(comment), "{result:#}");
+    }
+    assert_saw_the_branch(&stage, &base, "trunk", 0);
+    let arguments = json!({"prompt": "Is that so?", "threadId": thread_of(&result)});
+    let result = client.call_tool("codex-reply", arguments).await;
+    assert_completed(&result, "And so it is.");
+    stage.finish(client).await;
+}
+
+#[tokio::test]
+async fn review_without_a_merge_base_says_what_to_do() {
+    let (stage, _) = with_a_branch(testkit::codex::newest()).await;
+    stage.home.git(&["checkout", "-q", "--orphan", "orphan"]);
+    let unborn = (
+        "trunk",
+        "HEAD has no commit in ",
+        "review what is not committed",
+    );
+    let missing = (
+        "nowhere",
+        "there is no branch \"nowhere\" in ",
+        "`git branch --all`",
+    );
+    let option = (
+        "--all",
+        "there is no branch \"--all\" in ",
+        "`git branch --all`",
+    );
+    let unrelated = (
+        "trunk",
+        "\"trunk\" and HEAD have no common ancestor in ",
+        "another branch",
+    );
+    for (number, (base, what, remedy)) in
+        [unborn, missing, option, unrelated].into_iter().enumerate()
+    {
+        if number == 1 {
+            stage.home.git(&["commit", "-q", "-m", "orphan"]);
+        }
+        let (code, shown, told) = stage.review(&[&format!("--base={base}")]).await;
+        assert_eq!((code, shown.as_str()), (Some(3), ""), "{told}");
+        assert!(told.contains(what) && told.contains(remedy), "{told}");
+    }
+    assert!(stage.model.requests().is_empty());
 }
 
 async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
