@@ -2,27 +2,12 @@
 //!
 //! - [`cli`]: one module for each verb of the command line.
 //! - [`mcp`]: what MCP clients see.
-//! - [`engine`]: Codex's processes and our sessions in them.
-//! - [`eyes`]: pictures that Codex asks for.
-//! - [`config`]: where settings come from.
-//! - [`codex_config`]: Codex's own configuration.
-//! - [`directory`]: whether a directory was replaced by a link.
-//! - `duration`: durations as people write them.
-//! - [`demo`]: the program at work, for somebody who has just met it.
-//! - [`jobs`]: prompts that outlive who handed them over.
-//! - `git`: the git program, asked safely.
-//! - `nearest`: what a mistyped name was meant to be.
-//! - [`output`]: standard output and standard error, for texts of others too.
-//! - [`picture`]: pictures that Codex is to look at.
-//! - `review`: reviews of code, by a thread of its own.
-//! - [`run`]: turns until what was asked for is there.
-//! - `scratch`: directories for files that Codex is given for a while.
-//! - [`team`]: the server as a member of a team.
-//! - `thread_ids`: threads by ID prefix.
+//! - [`config`]: the settings, with the source of every value.
 //! - [`bounds`]: what a client may ask for at most.
-//! - [`trust`]: whether the user trusts a directory.
-//! - `writable_roots`: further writable directories in overrides.
+//! - [`jobs`]: prompts that outlive the client that submitted them.
+//! - `thread_ids`: threads by ID prefix.
 //! - [`doctor`]: whether work can be done here, and if not, why.
+//! - [`demo`]: the program at work, for somebody who has just met it.
 #![cfg_attr(
     test,
     expect(

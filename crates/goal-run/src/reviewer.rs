@@ -39,7 +39,7 @@ pub enum Subject {
 
 /// A commit that was looked for.
 #[derive(Debug)]
-pub(crate) struct Sought {
+pub struct Sought {
     /// As it was named.
     name: String,
     /// Where.
