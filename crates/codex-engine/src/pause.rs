@@ -125,16 +125,17 @@ impl Engine {
         }
     }
 
-    /// Whether Codex has processes of commands, whichever thread's they are. They have where
-    /// that can't be found out.
-    pub async fn has_commands(&self) -> bool {
+    /// Whether anything runs below Codex, commands or MCP servers of whichever thread. True
+    /// where that cannot be found out.
+    pub async fn has_processes(&self) -> bool {
         let running = self.backend.running();
         let Some(guard) = running.and_then(|(server, _)| server.guard()) else {
-            return false;
+            return true;
         };
         let has_some = move || {
             let below = BelowCodex::scan(guard);
-            below.processes.first_child(guard).is_none() || !below.commands.is_empty()
+            let is_known = below.processes.first_child(guard).is_some();
+            !is_known || !below.commands.is_empty() || !below.others.is_empty()
         };
         off_runtime::run(has_some).await.unwrap_or(true)
     }

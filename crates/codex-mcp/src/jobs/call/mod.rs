@@ -465,9 +465,11 @@ impl Call<'_> {
 
     /// Ends the session and what its commands have left, and has git look once more.
     ///
-    /// Nothing that a command has left may change files while git looks. Where Codex has
-    /// processes of commands, git waits until those of the thread are gone. Where it has
-    /// none, a turn that is over begins none, and git looks while Codex unloads the thread.
+    /// Nothing that a command or an MCP server has left may change files while git looks. Where
+    /// anything runs below Codex, git waits until the thread is unloaded and what its commands
+    /// have left is gone. Where nothing does, a turn that is over begins nothing, and git looks
+    /// while Codex unloads the thread. Not so with a CODEX_HOME in the directory: unloading
+    /// moves a file there.
     async fn ended(&mut self, opened: &Opened, before: git::Seen, ending: &Ending) -> Looks {
         let (engine, request) = (self.engine, self.request);
         let patience = match ending {
@@ -476,7 +478,8 @@ impl Call<'_> {
         };
         let looking = Looks::complete(before, &request.cwd, &request.env, patience);
         let begins_none = matches!(ending, Ending::Completed) && !self.leaves_threads;
-        if begins_none && !engine.has_commands().await {
+        let is_elsewhere = !request.codex_home.starts_with(&request.cwd);
+        if begins_none && is_elsewhere && !engine.has_processes().await {
             engine.remove_mount_targets().await;
             return tokio::join!(self.unloaded(opened), looking).1;
         }
@@ -515,5 +518,13 @@ impl Outcome {
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.failure.as_ref().map(|failure| failure.class)
+    }
+
+    /// Whether Codex has executed anything, or a file was changed.
+    #[must_use]
+    pub fn has_worked(&self) -> bool {
+        let evidence = &self.digest.evidence;
+        let steps = evidence.commands + evidence.file_changes + evidence.tool_calls;
+        steps > 0 || !self.changes.files.is_empty()
     }
 }

@@ -321,7 +321,9 @@ async fn ask_codex(
 impl Done {
     fn of(outcome: Outcome, stream: KeepStream, job: &Job) -> Self {
         let runs_again = of(job).lost() == JobState::Queued;
-        let limit = outcome.limit.map(|limit| limit.reset);
+        // What one attempt reports is its own work: one that has done some ends the job.
+        let limit = outcome.limit.filter(|_| !outcome.has_worked());
+        let limit = limit.map(|limit| limit.reset);
         let wait = limit.and_then(|reset| Wait::for_limit(reset, job.waits, SystemTime::now()));
         Self {
             came: match (outcome.class(), wait) {

@@ -311,11 +311,9 @@ async fn git_does_not_look_while_a_process_without_the_mark_may_change_files() {
     let (home, engine, fake, request, trace) = unloading_late(script);
     let changing = async {
         fake.wait_for_method("thread/archive").await;
-        // Git would have looked by now.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        assert_eq!(looks(&trace), 1);
         fs::write(home.home().join("go"), "").unwrap();
         wait_for_file(&home.work().join("written.txt")).await;
+        assert_eq!(looks(&trace), 1);
         fake.open_gate("unload");
     };
     let running = run(&engine, &request, |_| (), CancellationToken::new());

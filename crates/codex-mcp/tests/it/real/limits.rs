@@ -1,12 +1,12 @@
 //! The usage limits of an account of ChatGPT, whose backend is on loopback.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use scripted_model::{Reply, Script, ScriptedModel};
+use scripted_model::{Patch, Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::Home;
 use testkit::app_server::AppServer;
@@ -20,6 +20,7 @@ use super::{Stage, on_each_release, structured, text};
 on_each_release!(
     job_of_a_used_up_account_waits_for_the_reset_without_being_watched,
     turn_that_hits_the_limit_is_taken_up_after_the_reset,
+    turn_that_has_worked_before_the_limit_fails_and_reports_its_work,
     waiting_job_says_so_and_can_be_called_off,
     job_without_a_known_reset_is_tried_again_later,
     job_with_an_api_key_fails_at_its_limit,
@@ -353,6 +354,26 @@ async fn waiting_job_says_so_and_can_be_called_off(release: &str) {
         (&json!("cancelled"), &Value::Null)
     );
     stage.finish_with_worker(client).await;
+}
+
+/// A later attempt would report its own work alone.
+async fn turn_that_has_worked_before_the_limit_fails_and_reports_its_work(release: &str) {
+    let reset = Reset::ahead(LATER);
+    let at = reset.clone();
+    let is_first = AtomicBool::new(true);
+    let script = Script::by(move |_| match is_first.swap(false, Ordering::Relaxed) {
+        true => Reply::patch(Patch::new().add("made.txt", "hello\n")),
+        false => Reply::usage_limit(at.at()),
+    });
+    let (stage, _backend) = stage(release, script, Account::Free).await;
+    let id = stage.submitted().await;
+    let waited = stage.of_openai(&["jobs", "wait", &id]).output().await;
+    assert_eq!(waited.unwrap().status.code(), Some(1));
+    let job = stage.shown(&id).await;
+    assert_eq!(job["status"], "failed", "{job:#}");
+    assert_eq!(job["metadata"]["failure"]["class"], "rate_limit", "{job:#}");
+    let files = job["metadata"]["changed_files"].to_string();
+    assert!(files.contains("made.txt"), "{job:#}");
 }
 
 /// The limit is reached, and nobody says until when.
