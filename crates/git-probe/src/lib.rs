@@ -139,7 +139,7 @@ pub enum GitError {
     /// The state of submodules cannot be recorded, or the record not removed.
     #[error("cannot use the record of the submodules in the state directory: {0}")]
     Submodules(io::Error),
-    /// There are more settings than [`SETTINGS_LIMIT`].
+    /// There are more settings than `SETTINGS_LIMIT`.
     #[error("git has more than {SETTINGS_LIMIT} settings for the repository")]
     TooManySettings,
     /// It says more than is read.

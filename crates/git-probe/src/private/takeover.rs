@@ -87,7 +87,7 @@ pub(super) enum Source {
 
 impl PrivateGit {
     /// Takes over what is new since the last time. Codex's commands must not be running.
-    /// Once `stop` has been cancelled for [`AFTER_STOP`], it is given up.
+    /// Once `stop` has been cancelled for `AFTER_STOP`, it is given up.
     ///
     /// # Errors
     ///

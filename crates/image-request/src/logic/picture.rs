@@ -212,7 +212,7 @@ impl fmt::Display for BadPicture {
     }
 }
 
-/// Judges a regular file by its size in bytes and its first [`START`] bytes, or all
+/// Judges a regular file by its size in bytes and its first [`START`](codex_engine::logic::picture_kind::START) bytes, or all
 /// that it has.
 ///
 /// # Errors

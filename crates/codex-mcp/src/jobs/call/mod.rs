@@ -78,7 +78,8 @@ pub struct Request {
     pub resume: Option<ThreadId>,
     /// The model.
     pub model: Option<String>,
-    /// How far commands may reach; [`DEFAULT_SANDBOX`] if Codex's configuration does not
+    /// How far commands may reach;
+    /// [`DEFAULT_SANDBOX`](crate::config::DEFAULT_SANDBOX) if Codex's configuration does not
     /// say so either.
     pub sandbox: Option<SandboxMode>,
     /// How hard the model thinks.
