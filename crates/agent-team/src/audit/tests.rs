@@ -149,7 +149,7 @@ fn many_processes_lose_no_line_where_files_move_up() {
                 ("STORE_HOME", home.path().as_os_str()),
                 ("STORE_NAME", OsStr::new(&name)),
             ];
-            WorkerProcess::start("team::audit::tests::writer", &variables)
+            WorkerProcess::start("audit::tests::writer", &variables)
         })
         .collect();
     workers.into_iter().for_each(WorkerProcess::wait);

@@ -251,7 +251,7 @@ fn all_identities_are_found() {
     assert_eq!(found, ["a: a", "b: b"]);
 }
 
-const WRITER: &str = "team::registry::tests::writer";
+const WRITER: &str = "registry::tests::writer";
 
 /// Not a test, but the other process of some.
 #[test]
