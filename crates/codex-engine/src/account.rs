@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::connection::{CallError, Connection};
 
-/// How long Codex may take to tell. It takes some 10 ms; 0.169.0 asks its backend for an
-/// account of ChatGPT.
+/// How long Codex may take to answer `account/read`. It takes some 10 ms, and longer for a
+/// ChatGPT account with 0.169.0, which asks its backend.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The provider that Codex has built in.
@@ -70,8 +70,8 @@ impl Account {
         }
     }
 
-    /// Whether the use of a provider may be limited: the one that a thread names, or else
-    /// that of the configuration.
+    /// Whether usage limits may apply to a thread. `provider` is the one that the thread names;
+    /// without it, the configured provider counts.
     pub(super) fn limits(self, provider: Option<&str>) -> bool {
         matches!(self, Self::ChatGpt | Self::Unknown | Self::Silent)
             && provider.is_none_or(|named| named == OPENAI)

@@ -62,7 +62,7 @@ pub enum Conversation {
 /// A Codex and where it works.
 #[derive(Debug, Clone, Copy)]
 pub struct Workplace<'a> {
-    /// Whether the thread is new.
+    /// Whether the thread is begun or resumed.
     pub conversation: Conversation,
     /// Its configuration.
     pub config: &'a CodexConfig,
@@ -403,7 +403,8 @@ mod tests {
         }
     }
 
-    /// Where the tests run, PATH may have directories that Codex's commands can write to.
+    /// Removes PATH: on the machine of the tests it may name directories that Codex's commands
+    /// can write to.
     fn without_path(config: &mut Map<String, Value>) {
         config.remove("shell_environment_policy.set.PATH");
         if let Some(Value::Object(policy)) = config.get_mut("shell_environment_policy") {

@@ -33,7 +33,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
-    /// How much of the account's limits is used, once Codex has told, and when it did.
+    /// The account's usage limits and the moment of Codex's last report, if there was one.
     rate_limits: Mutex<Option<(RateLimits, Instant)>>,
     deaths: Mutex<Deaths>,
     /// What threads are given, unless that is nothing.

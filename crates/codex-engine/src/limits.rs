@@ -1,8 +1,8 @@
-//! How much of the account's usage limits is used.
+//! The usage limits of the account, and how much of them is used.
 //!
-//! Codex tells it with each turn. When nothing recent is known it can be asked, which makes
-//! it ask its backend. While that is silent, releases before 0.130.0 answer nothing else: in
-//! these only an app-server is asked that does nothing else.
+//! Codex reports them with each turn. When no recent report is there, Codex can be asked, and
+//! asks its backend. While the backend is silent, Codex before 0.130.0 answers no other
+//! request: such a release is asked in an app-server started for this question alone.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,14 +16,14 @@ use super::app_server::AppServer;
 use super::connection::CallError;
 use crate::logic::limits::{is_outdated, used_up_until};
 
-/// How long Codex may take to tell. A backend that is not far away takes 0.3 s.
+/// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// For how long it is not asked again: what it has told is recent enough, or it is not
-/// expected to answer.
+/// How long a report counts as recent. After a failed question, Codex is not asked again for
+/// as long.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
-/// How long starting an app-server and asking it may take.
+/// How long it may take to start a separate app-server and to get its answer.
 const ASIDE_PATIENCE: Duration = Duration::from_secs(8);
 
 /// Why the limits are not known.
