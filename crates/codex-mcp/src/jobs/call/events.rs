@@ -1,72 +1,93 @@
 //! The events of a thread, on their way from Codex's reader to the job.
+//!
+//! The reader serves all threads and does not wait for a job. It takes each event into the
+//! job's [`Digest`] itself, so that a job that falls behind loses lines of its log and never
+//! its answer.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use codex_engine::command::Opened;
-use codex_engine::logic::work::Recorder;
+use codex_engine::logic::work::event::WorkEvent;
+use codex_engine::logic::work::{Digest, Recorder};
 use codex_engine::{Engine, EngineError};
-use codex_protocol::codex::{Item, Notification};
+use codex_protocol::codex::{Heard, Item, Notification};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::hearing::Hearing;
 
-/// How many events wait at most. The job takes them as often as Codex is read.
-const WAITING: usize = 4096;
+/// The most bytes of events that wait for the job.
+const WAITING_LIMIT: usize = 16 * 1024 * 1024;
+
+/// An event, and the same as JSON.
+pub(super) struct Line {
+    pub(super) event: WorkEvent,
+    pub(super) json: String,
+}
 
 /// The events of one thread.
 pub(super) struct Events {
-    coming: mpsc::Receiver<Value>,
-    next: Option<Value>,
-    lost: Arc<AtomicU64>,
-    has_subagents: Arc<AtomicBool>,
-    recorder: Arc<Mutex<Recorder>>,
+    coming: mpsc::UnboundedReceiver<Line>,
+    next: Option<Line>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// What the reader and the job both use.
+struct Shared {
+    recorder: Recorder,
+    digest: Arc<Mutex<Digest>>,
+    waiting_bytes: usize,
+    lost: u64,
+    has_subagents: bool,
+}
+
+impl Line {
+    pub(super) fn of(event: &Value) -> Self {
+        Self {
+            json: event.to_string(),
+            // All of ours can be read.
+            event: WorkEvent::deserialize(event).unwrap_or(WorkEvent::Other),
+        }
+    }
 }
 
 impl Events {
     /// Those of a session from now on.
-    pub(super) fn of(engine: &Engine, opened: &Opened) -> Result<Self, EngineError> {
-        let (sender, coming) = mpsc::channel(WAITING);
-        let lost = Arc::new(AtomicU64::new(0));
-        let has_subagents = Arc::new(AtomicBool::new(false));
-        let recorder = Arc::new(Mutex::new(Recorder::default()));
-        let (recording, uncounted) = (Arc::clone(&recorder), Arc::clone(&lost));
-        let begun = Arc::clone(&has_subagents);
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Engine::hear`].
+    pub(super) fn of(
+        engine: &Engine,
+        opened: &Opened,
+        digest: Arc<Mutex<Digest>>,
+    ) -> Result<Self, EngineError> {
+        let (sender, coming) = mpsc::unbounded_channel();
+        let shared = Arc::new(Mutex::new(Shared::new(digest)));
+        let reader = Arc::clone(&shared);
         engine.hear(&opened.session, move |heard| {
-            if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
-                && !children.is_empty()
-            {
-                begun.store(true, Ordering::Relaxed);
-            }
-            let event = recording
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(heard);
-            if let Some(event) = event
-                && let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(event)
-            {
-                uncounted.fetch_add(1, Ordering::Relaxed);
+            if let Some(line) = lock(&reader).take(heard) {
+                // A job that is over wants no more of them.
+                let _ = sender.send(line);
             }
         })?;
         Ok(Self {
             coming,
             next: None,
-            lost,
-            has_subagents,
-            recorder,
+            shared,
         })
     }
 
     /// Whether Codex has begun threads of sub-agents.
     pub(super) fn has_subagents(&self) -> bool {
-        self.has_subagents.load(Ordering::Relaxed)
+        lock(&self.shared).has_subagents
     }
 
     /// The recorder, which knows the steps of the turn.
     pub(super) fn recorder(&self) -> Recorder {
-        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut recorder)
+        mem::take(&mut lock(&self.shared).recorder)
     }
 
     /// Waits for the next one.
@@ -82,12 +103,78 @@ impl Events {
 
     /// Tells all that have come.
     pub(super) fn tell(&mut self, hearing: &mut Hearing<'_>) {
-        while let Some(event) = self.next.take().or_else(|| self.coming.try_recv().ok()) {
-            hearing.hear(&event);
+        while let Some(line) = self.next.take().or_else(|| self.coming.try_recv().ok()) {
+            lock(&self.shared).waiting_bytes -= line.json.len();
+            hearing.tell(&line);
         }
-        match self.lost.swap(0, Ordering::Relaxed) {
+        match mem::take(&mut lock(&self.shared).lost) {
             0 => {}
             lost => hearing.lost(lost),
         }
+    }
+}
+
+impl Shared {
+    fn new(digest: Arc<Mutex<Digest>>) -> Self {
+        Self {
+            recorder: Recorder::default(),
+            digest,
+            waiting_bytes: 0,
+            lost: 0,
+            has_subagents: false,
+        }
+    }
+
+    /// Takes in what Codex says; an event that the job is to get, if it has room for it.
+    fn take(&mut self, heard: &Heard<'_>) -> Option<Line> {
+        if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news {
+            self.has_subagents |= !children.is_empty();
+        }
+        let line = Line::of(&self.recorder.take(heard)?);
+        lock(&self.digest).take(&line.event);
+        if self.waiting_bytes + line.json.len() > WAITING_LIMIT {
+            self.lost += 1;
+            return None;
+        }
+        self.waiting_bytes += line.json.len();
+        Some(line)
+    }
+}
+
+/// Locks what no panic leaves half changed.
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    #[test]
+    fn job_that_falls_behind_loses_lines_and_not_the_answer() {
+        let digest = Arc::default();
+        let mut shared = Shared::new(Arc::clone(&digest));
+        let mut says = |text: &str| {
+            let item = json!({ "type": "agentMessage", "id": "1", "text": text });
+            let params = json!({ "threadId": "t", "turnId": "u", "item": item });
+            let params = to_raw_value(&params).unwrap();
+            let heard = Heard::read("item/completed", &params).unwrap().unwrap();
+            shared.take(&heard).is_some()
+        };
+        let long = "x".repeat(1024 * 1024);
+
+        let waiting = (0..20).filter(|_| says(&long)).count();
+        assert_eq!(waiting, 15);
+        assert!(!says(&long));
+        assert!(says("Done."), "a short line has room");
+        let answer = format!("Done. {long}");
+        assert!(!says(&answer));
+
+        assert_eq!(shared.lost, 7);
+        let message = lock(&digest).message.take().unwrap();
+        assert!(message.starts_with("Done. x"), "{}", message.len());
     }
 }

@@ -1,12 +1,14 @@
 //! What is heard of a job's turn.
 
+use std::mem;
+use std::sync::{Arc, Mutex};
+
 use codex_engine::command::Open;
 use codex_engine::logic::work::Digest;
-use codex_engine::logic::work::event::WorkEvent;
 use codex_protocol::codex::ThreadId;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::events::{Line, lock};
 use super::{KeepStream, News};
 use crate::jobs::directive::Directive;
 
@@ -26,52 +28,60 @@ pub struct Stream {
 /// Listens to a turn.
 pub(super) struct Hearing<'a> {
     keep: KeepStream,
-    tell: &'a mut dyn FnMut(News<'_>),
-    digest: Digest,
+    on_news: &'a mut dyn FnMut(News<'_>),
+    digest: Arc<Mutex<Digest>>,
     stream: Stream,
 }
 
 impl<'a> Hearing<'a> {
-    pub(super) fn new(keep: KeepStream, tell: &'a mut dyn FnMut(News<'_>)) -> Self {
+    pub(super) fn new(keep: KeepStream, on_news: &'a mut dyn FnMut(News<'_>)) -> Self {
         Self {
             keep,
-            tell,
-            digest: Digest::default(),
+            on_news,
+            digest: Arc::default(),
             stream: Stream::default(),
         }
     }
 
     /// Takes in a warning of our own.
     pub(super) fn warn(&mut self, warning: Option<String>) {
-        self.digest.warnings.extend(warning);
+        lock(&self.digest).warnings.extend(warning);
     }
 
     /// Takes in Codex's name for the conversation.
     pub(super) fn session(&mut self, thread: &ThreadId) {
-        (self.tell)(News::Session(thread));
+        (self.on_news)(News::Session(thread));
         self.hear(&json!({ "type": "thread.started", "thread_id": thread }));
     }
 
-    /// Takes in an event.
+    /// The digest, for the reader of events to fill.
+    pub(super) fn digest(&self) -> Arc<Mutex<Digest>> {
+        Arc::clone(&self.digest)
+    }
+
+    /// Takes in an event that is not Codex's reader's.
     pub(super) fn hear(&mut self, event: &Value) {
-        let line = event.to_string();
-        // All of ours can be read.
-        let event = WorkEvent::deserialize(event).unwrap_or(WorkEvent::Other);
-        self.digest.take(&event);
+        let line = Line::of(event);
+        lock(&self.digest).take(&line.event);
+        self.tell(&line);
+    }
+
+    /// Tells of an event that is in the digest.
+    pub(super) fn tell(&mut self, line: &Line) {
         if self.keep == KeepStream::Yes {
-            self.stream.add(&line);
+            self.stream.add(&line.json);
         }
-        (self.tell)(News::Event(&event, &line));
+        (self.on_news)(News::Event(&line.event, &line.json));
     }
 
     /// Takes in the questions that are open now.
     pub(super) fn questions(&mut self, open: &[Open]) {
-        (self.tell)(News::Questions(open));
+        (self.on_news)(News::Questions(open));
     }
 
     /// Takes in what the worker was told and has done.
     pub(super) fn followed(&mut self, directive: &Directive) {
-        (self.tell)(News::Followed(directive));
+        (self.on_news)(News::Followed(directive));
     }
 
     /// So many events were lost.
@@ -79,11 +89,11 @@ impl<'a> Hearing<'a> {
         if self.keep == KeepStream::Yes {
             self.stream.dropped += number;
         }
-        (self.tell)(News::Lost(number));
+        (self.on_news)(News::Lost(number));
     }
 
     pub(super) fn heard(self) -> (Digest, Stream) {
-        (self.digest, self.stream)
+        (mem::take(&mut lock(&self.digest)), self.stream)
     }
 }
 

@@ -279,12 +279,13 @@ impl Call<'_> {
             Err(ending) => return (nothing, ending),
         }
         let halt = CancellationToken::new();
+        let digest = self.hearing.digest();
         let looking = git::look(&self.request.cwd, &self.request.env, GIT_PATIENCE, &halt);
         let opening = async {
             let opened = thread::open(self.engine, self.request.resume.as_ref(), start).await;
             // At once, so that no other job that takes up the thread gets this session.
             let opened = opened.and_then(|opened| {
-                let events = Events::of(self.engine, &opened)?;
+                let events = Events::of(self.engine, &opened, digest)?;
                 Ok((opened, events))
             });
             if opened.is_err() {
