@@ -20,7 +20,9 @@ pub(crate) struct Options {
 /// When a step fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()> {
     provision::run(workspace)?;
-    Tool::cargo(["build", "--release", "--package", "codex-mcp"]).run(workspace.root())?;
+    let program = ["build", "--release", "--package", "codex-mcp"];
+    let testkit = ["--package", "testkit", "--bins"];
+    Tool::cargo(program.into_iter().chain(testkit)).run(workspace.root())?;
     let mut bench = Tool::cargo(["bench", "--package", "codex-mcp", "--bench", "figures"]);
     if !options.args.is_empty() {
         bench = bench.args(["--"]).args(options.args.iter().cloned());

@@ -155,12 +155,16 @@ fn block_on<T>(something: impl Future<Output = T>) -> T {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let mut rows = Vec::new();
+    let (mut rows, mut broken) = (Vec::new(), Vec::new());
     for figure in Figure::value_variants() {
         if options.only.is_empty() || options.only.contains(figure) {
             let rounds = options.rounds.unwrap_or(figure.rounds());
             eprintln!("measuring: {figure:?}, {rounds} × each side");
-            rows.extend(figure.measure(rounds));
+            // One that breaks must not take the others' results with it.
+            match std::panic::catch_unwind(|| figure.measure(rounds)) {
+                Ok(measured) => rows.extend(measured),
+                Err(_) => broken.push(figure),
+            }
         }
     }
     if options.json {
@@ -168,7 +172,10 @@ fn main() -> ExitCode {
     } else {
         table::print(&rows);
     }
-    if rows.iter().all(Row::is_reached) {
+    for figure in &broken {
+        eprintln!("could not be measured: {figure:?}");
+    }
+    if broken.is_empty() && rows.iter().all(Row::is_reached) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
