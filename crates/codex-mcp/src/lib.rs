@@ -19,9 +19,7 @@
     )
 )]
 
-pub mod bounds;
 pub mod cli;
-pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod jobs;

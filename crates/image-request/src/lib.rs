@@ -34,6 +34,7 @@
 )]
 
 pub mod codex;
+pub mod codex_settings;
 pub mod conversation;
 pub mod copies;
 pub mod fitted;
@@ -42,7 +43,6 @@ mod modes;
 pub mod place;
 pub mod queue;
 pub mod screen;
-pub mod settings;
 pub mod signals;
 pub mod tty;
 pub mod user_terminal;

@@ -12,10 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use codex_mcp::jobs::store::{
-    Access, Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
+    Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
 };
 use codex_mcp_core::job::{Ending, JobId, JobState};
 use futures::future::join_all;
+use settings::store_access::Access;
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use testkit::postgres::{Durability, Postgres};

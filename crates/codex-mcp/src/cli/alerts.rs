@@ -8,9 +8,9 @@ use codex_engine::command::Alerted;
 use goal_run::notify::{Alerts, Lookup, Notice, Patience, Teller};
 use safe_files::off_runtime;
 use serde_json::json;
+use settings::{Config, Setting};
 
 use super::office::Identity;
-use crate::config::{Config, Setting};
 use crate::mcp::Warnings;
 
 /// The engine, with those whom the configuration names told of each session of its that

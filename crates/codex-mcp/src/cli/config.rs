@@ -4,10 +4,10 @@ use std::io;
 use std::process::ExitCode;
 
 use common::output;
+use settings::Warning;
 
 use super::settings::Settings;
 use super::stored::complain;
-use crate::config::{self, Warning};
 
 /// Where settings are looked for.
 const SOURCES: &str = "\
@@ -33,7 +33,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let config = match config::load(args.settings.flags()) {
+    let config = match settings::load(args.settings.flags()) {
         Ok(config) => config,
         Err(error) => return fail(&error.to_string()),
     };
@@ -41,8 +41,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
         complain("warning", &format!("{message}. {hint}"));
     }
     let printed = match args.json {
-        true => output::json(&config::as_json(&config)),
-        false => config::as_text(&config, &mut output::stdout()),
+        true => output::json(&settings::as_json(&config)),
+        false => settings::as_text(&config, &mut output::stdout()),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use anstyle::{AnsiColor, Style};
 use common::output;
+use settings::{ConfigError, Flags};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{exit, runtime};
-use crate::config::{self, ConfigError, Flags};
 use crate::demo::{self, Afterwards, Cause, DemoError, Options};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -67,7 +67,7 @@ fn complain(error: &Failure) -> io::Result<()> {
 
 fn play(args: &Args, asked: &Asked) -> Result<(), Failure> {
     let options = Options {
-        codex_bin: config::load(Flags {
+        codex_bin: settings::load(Flags {
             codex_bin: args.codex_bin.clone(),
             ..Flags::default()
         })?

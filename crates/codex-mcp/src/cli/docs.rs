@@ -1,7 +1,8 @@
 //! The options of the verbs, for docs/.
 
-use clap::{Arg, Command};
+use std::collections::BTreeSet;
 
+use clap::{Arg, Command};
 use testkit::docs::{check, code_list, table};
 
 #[test]
@@ -96,4 +97,24 @@ fn meaning(arg: &Arg) -> String {
         [] => help,
         values => format!("{help} Values: {}.", values.join("; ")),
     }
+}
+
+#[test]
+fn every_option_on_the_page_of_settings_exists() {
+    let program = super::command_tree();
+    let verbs = program.get_subcommands();
+    let options: BTreeSet<&str> = verbs
+        .flat_map(Command::get_arguments)
+        .filter_map(Arg::get_long)
+        .collect();
+    let page = include_str!("../../../../docs/configuration.md");
+    let written = page
+        .split('`')
+        .filter_map(|code| code.strip_prefix("--"))
+        .filter_map(|option| option.split_whitespace().next());
+    let written: BTreeSet<&str> = written.collect();
+
+    assert!(written.contains("sandbox"), "{written:?}");
+    let unknown: Vec<_> = written.difference(&options).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }

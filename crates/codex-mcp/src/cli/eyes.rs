@@ -20,14 +20,14 @@ use image_request::logic::queue::WrapperId;
 use image_request::queue::{QueueError, Reader};
 use image_request::user_terminal::UserTerminal;
 use image_request::wrapper::{self, Ended, Parts};
-use image_request::{Place, settings};
+use image_request::{Place, codex_settings};
+use settings::{ConfigError, Flags};
 use uuid::Uuid;
 
 use super::eyes_mcp::Kind;
 use super::stored::complain;
 use super::values::size_limit;
 use super::{exit, own_servers, runtime};
-use crate::config::{self, ConfigError, Flags};
 use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// For somebody who wants to know what happens to their Codex.
@@ -171,7 +171,7 @@ fn tell(ended: &Ended) -> ExitCode {
 
 fn wrap(args: &Args) -> Result<Ended, EyesError> {
     let mut arguments = Arguments::read(codex_args(args))?;
-    let config = config::load(Flags {
+    let config = settings::load(Flags {
         codex_bin: args.codex_bin.clone(),
         max_image_bytes: args.max_image_bytes,
         ..Flags::default()
@@ -186,7 +186,7 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
         .to_string()
         .parse()
         .map_err(io::Error::other)?;
-    let codex = settings::config_for(&arguments, &config.codex_home, &place);
+    let codex = codex_settings::config_for(&arguments, &config.codex_home, &place);
     let name = wrapper.to_string();
     let answers = match args.answer {
         Kind::Picture => ["--answer", "picture"],
@@ -195,8 +195,8 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     let tool = own_servers::pictures(limit, &answers)?;
     let added = Added::new(
         &tool.entry(Some(place.folder())),
-        &settings::instructions(&codex, &arguments, &rules(args.answer)),
-        settings::approval(&codex),
+        &codex_settings::instructions(&codex, &arguments, &rules(args.answer)),
+        codex_settings::approval(&codex),
         place.folder().as_os_str(),
     );
     let most_restarts = args.max_restarts;

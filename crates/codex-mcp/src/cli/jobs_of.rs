@@ -3,9 +3,9 @@
 use agent_team::Member;
 use agent_team::audit::Audit;
 use safe_files::state_file::FileError;
+use settings::Config;
 
 use super::own_servers;
-use crate::config::Config;
 use crate::jobs::host;
 use crate::jobs::order::{Reach, Submitter};
 use crate::jobs::service::Jobs;

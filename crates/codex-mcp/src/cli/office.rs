@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::{Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses};
+use settings::{Config, DEFAULT_IDENTITY, Origin};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, DEFAULT_IDENTITY, Origin};
 use crate::mcp::{Defaults, Warnings};
 use crate::thread_ids::in_registry;
 

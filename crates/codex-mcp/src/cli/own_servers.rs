@@ -8,10 +8,10 @@ use agent_team::{Desk, Member};
 use codex_engine::own_mcp_server::{NoServer, Server};
 use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
+use settings::{Config, EyesSettings, Origin, Source};
 use supervise::ceilings::CEILINGS;
 
 use super::office::Identity;
-use crate::config::{Config, EyesSettings, Origin, Source};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::worker::{MailOf, ToolsOfJobs};
 use crate::mcp::{Approval, OurTools};

@@ -20,6 +20,7 @@ use common::{duration, output};
 use goal_run::reviewer::{Asked, ReviewError, Reviewed, Subject, reviewed};
 use safe_files::directory::resolved;
 use serde_json::json;
+use settings::{Config, ConfigError, Flags, Warning};
 
 use super::ending::{self, Ending};
 use super::exit::{self, COULD_NOT, FAILED};
@@ -27,7 +28,6 @@ use super::stored::complain;
 use super::teller::Teller;
 use super::values::{one_of, profile};
 use super::{log, runtime};
-use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::mcp::Defaults;
 
 const HELP: &str = "\
@@ -125,7 +125,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
-    let config = config::load(Flags {
+    let config = settings::load(Flags {
         codex_bin: args.codex_bin.clone(),
         ..Flags::default()
     })?;

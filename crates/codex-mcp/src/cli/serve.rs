@@ -15,6 +15,7 @@ use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
 use safe_files::off_runtime::{self, OffRuntimeError};
+use settings::{Config, ConfigError, TIMEOUTS, Warning};
 use tokio_util::sync::CancellationToken;
 
 use super::backend::{self, Chosen, NoBackend, Wanted};
@@ -25,7 +26,6 @@ use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
 use super::times::duration_within;
 use super::{alerts, own_servers, runtime};
-use crate::config::{self, Config, ConfigError, TIMEOUTS, Warning};
 use crate::jobs::service::Jobs;
 use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn serve(args: &Args, preflight: Preflight) -> Result<ExitCode, ServeError> {
     preflight.verdict()?;
-    let config = config::load(args.settings.flags())?;
+    let config = settings::load(args.settings.flags())?;
     for Warning { message, hint } in &config.warnings {
         tracing::warn!("{message}. {hint}");
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use agent_team::logic::{AgentName, RoleName, TeamName};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use image_request::logic::picture::SizeLimit;
+use settings::store_location::Location;
+use settings::{Flags, TIMEOUTS};
 
 use super::times::duration_within;
 use super::values::{one_of, size_limit};
-use crate::config::{Flags, TIMEOUTS};
-use crate::jobs::store::Location;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Settings {

@@ -9,8 +9,8 @@ use agent_team::logic::AgentName;
 use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
 use safe_files::state_file::FileError;
+use settings::{Flags, JobSettings, Warning};
 
-use crate::config::{self, Flags, JobSettings, Warning};
 use crate::thread_ids::NoThread;
 
 /// Why nothing can be shown.
@@ -45,7 +45,7 @@ pub(super) struct Kept {
 /// Where things are kept. Settings that are wrong are told, but what they are about
 /// doesn't matter here.
 pub(super) fn kept() -> Result<Kept, Failure> {
-    let kept = match config::load(Flags::default()) {
+    let kept = match settings::load(Flags::default()) {
         Ok(config) => {
             for Warning { message, hint } in &config.warnings {
                 complain("warning", &format!("{message}. {hint}"));
@@ -59,7 +59,7 @@ pub(super) fn kept() -> Result<Kept, Failure> {
         Err(error) => {
             complain("warning", &error.to_string());
             Kept {
-                atm_home: config::atm_home(),
+                atm_home: settings::atm_home(),
                 registry_mode: Mode::Document,
                 jobs: None,
             }

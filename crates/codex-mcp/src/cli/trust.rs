@@ -16,7 +16,6 @@ use common::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::stored::complain;
-use crate::config;
 
 /// What trust is, for somebody who meets the question for the first time.
 const MEANING: &str = "\
@@ -129,7 +128,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn act(args: &Args) -> Result<(), Failure> {
     let path = TrustedDirectories::path().ok_or(TrustError::NoConfigHome)?;
-    let codex = UserConfig::read(&config::codex_home());
+    let codex = UserConfig::read(&settings::codex_home());
     match &args.revoke {
         _ if args.list => print(&path, &codex, args.json),
         _ if args.show => show(&codex, &args.directory),

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
 use common::duration;
+use settings::bounds::CurrentBounds;
+use settings::store_location::Location;
+use settings::{Config, ConfigError, Flags, Warning};
 
 use super::ending::{self, Ending};
 use super::values::one_of;
 use super::{log, own_servers, runtime};
-use crate::bounds::CurrentBounds;
-use crate::config::{self, Config, ConfigError, Flags, Warning};
 use crate::jobs::host;
-use crate::jobs::store::Location;
 use crate::jobs::worker::place::Place;
 use crate::jobs::worker::start::{self, TAKEN};
 use crate::jobs::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
@@ -179,7 +179,7 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn config(args: &Args) -> Result<Config, ConfigError> {
-    let config = config::load(args.flags())?;
+    let config = settings::load(args.flags())?;
     for Warning { message, hint } in &config.warnings {
         tracing::warn!("{message}. {hint}");
     }
@@ -194,7 +194,7 @@ fn options(args: &Args, config: &Config) -> Options {
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         tools: own_servers::tools_of_jobs(config),
-        bounds: CurrentBounds::read_by(move || Ok(config::load(flags.clone())?.bounds())),
+        bounds: CurrentBounds::read_by(move || Ok(settings::load(flags.clone())?.bounds())),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),

@@ -10,10 +10,10 @@ use codex_engine::LimitsUnknown;
 use codex_engine::binary::{CodexBinary, NoCodex};
 use codex_protocol::codex::RateLimits;
 use git_probe::private::Leftover;
+use settings::{ConfigError, Warning};
 use supervise::converse::Finished;
 
 use super::settings::{Malformed, Settings};
-use crate::config::{ConfigError, Warning};
 
 /// All that was found.
 #[derive(Debug)]

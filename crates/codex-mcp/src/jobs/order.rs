@@ -17,11 +17,12 @@ use safe_files::directory::resolved;
 use safe_files::off_runtime::OffRuntimeError;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use settings::ThreadDefaults;
+use settings::bounds::{Bounds, OutOfBounds, sandbox_mode};
+use settings::store_location::Location;
 
 use super::settings::{Approval, CallSettings, ThreadMail};
-use super::store::{Location, Request};
-use crate::bounds::{Bounds, OutOfBounds, sandbox_mode};
-use crate::config::ThreadDefaults;
+use super::store::Request;
 
 /// How long Codex may take, if nobody says otherwise (contract of `call_codex`).
 pub const TIMEOUT: Duration = Duration::from_secs(60);

@@ -7,9 +7,9 @@ use codex_protocol::codex::Ask;
 use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use settings::bounds::Bound;
 
 use super::store::{NewQuestion, Origin, Question};
-use crate::bounds::Bound;
 
 /// How much is kept of the particulars of a question, in bytes as JSON. Its text tells what
 /// matters in less than 4 KiB.
@@ -127,7 +127,7 @@ mod tests {
     use codex_protocol::codex::CommandApproval;
 
     use super::*;
-    use crate::config::Source;
+    use settings::Source;
 
     fn open(command: &str) -> Open {
         Open {

@@ -13,6 +13,8 @@ use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
 use safe_files::off_runtime;
+use settings::store_access::{Access, OthersJobs};
+use settings::store_location::Location;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -20,8 +22,8 @@ use uuid::Uuid;
 use super::order::{BadOrder, Order, Past, Submitter, Thread};
 use super::run::order::RunOrder;
 use super::store::{
-    Access, Filter, Job, JobStore, JobSummary, Listed, Location, NewJob, OthersJobs, Question,
-    Request, StoreError, StoredEvent, Whose,
+    Filter, Job, JobStore, JobSummary, Listed, NewJob, Question, Request, StoreError, StoredEvent,
+    Whose,
 };
 use super::worker::start::{StartError, Starter};
 use crate::thread_ids::{NoThread, ThreadPrefix};

@@ -10,8 +10,7 @@ use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
-
-use crate::config::{ConfigError, Setting, ThreadDefaults};
+use settings::{ConfigError, Setting, ThreadDefaults};
 
 /// The longest prompt that is taken from a file, in bytes. Codex takes its own
 /// instructions from files of 32 KiB (`project_doc_max_bytes`).
@@ -275,7 +274,7 @@ mod tests {
     use codex_protocol::codex::ThreadSettings;
 
     use super::*;
-    use crate::config::Source;
+    use settings::Source;
 
     fn all() -> Defaults {
         Defaults {

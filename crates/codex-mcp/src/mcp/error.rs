@@ -8,9 +8,9 @@ use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use goal_run::reviewer::ReviewError;
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Map, Value, json};
+use settings::bounds::OutOfBounds;
 
 use super::code::{Code, Retry};
-use crate::bounds::OutOfBounds;
 use crate::thread_ids::NoThread;
 
 /// What a tool call failed with.

@@ -22,6 +22,7 @@ use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
+use settings::bounds::Bounds;
 use supervise::io_thread::Ended;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -43,8 +44,6 @@ use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api, Groups};
 use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
-use crate::bounds::Bounds;
-use crate::config;
 use crate::jobs::service::Jobs;
 use crate::thread_ids::{NotAThread, ThreadPrefix};
 
@@ -303,7 +302,7 @@ impl Front {
         let mut live = self.engine.threads();
         live.retain(|thread| prefix.fits(thread));
         let codex_home = self.engine.codex_home().to_owned();
-        let resolve = move || prefix.resolve_with(live, &codex_home, &config::atm_home());
+        let resolve = move || prefix.resolve_with(live, &codex_home, &settings::atm_home());
         let resolved = off_runtime::run(resolve).await;
         let resolved =
             resolved.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;

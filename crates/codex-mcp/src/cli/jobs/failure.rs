@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use agent_team::ClaimError;
 use codex_config::profile::NoProfile;
 use codex_mcp_core::job::JobPrefix;
+use settings::ConfigError;
 
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::complain;
-use crate::config::ConfigError;
 use crate::jobs::order::{BadOrder, LONGEST_NAME};
 use crate::jobs::service::JobsError;
 use crate::jobs::store::StoreError;

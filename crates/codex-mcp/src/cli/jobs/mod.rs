@@ -22,13 +22,13 @@ use std::process::ExitCode;
 use agent_team::{ClaimError, Member};
 use clap::Subcommand;
 use serde_json::Value;
+use settings::store_location::Location;
+use settings::{Config, Flags, Warning};
 
 use super::jobs_of::jobs_of;
 use super::runtime;
 use super::stored::complain;
-use crate::config::{self, Config, Flags, Warning};
 use crate::jobs::service::Jobs;
-use crate::jobs::store::Location;
 use failure::{Failure, exit};
 
 /// How it is used, and what the exit codes are.
@@ -124,7 +124,7 @@ impl Verb {
 }
 
 fn load(args: &Args) -> Result<Config, Failure> {
-    let config = config::load(Flags {
+    let config = settings::load(Flags {
         store: args.store.clone(),
         ..Flags::default()
     })?;

@@ -10,6 +10,7 @@ use codex_mcp_core::job::JobPrefix;
 use codex_protocol::codex::ThreadId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use settings::Config;
 
 use super::failure::Failure;
 use super::find::{self, short};
@@ -17,7 +18,6 @@ use super::list::owner;
 use super::submit::Handing;
 use crate::cli::prompt;
 use crate::cli::values::word;
-use crate::config::Config;
 use crate::jobs::host;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::{Kept, RunOrder};

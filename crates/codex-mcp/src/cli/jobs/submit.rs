@@ -15,6 +15,7 @@ use goal_run::logic::outcome::milliseconds;
 use safe_files::directory::resolved;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
+use settings::Config;
 
 use super::failure::Failure;
 use super::find::short;
@@ -24,7 +25,6 @@ use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::values::{one_of, profile as profile_name};
-use crate::config::Config;
 use crate::jobs::order::{Order, Past};
 use crate::jobs::run::order::RunOrder;
 use crate::jobs::service::{Jobs, Submitted};

@@ -14,12 +14,12 @@ use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::order::{Approve, LONGEST_TASK, Order, Place};
 use safe_files::directory::resolved;
+use settings::Flags;
+use settings::store_location::Location;
 
 use super::failure::Failure;
 use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
-use crate::config::Flags;
-use crate::jobs::store::Location;
 use crate::thread_ids::ThreadPrefix;
 
 /// What can be asked for, and how it is used.

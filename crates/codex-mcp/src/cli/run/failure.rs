@@ -10,9 +10,9 @@ use goal_run::logic::machine::BadLimits;
 use goal_run::order::BadOrder;
 use goal_run::worktree::WorktreeError;
 use safe_files::off_runtime::OffRuntimeError;
+use settings::ConfigError;
 
 use crate::cli::prompt::NoPrompt;
-use crate::config::ConfigError;
 use crate::thread_ids::NoThread;
 
 /// Why a run could not be begun, or not be told.

@@ -31,6 +31,7 @@ use goal_run::{
 };
 use safe_files::off_runtime;
 use serde_json::{Value, json};
+use settings::{Config, Warning};
 use uuid::Uuid;
 
 use super::ending::{self, Ending};
@@ -39,7 +40,6 @@ use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
 use super::{alerts, log, own_servers, runtime};
-use crate::config::{self, Config, Warning};
 use crate::mcp::Defaults;
 use approval::Approver;
 use failure::Failure;
@@ -88,7 +88,7 @@ fn code_of_signal(ending: Option<&Ending>) -> Option<u8> {
 }
 
 fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
-    let config = config::load(args.flags())?;
+    let config = settings::load(args.flags())?;
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
     }

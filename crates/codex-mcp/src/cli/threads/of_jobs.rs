@@ -10,10 +10,10 @@ use codex_mcp_core::job::JobState;
 use common::secrets::mask;
 use common::text::one_line;
 use serde_json::{Map, json};
+use settings::JobSettings;
 
 use crate::cli::runtime;
 use crate::cli::stored::{Kept, complain};
-use crate::config::JobSettings;
 use crate::jobs::store::{JobStore, JobThread, StoreError, Whose};
 
 /// How many jobs are looked at, the newest first.

@@ -8,13 +8,13 @@ use codex_engine::logic::session::Patience;
 use codex_engine::{Engine, Launch, LimitsUnknown, Options, help};
 use codex_protocol::codex::RateLimits;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use settings::Config;
 use supervise::exit::Exit;
 use supervise::spawn::Program;
 
 use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
 use super::super::judge::codex_version;
 use super::ask;
-use crate::config::Config;
 
 /// The exit code of Codex for a wrong command line.
 const USAGE: Exit = Exit::Code(2);

@@ -12,11 +12,11 @@ use codex_config::trust::brought::brought;
 use codex_config::trust::directory_trust;
 use git_probe::private;
 use safe_files::off_runtime;
+use settings::{Config, ConfigError, Flags};
 use supervise::converse::run;
 use supervise::spawn::Program;
 
 use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
-use crate::config::{self, Config, ConfigError, Flags};
 
 /// Finds out all that is reported on. `codex_bin` is what the command line or
 /// the environment says; `limit` is how long any one program may take.
@@ -24,7 +24,7 @@ use crate::config::{self, Config, ConfigError, Flags};
 /// Must run on a runtime as the engine needs it, see
 /// [`spawn`](supervise::spawn).
 pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
-    let config = config::load(Flags {
+    let config = settings::load(Flags {
         codex_bin,
         ..Flags::default()
     });

@@ -11,10 +11,10 @@ mod words;
 use codex_config::trust::Trust;
 use codex_config::trust::brought::Brought;
 use codex_engine::binary::NoCodex;
+use settings::{ConfigError, Source, Warning};
 
 use super::facts::{Asked, Codex, Facts, Home, Place, Probes, RepositoryFiles};
 use super::report::{Check, Finding, Report};
-use crate::config::{ConfigError, Source, Warning};
 
 pub(super) use codex::codex_version;
 

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use codex_engine::command::{Open, SessionId};
 use codex_engine::logic::action::{self, ActionId, Decision};
 use codex_engine::{ApprovalOutOfBounds, EngineError};
+use settings::bounds::Bound;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Call;
-use crate::bounds::Bound;
 use crate::jobs::directive::{Answer, Directive};
 
 /// How long Codex may take to take words for its turn. It takes some milliseconds.

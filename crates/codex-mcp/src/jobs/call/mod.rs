@@ -79,7 +79,7 @@ pub struct Request {
     /// The model.
     pub model: Option<String>,
     /// How far commands may reach;
-    /// [`DEFAULT_SANDBOX`](crate::config::DEFAULT_SANDBOX) if Codex's configuration does not
+    /// [`DEFAULT_SANDBOX`](settings::DEFAULT_SANDBOX) if Codex's configuration does not
     /// say so either.
     pub sandbox: Option<SandboxMode>,
     /// How hard the model thinks.

@@ -20,9 +20,9 @@ use codex_protocol::codex::{
 };
 use safe_files::directory;
 use serde_json::{Map, Value};
+use settings::DEFAULT_SANDBOX;
 
 use super::Request;
-use crate::config::DEFAULT_SANDBOX;
 use crate::jobs::settings::Approval;
 
 /// The key of the approval policy in Codex's configuration.

@@ -1,8 +1,8 @@
 use serde_json::json;
+use settings::Setting;
+use settings::bounds::Bounds;
 
 use super::*;
-use crate::bounds::Bounds;
-use crate::config::{self, Setting};
 
 fn submitter(reach: Reach) -> Submitter {
     Submitter {
@@ -48,10 +48,10 @@ fn an_order_has_the_defaults_of_the_contract() {
 
 #[test]
 fn what_an_order_says_goes_before_what_is_set() {
-    let setting = |value| Some(Setting::new(value, config::Source::Default));
+    let setting = |value| Some(Setting::new(value, settings::Source::Default));
     let submitter = Submitter {
         defaults: ThreadDefaults {
-            model: Some(Setting::new("set".to_owned(), config::Source::Default)),
+            model: Some(Setting::new("set".to_owned(), settings::Source::Default)),
             sandbox: setting(SandboxMode::ReadOnly),
             ..ThreadDefaults::default()
         },

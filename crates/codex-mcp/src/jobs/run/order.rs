@@ -14,8 +14,8 @@ use goal_run::order::{Approve, Order};
 use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use settings::bounds::OutOfBounds;
 
-use crate::bounds::OutOfBounds;
 use crate::jobs::order::{BadOrder, MOST_RETRIES, Reach, Submitter, in_a_word, is_name, millis};
 use crate::jobs::settings::ThreadMail;
 use crate::jobs::store::Request;
@@ -203,9 +203,11 @@ fn beginning(task: &str) -> String {
 mod tests {
 
     use super::*;
-    use crate::bounds::Bounds;
-    use crate::config::{Setting, Source as SetBy, ThreadDefaults};
     use codex_engine::binary::Source;
+    use settings::Setting;
+    use settings::Source as SetBy;
+    use settings::ThreadDefaults;
+    use settings::bounds::Bounds;
 
     fn submitter(reach: Reach) -> Submitter {
         let mut defaults = ThreadDefaults::default();

@@ -7,12 +7,13 @@ use std::path::Path;
 use common::text::one_line;
 use nix::unistd::{Uid, User};
 use rustix::process::geteuid;
+use settings::store_access::{Access, OthersJobs};
+use settings::store_location::Location;
 
 use super::error::Fault;
 use super::record::{NewJob, Origin, Owner, Whose, state};
 use super::signature::{self, Purpose};
 use super::sql::{Row, Value};
-use super::{Access, Location, OthersJobs};
 use crate::jobs::host;
 use crate::jobs::host_key::{HostKey, KeyError};
 

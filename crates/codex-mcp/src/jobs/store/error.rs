@@ -3,9 +3,9 @@
 use std::io;
 
 use codex_mcp_core::job::JobId;
+use settings::store_location::Location;
 use sqlx::error::DatabaseError;
 
-use super::Location;
 use crate::jobs::host_key::KeyError;
 
 /// Why a store can't be used.
@@ -87,7 +87,7 @@ pub enum StoreError {
     #[error(
         "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
          or set jobs_of_others = \"manage\" in {}",
-        crate::config::user_file().display()
+        settings::user_file().display()
     )]
     OfOthers {
         /// The job.

@@ -2,6 +2,7 @@
 //! was given to.
 
 use codex_mcp_core::job::{JobId, JobState, WorkerId};
+use settings::store_access::OthersJobs;
 
 use super::error::Fault;
 use super::events::hold;
@@ -11,8 +12,8 @@ use super::signature::{Signed, of_attempt};
 use super::sql::{Connection, Row, Value};
 use super::{
     Claim, Instructed, Instruction, JobStore, NewInstruction, Progress, StoreError, Tell, Written,
+    access,
 };
-use super::{OthersJobs, access};
 
 impl JobStore {
     /// Gives an instruction to the worker of a job; `None` if there is no such job. The same

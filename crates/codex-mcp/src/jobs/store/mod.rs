@@ -106,6 +106,7 @@ mod workers;
 use std::time::Duration;
 use std::{fmt, io};
 
+use settings::{Access, BadLocation, Location, OthersJobs, PostgresUrl};
 use tokio::time::timeout;
 
 use access::Identity;
@@ -113,7 +114,6 @@ use error::Fault;
 use pool::{Pool, Purpose};
 use sql::{Connection, Dialect};
 
-pub use crate::config::{Access, BadLocation, Location, OthersJobs, PostgresUrl};
 pub use error::StoreError;
 pub use events::{Appended, MOST_EVENTS};
 pub use instructions::DONE;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use codex_mcp_core::job::{
     Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, Wait, Wanted, WorkerId,
 };
+use settings::store_access::OthersJobs;
 
 use super::error::Fault;
 use super::pool::Purpose;
@@ -13,8 +14,8 @@ use super::record::{self, SIGNED, count, optional, parsed, wanted};
 use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
-    Claim, Claimed, Finished, Job, JobStore, NewJob, OthersJobs, Reaped, Renewed, StoreError, Tell,
-    Written, access,
+    Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
+    access,
 };
 
 /// How many jobs are taken from lost workers, and how many ended ones removed, in

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use codex_mcp_core::job::{JobId, JobPrefix};
+use settings::store_access::OthersJobs;
 
-use super::OthersJobs;
 use super::error::Fault;
-use super::queue;
 use super::sql::{Connection, Row, Value};
-use super::{Filter, Job, JobStore, JobSummary, Listed, StoreError};
+use super::{Filter, Job, JobStore, JobSummary, Listed, StoreError, queue};
 
 /// How much of a prompt is read for a list of threads, in characters.
 const PROMPT_BEGINNING: usize = 2000;

@@ -1,10 +1,12 @@
 //! The tables, and how they came about. A store is brought up to date by whoever
 //! opens it; one of a newer program is left alone.
 
+use settings::store_location::Location;
+
 use super::error::Fault;
 use super::pool::{self, Purpose};
+use super::queue;
 use super::sql::{Connection, Dialect};
-use super::{Location, queue};
 
 /// What makes a form of the store out of the one before. It has to set the version.
 pub(super) struct Step {

@@ -16,15 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use safe_files::state_file;
+use settings::store_location::{Location, PostgresUrl};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::JobStore;
 use super::error::Fault;
 use super::file_events::FileEvents;
 use super::pool::{Pool, Purpose};
-use super::{JobStore, Location, PostgresUrl};
 
 /// How often a file is looked at.
 const LOOK: Duration = Duration::from_millis(10);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use codex_mcp_core::job::WorkerId;
+use settings::store_access::OthersJobs;
 
-use super::OthersJobs;
 use super::error::Fault;
 use super::sql::Connection;
 use super::{Demand, JobStore, NewWorker, StoreError, Worker, Written};

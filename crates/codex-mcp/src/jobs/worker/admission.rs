@@ -4,10 +4,11 @@
 use common::text::one_line;
 use goal_run::logic::criteria::Criterion;
 use goal_run::order::{Approve, Order};
+use settings::store_access::OthersJobs;
 
 use super::Options;
 use crate::jobs::run::order::Kept;
-use crate::jobs::store::{Job, Origin, OthersJobs, Request};
+use crate::jobs::store::{Job, Origin, Request};
 
 /// The sandbox that is none.
 const NO_SANDBOX: &str = "danger-full-access";
@@ -24,7 +25,7 @@ pub(super) enum Refusal {
          has written its row or changed it, or the key, {key}, was replaced since. Submit it \
          again on this host; only jobs_of_others = \"run\" in {} has this host run the jobs of \
          others",
-        crate::config::user_file().display()
+        settings::user_file().display()
     )]
     NotSigned {
         /// The file of the key.

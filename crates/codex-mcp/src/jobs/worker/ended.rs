@@ -16,11 +16,11 @@ use goal_run::logic::outcome::{Reason, blocked};
 use goal_run::worktree::{Kept, WorktreeError};
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Value, json};
+use settings::bounds::OutOfBounds;
 
 use super::admission::Refusal;
 use super::attempt::{Came, Done};
 use super::order::NoBounds;
-use crate::bounds::OutOfBounds;
 use crate::jobs::report::{FailureReport, Report};
 use crate::jobs::run::result;
 

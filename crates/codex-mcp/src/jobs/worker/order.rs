@@ -16,11 +16,11 @@ use safe_files::directory::{self, ReplacedDirectory};
 use safe_files::off_runtime::{self, OffRuntimeError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use settings::ConfigError;
+use settings::bounds::{Bounds, OutOfBounds};
 
 use super::admission::{self, Refusal};
 use super::{MailOf, Options};
-use crate::bounds::{Bounds, OutOfBounds};
-use crate::config::ConfigError;
 use crate::jobs::call::{KeepStream, Request};
 use crate::jobs::settings::{CallSettings, ThreadMail};
 use crate::jobs::store::{Job, Origin, Request as Asked};

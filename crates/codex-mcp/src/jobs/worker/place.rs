@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use settings::store_location::Location;
 use tokio::time::{Instant, sleep};
 
 use crate::jobs::files;
-use crate::jobs::store::Location;
 
 /// How long somebody who looks may have the lock, and the pause between two tries.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::output;
+use settings::store_location::Location;
 use supervise::spawn::{Detached, spawn_detached};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use super::place::Place;
 use crate::jobs::files;
-use crate::jobs::store::Location;
 
 /// How long a worker may take to say that it is there: PostgreSQL may be far away.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -18,10 +18,10 @@ use safe_files::directory;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use settings::bounds::{Bounds, OutOfBounds};
 
 use super::members::Members;
 use super::recorder::Beginning;
-use crate::bounds::{Bounds, OutOfBounds};
 use crate::mcp::defaults::{Additions, Defaults};
 use crate::mcp::error::ToolError;
 
@@ -296,7 +296,9 @@ fn beginning(given: &Map<String, Value>, added: &Map<String, Value>) -> Beginnin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Setting, Source, ThreadDefaults};
+    use settings::Setting;
+    use settings::Source;
+    use settings::ThreadDefaults;
 
     fn defaults() -> Defaults {
         let threads = ThreadDefaults {

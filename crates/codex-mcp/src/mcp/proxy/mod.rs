@@ -35,6 +35,7 @@ use rmcp::model::Tool;
 use safe_files::off_runtime;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use settings::bounds::Bounds;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::ChildStdin;
 use tokio::sync::Notify;
@@ -52,7 +53,6 @@ use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
 use super::tools::Groups;
 use super::warnings::Warnings;
-use crate::bounds::Bounds;
 use crate::jobs::service::Jobs;
 
 /// How many messages of the greatest length may wait for one side.

@@ -9,9 +9,9 @@ use rmcp::model::JsonObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use settings::{PolicyName, REPLACED};
 
 use super::parameter_names::{resolved, unknown};
-use crate::config::{PolicyName, REPLACED};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 use crate::mcp::front::Front;

@@ -6,12 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use codex_mcp::jobs::store::{Access, JobStore, NewJob, Request};
+use codex_mcp::jobs::store::{JobStore, NewJob, Request};
 use codex_mcp_core::job::JobState;
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
+use settings::store_access::Access;
 use testkit::client::TIME_LIMIT;
 use testkit::fake::{FakeCodex, Plan, fake_codex_path};
 use testkit::process::wait_until_gone;

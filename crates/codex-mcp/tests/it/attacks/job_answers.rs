@@ -3,10 +3,11 @@
 
 use std::process::Stdio;
 
-use codex_mcp::jobs::store::{Access, JobStore, NewInstruction, NewJob, Progress, Request};
+use codex_mcp::jobs::store::{JobStore, NewInstruction, NewJob, Progress, Request};
 use codex_mcp_core::job::{JobId, JobState};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::json;
+use settings::store_access::Access;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use testkit::Home;
 use testkit::postgres::{Durability, Postgres};

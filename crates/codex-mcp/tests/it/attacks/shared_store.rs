@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use codex_mcp::jobs::host;
-use codex_mcp::jobs::store::{
-    Access, Job, JobStore, NewJob, OthersJobs, Request, Whose, new_worker_id,
-};
+use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request, Whose, new_worker_id};
 use codex_mcp_core::job::{JobId, JobState};
 use serde_json::{Value, json};
+use settings::store_access::{Access, OthersJobs};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use testkit::Home;
 use testkit::postgres::{Durability, Postgres};

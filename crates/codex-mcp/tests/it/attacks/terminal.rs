@@ -12,8 +12,7 @@ use agent_team::logic::registry::{Change, Entry};
 use agent_team::registry::{Mode, Registry};
 use agent_team::summary::Summaries;
 use codex_mcp::jobs::store::{
-    Access, Finished, JobStore, Location, NewEvent, NewJob, NewQuestion, Request, Written,
-    new_worker_id,
+    Finished, JobStore, NewEvent, NewJob, NewQuestion, Request, Written, new_worker_id,
 };
 use codex_mcp::jobs::worker::place::{Held, Place};
 use codex_mcp_core::job::Ending;
@@ -21,6 +20,8 @@ use common::text::is_hidden;
 use common::timestamp::timestamp;
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
+use settings::store_access::Access;
+use settings::store_location::Location;
 use testkit::Home;
 
 use crate::terminal::Terminal;

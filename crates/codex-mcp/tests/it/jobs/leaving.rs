@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_engine::binary::Source;
-use codex_mcp::bounds::Bounds;
-use codex_mcp::config::CONCURRENCY;
-use codex_mcp::jobs::store::{Access, JobStore, Location, NewJob, OthersJobs, Request};
+use codex_mcp::jobs::store::{JobStore, NewJob, Request};
 use codex_mcp::jobs::worker::{GRACE, Options, Post, Retaken, Timing, ToolsOfJobs, run};
 use codex_mcp::mcp::OurTools;
 use codex_mcp_core::job::JobState;
+use settings::CONCURRENCY;
+use settings::bounds::Bounds;
+use settings::store_access::{Access, OthersJobs};
+use settings::store_location::Location;
 use supervise::spawn::guards_are;
 use tokio_util::sync::CancellationToken;
 

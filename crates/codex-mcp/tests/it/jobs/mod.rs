@@ -22,10 +22,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use codex_mcp::jobs::report::Report;
-use codex_mcp::jobs::store::{Access, Job, JobStore, Location, NewJob, Request};
+use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use settings::store_access::Access;
+use settings::store_location::Location;
 use tempfile::TempDir;
 use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};

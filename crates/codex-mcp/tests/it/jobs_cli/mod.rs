@@ -12,11 +12,13 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use codex_mcp::jobs::store::{
-    Access, Claim, Finished, JobStore, Location, NewEvent, NewJob, Request, Written, new_worker_id,
+    Claim, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
 };
 use codex_mcp::jobs::worker::place::{Held, Place};
 use codex_mcp_core::job::{Ending, JobId};
 use serde_json::{Value, json};
+use settings::store_access::Access;
+use settings::store_location::Location;
 use testkit::Home;
 
 /// Longer than any test takes.

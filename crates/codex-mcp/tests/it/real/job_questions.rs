@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use codex_mcp::jobs::store::{
-    Access, Instructed, Job, JobStore, NewInstruction, NewJob, Progress, Question, Request,
+    Instructed, Job, JobStore, NewInstruction, NewJob, Progress, Question, Request,
 };
 use codex_mcp_core::job::{JobId, JobState, WORKER_LOST};
 use nix::sys::signal::Signal;
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
+use settings::store_access::Access;
 use uuid::Uuid;
 
 use super::{Stage, assert_error, on_each_release, structured};

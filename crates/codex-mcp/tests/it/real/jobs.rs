@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use codex_engine::logic::work::SeenBy;
-use codex_mcp::jobs::store::{Access, JobStore, NewJob, Request};
+use codex_mcp::jobs::store::{JobStore, NewJob, Request};
 use codex_mcp_core::job::{JobId, JobState};
 use git_probe::logic::git_state::ChangeKind;
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::json;
+use settings::store_access::Access;
 
 use super::{Stage, on_each_release};
 use crate::jobs::{Worker, report, wait_until};

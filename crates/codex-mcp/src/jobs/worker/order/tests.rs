@@ -6,13 +6,15 @@ use codex_engine::binary;
 use codex_mcp_core::job::{JobId, JobState, Wanted};
 use codex_protocol::codex::{Effort, SandboxMode};
 use goal_run::order::{Approve, Order as RunOrder};
+use settings::CONCURRENCY;
+use settings::bounds::Bounds;
+use settings::store_access::OthersJobs;
+use settings::store_location::Location;
 use tempfile::TempDir;
 
 use super::*;
-use crate::bounds::Bounds;
-use crate::config::CONCURRENCY;
 use crate::jobs::run::order::Kept;
-use crate::jobs::store::{JobSummary, Location, OthersJobs, Owner, PromptText, Whose};
+use crate::jobs::store::{JobSummary, Owner, PromptText, Whose};
 use crate::jobs::worker::{GRACE, Timing, ToolsOfJobs};
 use crate::mcp::OurTools;
 

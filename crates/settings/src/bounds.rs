@@ -21,7 +21,7 @@ use goal_run::logic::notifier::Notifier;
 use safe_files::directory;
 use serde_json::{Map, Value};
 
-use crate::config::{ConfigError, DEFAULT_SANDBOX, Source};
+use crate::{ConfigError, DEFAULT_SANDBOX, Source};
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
 /// the model, how it works and what it is told.
@@ -620,7 +620,7 @@ impl Bounds {
     }
 
     /// The refusal of a key of Codex's configuration.
-    pub(crate) fn refused_key(&self, key: &str) -> OutOfBounds {
+    pub fn refused_key(&self, key: &str) -> OutOfBounds {
         OutOfBounds::Config {
             key: key.to_owned(),
             by: self.in_force(),
@@ -758,7 +758,7 @@ fn narrower(one: SandboxMode, other: SandboxMode) -> SandboxMode {
 }
 
 /// The sandbox that overrides of Codex's configuration name.
-pub(crate) fn sandbox_mode(config: &Map<String, Value>) -> Option<SandboxMode> {
+pub fn sandbox_mode(config: &Map<String, Value>) -> Option<SandboxMode> {
     sandbox_in(config.get("sandbox_mode"))
 }
 

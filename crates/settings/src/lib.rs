@@ -1,15 +1,44 @@
-//! Where settings come from: the command line, then the environment, then the
-//! repository's `.atm.toml` (searched up to its top), then the user's
-//! `~/.config/atm/config.toml`, then the defaults. In a file they stand in
-//! `[plugins.codex-mcp]`, and identity and team also in `[core]`, which is the
-//! `atm` program's. A role's preset goes before what else the files say.
+//! The configuration of codex-mcp, with the source of every value.
 //!
-//! Unless the user trusts the repository, its file only narrows what the user's own
-//! settings allow (`repository`). In no case does it choose the program (`codex_bin`), or
-//! where jobs are kept, or who is told of sessions, or files outside of the repository.
+//! ```text
+//!   flag ─► variable ─► role's preset ─► .atm.toml ─► ~/.config/atm/config.toml ─► default
+//!                                        repository    user
+//!        the first that has a value wins, and the [`Setting`] remembers which it was
+//! ```
+//!
+//! In a file, the settings are in `[plugins.codex-mcp]`. Identity and team are also read from
+//! `[core]`, which belongs to the `atm` program. The repository's file is looked for from the
+//! working directory up to the top of the repository.
+//!
+//! Until the user trusts a repository, its file can only narrow the user's own settings. It
+//! never chooses the program (`codex_bin`), where jobs are stored, who is notified of
+//! sessions, or files outside of the repository, even when it is trusted.
+//!
+//! [`bounds`] checks what clients ask for against the limits that the operator has set.
+//!
+//! ```no_run
+//! let config = settings::load(settings::Flags::default())?;
+//! let sandbox = &config.threads.sandbox;
+//! if let Some(sandbox) = sandbox {
+//!     println!("{:?}, from {}", sandbox.value, sandbox.source);
+//! }
+//! # Ok::<(), settings::ConfigError>(())
+//! ```
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods,
+        reason = "a failed test panics, and a test opens the files that it wrote"
+    )
+)]
+
+pub mod bound_settings;
+pub mod bounds;
 
 mod alerts;
-mod bounds;
 #[cfg(test)]
 mod docs;
 mod eyes;
@@ -20,8 +49,8 @@ mod presets;
 mod repository;
 mod show;
 mod source;
-mod store_access;
-mod store_location;
+pub mod store_access;
+pub mod store_location;
 mod variables;
 
 use std::ffi::OsString;
@@ -48,11 +77,11 @@ use file::{CORE, File, SECTION, Scope};
 use presets::Presets;
 use repository::{Narrowing, RepositoryFile};
 
+pub use crate::bound_settings::BoundSettings;
 pub use alerts::AlertSettings;
-pub use bounds::BoundSettings;
 pub use eyes::EyesSettings;
 pub use jobs::{CONCURRENCY, DEFAULT_SANDBOX, JobSettings};
-pub(crate) use policy::{PolicyName, REPLACED};
+pub use policy::{PolicyName, REPLACED};
 pub use show::{as_json, as_text};
 pub use source::{Setting, Source};
 pub use store_access::{Access, OthersJobs};
@@ -62,11 +91,10 @@ pub use store_location::{BadLocation, Location, PostgresUrl};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The time-outs that can be set: up to a day.
-pub(crate) const TIMEOUTS: RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(86_400);
+pub const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// The identity of a server that nobody has given one (FR-2.5).
-pub(crate) const DEFAULT_IDENTITY: &str = "codex";
+pub const DEFAULT_IDENTITY: &str = "codex";
 
 /// The settings, each from the first place that has it.
 #[derive(Debug)]

@@ -7,22 +7,26 @@ use serde::{Deserialize, Deserializer};
 pub(super) const DROPPED: &str = "on-failure";
 
 /// What its users are told.
-pub(crate) const REPLACED: &str = "Codex no longer has the approval policy on-failure; on-request \
+pub const REPLACED: &str = "Codex no longer has the approval policy on-failure; on-request \
                                    is used instead";
 
 /// Approval policies by their names, one more than Codex has today.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum PolicyName {
+pub enum PolicyName {
+    /// Asks before each command that is not known to be harmless.
     Untrusted,
+    /// Codex no longer has it: [`REPLACED`].
     OnFailure,
+    /// Asks when the model wants to leave the sandbox.
     OnRequest,
+    /// Never asks.
     Never,
 }
 
 impl PolicyName {
     /// The policy by the name that Codex has for it today.
-    pub(crate) fn today(self) -> ApprovalPolicy {
+    pub fn today(self) -> ApprovalPolicy {
         match self {
             Self::Untrusted => ApprovalPolicy::Untrusted,
             Self::OnFailure | Self::OnRequest => ApprovalPolicy::OnRequest,

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use codex_config::trust::TrustedDirectories;
 
 use super::*;
-use crate::jobs::store::OthersJobs;
+use crate::store_access::OthersJobs;
 
 /// A home, a repository in it, and variables.
 struct World {

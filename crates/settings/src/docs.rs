@@ -1,14 +1,11 @@
 //! The settings, for docs/.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Arg, Command};
 use serde_json::Value;
 use testkit::docs::{check, code_list, table};
 
-use super::bounds::{ALLOW_COMMANDS, ALLOW_DIRS, MAX_SANDBOX};
 use super::eyes::{MAX_IMAGE_BYTES, REQUEST_IMAGE};
 use super::file::{PRESET_KEYS, SECTION_KEYS};
 use super::jobs::STORE;
@@ -17,6 +14,7 @@ use super::{
     APPROVAL_POLICY, CODEX_BIN, EFFORT, Flags, IDENTITY, Key, MODEL, Places, ROLE, SANDBOX,
     SUMMARIES, TEAM, TEAM_TOOLS, TIMEOUT, as_json,
 };
+use crate::bound_settings::{ALLOW_COMMANDS, ALLOW_DIRS, MAX_SANDBOX};
 
 /// The keys that have a flag and a variable.
 const KEYS: [Key; 17] = [
@@ -208,20 +206,5 @@ fn every_variable_of_a_setting_is_in_the_table() {
         if !["LOG", "STDIO_MODE", "TURN"].contains(&name) {
             assert!(table.contains(&format!("`CODEX_MCP_{name}`")), "{name}");
         }
-    }
-}
-
-#[test]
-fn every_option_of_a_setting_exists() {
-    let program = crate::cli::command_tree();
-    let verbs = program.get_subcommands();
-    let options: BTreeSet<&str> = verbs
-        .flat_map(Command::get_arguments)
-        .filter_map(Arg::get_long)
-        .collect();
-    let of_keys = KEYS.iter().map(|key| key.flag);
-    for option in of_keys.chain(OPTIONS.map(|(_, option)| option)) {
-        let name = option.trim_start_matches("--");
-        assert!(options.contains(name), "{option}");
     }
 }

@@ -10,8 +10,10 @@ use codex_protocol::codex::SandboxMode;
 use serde::{Deserialize, Deserializer};
 
 use super::file::{File, Scope};
-use super::{Access, Location, OthersJobs};
-use super::{ConfigError, Key, Places, Setting, Source, Warning, in_section, within};
+use super::{
+    Access, ConfigError, Key, Location, OthersJobs, Places, Setting, Source, Warning, in_section,
+    within,
+};
 
 /// The times that can be set: up to 30 days.
 const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);

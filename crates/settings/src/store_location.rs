@@ -152,7 +152,7 @@ fn accepts_plain_text(url: &str) -> bool {
 impl PostgresUrl {
     /// What tells one store from another, without passwords: also what the environment
     /// says counts.
-    pub(crate) fn target(&self) -> String {
+    pub fn target(&self) -> String {
         let options = &self.options;
         format!(
             "{:?} {} {} {} {:?} {:?}",
