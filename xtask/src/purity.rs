@@ -25,13 +25,14 @@ const OUTSIDE: [&str; 8] = [
 ];
 
 /// Crates of ours of which the pure parts are used alone, and these parts.
-const PARTLY: [(&str, &str); 6] = [
+const PARTLY: [(&str, &str); 7] = [
     ("agent_team", "logic"),
     ("codex_config", "prompt_kind"),
     ("codex_engine", "logic"),
     ("git_probe", "logic"),
     ("goal_run", "logic"),
     ("image_request", "logic"),
+    ("job_queue", "logic"),
 ];
 
 /// Modules of `std` that reach outside.

@@ -51,7 +51,7 @@ mod release;
 pub mod rollouts;
 mod sessions;
 mod terminals;
-mod thread_tools;
+pub mod thread_tools;
 mod threads;
 pub mod tool_limit;
 mod turns;

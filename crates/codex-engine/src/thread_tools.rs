@@ -82,7 +82,7 @@ impl From<ToolAnswer> for Reply {
 }
 
 /// No tools.
-pub(super) struct NoTools;
+pub struct NoTools;
 
 impl ThreadTools for NoTools {
     fn describe(&self) -> Vec<DynamicTool> {

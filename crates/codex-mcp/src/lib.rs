@@ -22,6 +22,4 @@
 pub mod cli;
 pub mod demo;
 pub mod doctor;
-pub mod jobs;
 pub mod mcp;
-mod thread_ids;

@@ -16,5 +16,4 @@
     )
 )]
 
-pub mod job;
 pub mod proxy;

@@ -11,11 +11,11 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use codex_mcp::jobs::store::{
+use futures::future::join_all;
+use job_queue::logic::{Ending, JobId, JobState};
+use job_queue::store::{
     Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
 };
-use codex_mcp_core::job::{Ending, JobId, JobState};
-use futures::future::join_all;
 use settings::store_access::Access;
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;

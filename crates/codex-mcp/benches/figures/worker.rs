@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use codex_engine::binary::Source;
 use codex_engine::logic::session::Patience;
 use codex_engine::{Engine, Launch, Options};
-use codex_mcp::jobs::call::{self, KeepStream};
-use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request};
-use codex_mcp_core::job::{JobId, JobState};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use job_queue::call::{self, KeepStream};
+use job_queue::logic::{JobId, JobState};
+use job_queue::store::{Job, JobStore, NewJob, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -242,7 +242,7 @@ impl Stage {
             sandbox: None,
             effort: None,
             profile: None,
-            settings: codex_mcp::jobs::settings::CallSettings::default(),
+            settings: job_queue::call_settings::CallSettings::default(),
             images: Vec::new(),
             output_schema: None,
             timeout: TIME_LIMIT,

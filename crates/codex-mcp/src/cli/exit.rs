@@ -1,7 +1,7 @@
 //! The exit codes of all verbs. docs/command-line.md has them in one table.
 
-use codex_mcp_core::job::JobState;
 use goal_run::logic::outcome::Reason;
+use job_queue::logic::JobState;
 use tokio::signal::unix::SignalKind;
 
 /// Something failed, or a job has, or a review asks for changes.

@@ -21,6 +21,7 @@ use image_request::queue::{QueueError, Reader};
 use image_request::user_terminal::UserTerminal;
 use image_request::wrapper::{self, Ended, Parts};
 use image_request::{Place, codex_settings};
+use job_queue::thread_ids::{NoThread, ThreadPrefix};
 use settings::{ConfigError, Flags};
 use uuid::Uuid;
 
@@ -28,7 +29,6 @@ use super::eyes_mcp::Kind;
 use super::stored::complain;
 use super::values::size_limit;
 use super::{exit, own_servers, runtime};
-use crate::thread_ids::{NoThread, ThreadPrefix};
 
 /// For somebody who wants to know what happens to their Codex.
 const MORE: &str = "\

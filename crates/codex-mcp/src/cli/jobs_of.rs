@@ -2,14 +2,14 @@
 
 use agent_team::Member;
 use agent_team::audit::Audit;
+use job_queue::host;
+use job_queue::order::{Reach, Submitter};
+use job_queue::service::Jobs;
+use job_queue::worker::start::Starter;
 use safe_files::state_file::FileError;
 use settings::Config;
 
 use super::own_servers;
-use crate::jobs::host;
-use crate::jobs::order::{Reach, Submitter};
-use crate::jobs::service::Jobs;
-use crate::jobs::worker::start::Starter;
 
 /// The jobs that a program hands over for a member. It is opened when it is used first.
 /// `unaudited` is told why they are not written into the audit, where that is so.

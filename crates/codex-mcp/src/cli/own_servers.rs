@@ -8,12 +8,12 @@ use agent_team::{Desk, Member};
 use codex_engine::own_mcp_server::{NoServer, Server};
 use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
+use job_queue::call_settings::ThreadMail;
+use job_queue::worker::{MailOf, ToolsOfJobs};
 use settings::{Config, EyesSettings, Origin, Source};
 use supervise::ceilings::CEILINGS;
 
 use super::office::Identity;
-use crate::jobs::settings::ThreadMail;
-use crate::jobs::worker::{MailOf, ToolsOfJobs};
 use crate::mcp::{Approval, OurTools};
 
 /// The name of the MCP server that has the mail.

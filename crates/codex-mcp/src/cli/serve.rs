@@ -12,6 +12,7 @@ use agent_team::{Farewell, Office};
 use clap::builder::RangedU64ValueParser;
 use codex_engine::{Engine, InstalledCodex, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use job_queue::service::Jobs;
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
 use safe_files::off_runtime::{self, OffRuntimeError};
@@ -26,7 +27,6 @@ use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
 use super::times::duration_within;
 use super::{alerts, own_servers, runtime};
-use crate::jobs::service::Jobs;
 use crate::mcp::{
     Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
     proxy,

@@ -8,10 +8,9 @@ use agent_team::ClaimError;
 use agent_team::logic::AgentName;
 use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
+use job_queue::thread_ids::NoThread;
 use safe_files::state_file::FileError;
 use settings::{Flags, JobSettings, Warning};
-
-use crate::thread_ids::NoThread;
 
 /// Why nothing can be shown.
 #[derive(Debug, thiserror::Error)]

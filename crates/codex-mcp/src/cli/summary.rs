@@ -7,11 +7,11 @@ use agent_team::logic::ThreadName;
 use agent_team::logic::registry::{Entry, Status};
 use agent_team::{registry, summary};
 use common::output;
+use job_queue::thread_ids::in_registry;
 use serde_json::Value;
 
 use super::stored::{self, Failure, Kept};
 use super::threads::of_jobs::of_jobs;
-use crate::thread_ids::in_registry;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
 use common::duration;
+use job_queue::host;
+use job_queue::worker::place::Place;
+use job_queue::worker::start::{self, TAKEN};
+use job_queue::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
 use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
 use settings::{Config, ConfigError, Flags, Warning};
@@ -15,10 +19,6 @@ use settings::{Config, ConfigError, Flags, Warning};
 use super::ending::{self, Ending};
 use super::values::one_of;
 use super::{log, own_servers, runtime};
-use crate::jobs::host;
-use crate::jobs::worker::place::Place;
-use crate::jobs::worker::start::{self, TAKEN};
-use crate::jobs::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
 
 /// What somebody has to know who starts one.
 const HOW_IT_WORKS: &str = "\

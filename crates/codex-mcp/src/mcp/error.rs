@@ -6,12 +6,12 @@ use codex_engine::logic::work::{FailureClass, class_of_turn};
 use codex_engine::{EngineError, LaunchError, StartError};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use goal_run::reviewer::ReviewError;
+use job_queue::thread_ids::NoThread;
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Map, Value, json};
 use settings::bounds::OutOfBounds;
 
 use super::code::{Code, Retry};
-use crate::thread_ids::NoThread;
 
 /// What a tool call failed with.
 #[derive(Debug, Clone)]

@@ -12,6 +12,8 @@ use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::session::{self, DecisionRefused};
 use codex_engine::{Engine, EngineError, Standing};
 use codex_protocol::codex::ThreadId;
+use job_queue::service::Jobs;
+use job_queue::thread_ids::{NotAThread, ThreadPrefix};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
@@ -44,8 +46,6 @@ use super::tools::team::{TeamTool, Told};
 use super::tools::{self, Api, Groups};
 use super::turn::{TurnWait, Until};
 use super::warnings::Warnings;
-use crate::jobs::service::Jobs;
-use crate::thread_ids::{NotAThread, ThreadPrefix};
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,8 @@ use codex_engine::binary::Source;
 use codex_engine::logic::session::Patience;
 use codex_engine::logic::work::FailureClass;
 use codex_engine::{Engine, Launch, Options};
-use codex_mcp::jobs::call::{KeepStream, News, Outcome, Request, run};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use job_queue::call::{KeepStream, News, Outcome, Request, run};
 use supervise::spawn::guards_are;
 use testkit::Home;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ pub(crate) fn request(home: &Home, prompt: &str) -> Request {
         sandbox: None,
         effort: None,
         profile: None,
-        settings: codex_mcp::jobs::settings::CallSettings::default(),
+        settings: job_queue::call_settings::CallSettings::default(),
         images: Vec::new(),
         output_schema: None,
         timeout: LONG,

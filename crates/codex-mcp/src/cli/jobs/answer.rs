@@ -4,13 +4,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use codex_engine::logic::action::Decision;
-use codex_mcp_core::job::JobPrefix;
 use common::output;
+use job_queue::logic::JobPrefix;
+use job_queue::service::{Jobs, Response};
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::find::{self, short};
-use crate::jobs::service::{Jobs, Response};
 
 const CODES: &str = "\
 `codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were

@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use codex_mcp_core::job::{CancelAnswer, JobId, JobPrefix, JobState};
 use common::output;
 use futures::future::join_all;
+use job_queue::logic::{CancelAnswer, JobId, JobPrefix, JobState};
+use job_queue::service::{Cancelled, Jobs};
 
 use super::failure::Failure;
 use super::find;
 use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
-use crate::jobs::service::{Cancelled, Jobs};
 
 const CODES: &str = "\
 Exit codes: 0 it is cancelled, or will be as soon as Codex has ended; 1 it had ended in another

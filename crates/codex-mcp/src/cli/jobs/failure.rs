@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use agent_team::ClaimError;
 use codex_config::profile::NoProfile;
-use codex_mcp_core::job::JobPrefix;
+use job_queue::logic::JobPrefix;
+use job_queue::order::{BadOrder, LONGEST_NAME};
+use job_queue::service::JobsError;
+use job_queue::store::StoreError;
+use job_queue::thread_ids::NoThread;
 use settings::ConfigError;
 
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::NoPrompt;
 use crate::cli::stored::complain;
-use crate::jobs::order::{BadOrder, LONGEST_NAME};
-use crate::jobs::service::JobsError;
-use crate::jobs::store::StoreError;
-use crate::thread_ids::NoThread;
 
 /// Why nothing comes of a verb.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! Resolves a job by ID prefix.
 
-use codex_mcp_core::job::{JobId, JobPrefix};
+use job_queue::logic::{JobId, JobPrefix};
+use job_queue::service::{Jobs, JobsError};
+use job_queue::store::Job;
 
 use super::failure::Failure;
-use crate::jobs::service::{Jobs, JobsError};
-use crate::jobs::store::Job;
 
 /// How much of an id people are shown: enough to find the job again among thousands.
 pub(super) const SHORT: usize = 8;

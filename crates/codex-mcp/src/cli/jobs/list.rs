@@ -8,9 +8,12 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anstyle::AnsiColor;
-use codex_mcp_core::job::{JobId, JobState};
 use common::duration::ago;
 use common::output::{self, Output};
+use job_queue::logic::{JobId, JobState};
+use job_queue::service::Jobs;
+use job_queue::shown;
+use job_queue::store::{Filter, JobSummary, Listed, Owner, Whose};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
@@ -18,9 +21,6 @@ use super::failure::Failure;
 use super::{find, state, with_thread_id};
 use crate::cli::table::{self, Cell, Cut};
 use crate::cli::times::took;
-use crate::jobs::service::Jobs;
-use crate::jobs::shown;
-use crate::jobs::store::{Filter, JobSummary, Listed, Owner, Whose};
 
 /// The most that is shown of a task's name, a folder and an error, in characters.
 const NAME: usize = 40;

@@ -4,8 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use codex_mcp_core::job::{JobId, JobPrefix, JobState};
 use common::output;
+use job_queue::logic::{JobId, JobPrefix, JobState};
+use job_queue::service::Jobs;
+use job_queue::shown;
+use job_queue::store::{JobSummary, StoredEvent};
 use serde_json::Value;
 
 use super::failure::Failure;
@@ -17,9 +20,6 @@ use crate::cli::exit::INTERRUPTED;
 use crate::cli::stored::complain;
 use crate::cli::teller::Teller;
 use crate::cli::times::took;
-use crate::jobs::service::Jobs;
-use crate::jobs::shown;
-use crate::jobs::store::{JobSummary, StoredEvent};
 
 /// How many events are read at once: each may be long.
 const PAGE: u32 = 50;

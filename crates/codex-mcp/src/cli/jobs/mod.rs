@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use agent_team::{ClaimError, Member};
 use clap::Subcommand;
+use job_queue::service::Jobs;
 use serde_json::Value;
 use settings::store_location::Location;
 use settings::{Config, Flags, Warning};
@@ -28,7 +29,6 @@ use settings::{Config, Flags, Warning};
 use super::jobs_of::jobs_of;
 use super::runtime;
 use super::stored::complain;
-use crate::jobs::service::Jobs;
 use failure::{Failure, exit};
 
 /// How it is used, and what the exit codes are.

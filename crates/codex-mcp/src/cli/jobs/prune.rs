@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use common::{duration, output};
+use job_queue::service::Jobs;
+use job_queue::store::Listed;
 
 use super::failure::Failure;
 use super::list;
-use crate::jobs::service::Jobs;
-use crate::jobs::store::Listed;
 
 /// How many of them are named.
 const NAMED: u32 = 20;

@@ -6,8 +6,14 @@ use std::time::Duration;
 
 use codex_config::profile::ProfileName;
 use codex_engine::tool_limit::LimitOrigin;
-use codex_mcp_core::job::JobPrefix;
 use codex_protocol::codex::ThreadId;
+use job_queue::call_settings::{Approval, CallSettings};
+use job_queue::host;
+use job_queue::logic::JobPrefix;
+use job_queue::order::{Order, Past};
+use job_queue::run::order::{Kept, RunOrder};
+use job_queue::service::Jobs;
+use job_queue::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use settings::Config;
@@ -18,12 +24,6 @@ use super::list::owner;
 use super::submit::Handing;
 use crate::cli::prompt;
 use crate::cli::values::word;
-use crate::jobs::host;
-use crate::jobs::order::{Order, Past};
-use crate::jobs::run::order::{Kept, RunOrder};
-use crate::jobs::service::Jobs;
-use crate::jobs::settings::{Approval, CallSettings};
-use crate::jobs::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
 
 const SAME: &str = "\
 Folder, model, sandbox, effort, profile and times are those of that job; pictures and a schema

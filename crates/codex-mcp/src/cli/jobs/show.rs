@@ -6,11 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use anstyle::{AnsiColor, Style};
 use codex_engine::logic::progress::without_shell;
-use codex_mcp_core::job::{JobPrefix, JobState, Wanted};
 use common::duration::ago;
 use common::output::{self, Output};
 use common::timestamp::timestamp;
 use git_probe::logic::git_state::ChangeKind;
+use job_queue::logic::{JobPrefix, JobState, Wanted};
+use job_queue::question::Kept;
+use job_queue::report::{CommandReport, Report, Step};
+use job_queue::service::Jobs;
+use job_queue::shown;
+use job_queue::store::{Job, Origin, PromptText, Question, Whose};
 
 use super::failure::Failure;
 use super::find::{self, short};
@@ -20,11 +25,6 @@ use super::{show_run, state, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::took;
-use crate::jobs::question::Kept;
-use crate::jobs::report::{CommandReport, Report, Step};
-use crate::jobs::service::Jobs;
-use crate::jobs::shown;
-use crate::jobs::store::{Job, Origin, PromptText, Question, Whose};
 
 /// How much is shown of the beginning and of the end of a prompt, in characters.
 const PROMPT_BEGIN: usize = 1500;

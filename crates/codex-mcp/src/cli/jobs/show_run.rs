@@ -6,12 +6,12 @@ use goal_run::logic::artifacts::Artifact;
 use goal_run::logic::machine::Parts;
 use goal_run::order::{Approve, Order, Place};
 use goal_run::words;
+use job_queue::run::order::Kept;
+use job_queue::run::result;
+use job_queue::store::Job;
 use serde_json::Value;
 
 use crate::cli::times::took;
-use crate::jobs::run::order::Kept;
-use crate::jobs::run::result;
-use crate::jobs::store::Job;
 
 /// Lines under a heading.
 pub(super) type Section = (&'static str, Vec<String>);

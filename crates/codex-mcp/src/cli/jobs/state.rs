@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use codex_mcp_core::job::JobState;
+use job_queue::logic::JobState;
 
 /// Reads a state.
 pub(super) fn parser() -> impl TypedValueParser<Value = JobState> {

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use codex_mcp_core::job::JobPrefix;
 use common::output;
+use job_queue::logic::JobPrefix;
+use job_queue::service::Jobs;
+use job_queue::store::LONGEST_TEXT;
 
 use super::failure::Failure;
 use super::find::{self, short};
 use crate::cli::prompt;
-use crate::jobs::service::Jobs;
-use crate::jobs::store::LONGEST_TEXT;
 
 const CODES: &str = "\
 Exit codes: 0 Codex has taken the words; 3 there is no such job, it does not run, or its worker

@@ -12,6 +12,12 @@ use common::{duration, output};
 use goal_run::logic::machine::{Limits, Parts};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::outcome::milliseconds;
+use job_queue::call_settings::Approval;
+use job_queue::order::{Order, Past};
+use job_queue::run::order::RunOrder;
+use job_queue::service::{Jobs, Submitted};
+use job_queue::store::LONGEST_TEXT;
+use job_queue::thread_ids::ThreadPrefix;
 use safe_files::directory::resolved;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
@@ -25,12 +31,6 @@ use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::values::{one_of, profile as profile_name};
-use crate::jobs::order::{Order, Past};
-use crate::jobs::run::order::RunOrder;
-use crate::jobs::service::{Jobs, Submitted};
-use crate::jobs::settings::Approval;
-use crate::jobs::store::LONGEST_TEXT;
-use crate::thread_ids::ThreadPrefix;
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;

@@ -4,9 +4,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use codex_mcp_core::job::{JobId, JobPrefix, JobState, Wait};
 use common::text::visible_line;
 use common::{duration, output};
+use job_queue::activity::{JobActivity, TAIL};
+use job_queue::logic::{JobId, JobPrefix, JobState, Wait};
+use job_queue::service::Jobs;
+use job_queue::shown;
+use job_queue::store::{Job, JobSummary};
+use job_queue::worker::ASKED;
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::Failure;
@@ -17,11 +22,6 @@ use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
 use crate::cli::stored::complain;
 use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
-use crate::jobs::activity::{JobActivity, TAIL};
-use crate::jobs::service::Jobs;
-use crate::jobs::shown;
-use crate::jobs::store::{Job, JobSummary};
-use crate::jobs::worker::ASKED;
 
 /// How many events are read at once, and how many of the past to find the last that
 /// Codex did.

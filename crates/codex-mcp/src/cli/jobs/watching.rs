@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use job_queue::service::Jobs;
+use job_queue::store::{JobStore, StoreError, Watch};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use super::failure::Failure;
 use crate::cli::teller::Teller;
-use crate::jobs::service::Jobs;
-use crate::jobs::store::{JobStore, StoreError, Watch};
 
 /// The pause between two looks: people don't read faster.
 const BREATH: Duration = Duration::from_millis(100);

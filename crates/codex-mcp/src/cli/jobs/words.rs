@@ -3,10 +3,10 @@
 use codex_engine::logic::progress::without_shell;
 use codex_engine::logic::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
 use codex_protocol::codex::StepStatus;
+use job_queue::store::StoredEvent;
 use serde_json::Value;
 
 use crate::cli::table::shortened;
-use crate::jobs::store::StoredEvent;
 
 /// The longest line, in characters.
 const LONGEST: usize = 500;

@@ -13,6 +13,7 @@ use goal_run::logic::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::order::{Approve, LONGEST_TASK, Order, Place};
+use job_queue::thread_ids::ThreadPrefix;
 use safe_files::directory::resolved;
 use settings::Flags;
 use settings::store_location::Location;
@@ -20,7 +21,6 @@ use settings::store_location::Location;
 use super::failure::Failure;
 use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
-use crate::thread_ids::ThreadPrefix;
 
 /// What can be asked for, and how it is used.
 const HELP: &str = "\

@@ -9,11 +9,11 @@ use goal_run::logic::criteria::TooManyCriteria;
 use goal_run::logic::machine::BadLimits;
 use goal_run::order::BadOrder;
 use goal_run::worktree::WorktreeError;
+use job_queue::thread_ids::NoThread;
 use safe_files::off_runtime::OffRuntimeError;
 use settings::ConfigError;
 
 use crate::cli::prompt::NoPrompt;
-use crate::thread_ids::NoThread;
 
 /// Why a run could not be begun, or not be told.
 #[derive(Debug, thiserror::Error)]

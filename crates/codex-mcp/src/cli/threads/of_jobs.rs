@@ -6,15 +6,15 @@ use std::path::Path;
 use agent_team::logic::registry::{Entry, Settings, Status, TurnState};
 use agent_team::logic::{AgentName, ThreadName};
 use codex_config::trust::top_of;
-use codex_mcp_core::job::JobState;
 use common::secrets::mask;
 use common::text::one_line;
+use job_queue::logic::JobState;
+use job_queue::store::{JobStore, JobThread, StoreError, Whose};
 use serde_json::{Map, json};
 use settings::JobSettings;
 
 use crate::cli::runtime;
 use crate::cli::stored::{Kept, complain};
-use crate::jobs::store::{JobStore, JobThread, StoreError, Whose};
 
 /// How many jobs are looked at, the newest first.
 const MOST: u32 = 500;

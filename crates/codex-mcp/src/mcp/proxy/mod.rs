@@ -31,6 +31,7 @@ use codex_engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use codex_mcp_core::proxy::{Answer, Child, Effect, Failure, Limits, Note, Room, Router, Setup};
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::{Beheaded, Message, RequestId, code};
+use job_queue::service::Jobs;
 use rmcp::model::Tool;
 use safe_files::off_runtime;
 use serde_json::json;
@@ -53,7 +54,6 @@ use super::front::Patience;
 use super::incoming::{id_of, too_long, unreadable};
 use super::tools::Groups;
 use super::warnings::Warnings;
-use crate::jobs::service::Jobs;
 
 /// How many messages of the greatest length may wait for one side.
 const LONGEST_WAITING: usize = 2;

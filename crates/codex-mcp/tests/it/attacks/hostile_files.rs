@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use codex_mcp::jobs::store::{JobStore, NewJob, Request};
-use codex_mcp_core::job::JobState;
+use job_queue::logic::JobState;
+use job_queue::store::{JobStore, NewJob, Request};
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};

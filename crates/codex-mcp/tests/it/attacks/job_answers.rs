@@ -3,8 +3,8 @@
 
 use std::process::Stdio;
 
-use codex_mcp::jobs::store::{JobStore, NewInstruction, NewJob, Progress, Request};
-use codex_mcp_core::job::{JobId, JobState};
+use job_queue::logic::{JobId, JobState};
+use job_queue::store::{JobStore, NewInstruction, NewJob, Progress, Request};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::json;
 use settings::store_access::Access;

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use codex_mcp::jobs::host;
-use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request, Whose, new_worker_id};
-use codex_mcp_core::job::{JobId, JobState};
+use job_queue::host;
+use job_queue::logic::{JobId, JobState};
+use job_queue::store::{Job, JobStore, NewJob, Request, Whose, new_worker_id};
 use serde_json::{Value, json};
 use settings::store_access::{Access, OthersJobs};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};

@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime};
 use agent_team::logic::registry::{Change, Entry};
 use agent_team::registry::{Mode, Registry};
 use agent_team::summary::Summaries;
-use codex_mcp::jobs::store::{
-    Finished, JobStore, NewEvent, NewJob, NewQuestion, Request, Written, new_worker_id,
-};
-use codex_mcp::jobs::worker::place::{Held, Place};
-use codex_mcp_core::job::Ending;
 use common::text::is_hidden;
 use common::timestamp::timestamp;
+use job_queue::logic::Ending;
+use job_queue::store::{
+    Finished, JobStore, NewEvent, NewJob, NewQuestion, Request, Written, new_worker_id,
+};
+use job_queue::worker::place::{Held, Place};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use settings::store_access::Access;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::work::FailureClass;
-use codex_mcp::jobs::call::{Control, Given, News, Outcome, Request, run};
-use codex_mcp::jobs::directive::{Answer, Directive};
-use codex_mcp::jobs::settings::Approval;
+use job_queue::call::{Control, Given, News, Outcome, Request, run};
+use job_queue::call_settings::Approval;
+use job_queue::directive::{Answer, Directive};
 use serde_json::{Map, Value, json};
 use testkit::Home;
 use testkit::fake::{Action, FakeCodex, Plan, Question, TurnEnd};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use codex_engine::Engine;
 use codex_engine::logic::work::{Evidence, FailureClass};
-use codex_mcp::jobs::call::{News, Outcome, Request, run};
 use codex_protocol::codex::ThreadId;
+use job_queue::call::{News, Outcome, Request, run};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use testkit::Home;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp_core::job::{CancelAnswer, JobState};
+use job_queue::logic::{CancelAnswer, JobState};
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::Instant;
 

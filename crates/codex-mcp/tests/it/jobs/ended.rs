@@ -1,6 +1,6 @@
 //! Workers that are told to end, or have nothing to do.
 
-use codex_mcp_core::job::{JobState, WORKER_STOPPED};
+use job_queue::logic::{JobState, WORKER_STOPPED};
 use nix::sys::signal::Signal;
 
 use super::{Stage, get, report, submit, until_there_is, wait_for, wait_for_file, wait_until};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fs;
 
-use codex_mcp::jobs::store::{Filter, JobStore};
-use codex_mcp_core::job::{JobId, JobState, WORKER_LOST};
 use futures::future::join_all;
+use job_queue::logic::{JobId, JobState, WORKER_LOST};
+use job_queue::store::{Filter, JobStore};
 use nix::sys::signal::Signal;
 use testkit::postgres::{Durability, Postgres};
 use testkit::process::{Process, wait_until_gone};

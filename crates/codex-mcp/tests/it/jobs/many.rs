@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use codex_mcp::jobs::store::StoredEvent;
-use codex_mcp_core::job::JobState;
+use job_queue::logic::JobState;
+use job_queue::store::StoredEvent;
 use serde_json::Value;
 
 use super::{Stage, wait_until};

@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use codex_mcp::jobs::report::Report;
-use codex_mcp::jobs::store::{Job, JobStore, NewJob, Request};
-use codex_mcp_core::job::{JobId, JobState};
+use job_queue::logic::{JobId, JobState};
+use job_queue::report::Report;
+use job_queue::store::{Job, JobStore, NewJob, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use settings::store_access::Access;

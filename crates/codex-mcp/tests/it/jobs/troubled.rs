@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use codex_mcp::jobs::worker::{DROPPED, QUEUE_LIMIT};
-use codex_mcp_core::job::JobState;
+use job_queue::logic::JobState;
+use job_queue::worker::{DROPPED, QUEUE_LIMIT};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use testkit::postgres::{Durability, Postgres};
 use testkit::process::wait_until_gone;

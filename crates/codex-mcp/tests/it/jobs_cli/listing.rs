@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use codex_mcp::jobs::store::{NewJob, Request};
-use codex_mcp_core::job::Ending;
+use job_queue::logic::Ending;
+use job_queue::store::{NewJob, Request};
 
 use super::*;
 use crate::terminal::Terminal;

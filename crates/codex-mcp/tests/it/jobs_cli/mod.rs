@@ -11,11 +11,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
-use codex_mcp::jobs::store::{
+use job_queue::logic::{Ending, JobId};
+use job_queue::store::{
     Claim, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
 };
-use codex_mcp::jobs::worker::place::{Held, Place};
-use codex_mcp_core::job::{Ending, JobId};
+use job_queue::worker::place::{Held, Place};
 use serde_json::{Value, json};
 use settings::store_access::Access;
 use settings::store_location::Location;

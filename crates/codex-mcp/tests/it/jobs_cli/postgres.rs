@@ -1,6 +1,6 @@
 //! The same on a server.
 
-use codex_mcp_core::job::Ending;
+use job_queue::logic::Ending;
 use testkit::postgres::{Durability, Postgres};
 
 use super::*;

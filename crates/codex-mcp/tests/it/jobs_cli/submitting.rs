@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use codex_mcp::jobs::store::{Job, LONGEST_TEXT};
-use codex_mcp_core::job::{Ending, JobState};
+use job_queue::logic::{Ending, JobState};
+use job_queue::store::{Job, LONGEST_TEXT};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! What a person sees in a terminal.
 
-use codex_mcp_core::job::Ending;
+use job_queue::logic::Ending;
 
 use super::*;
 use crate::terminal::Terminal;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use codex_mcp_core::job::{Ending, JobState};
+use job_queue::logic::{Ending, JobState};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

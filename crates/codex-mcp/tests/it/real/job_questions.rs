@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use codex_mcp::jobs::store::{
+use job_queue::logic::{JobId, JobState, WORKER_LOST};
+use job_queue::store::{
     Instructed, Job, JobStore, NewInstruction, NewJob, Progress, Question, Request,
 };
-use codex_mcp_core::job::{JobId, JobState, WORKER_LOST};
 use nix::sys::signal::Signal;
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use codex_engine::logic::work::SeenBy;
-use codex_mcp::jobs::store::{JobStore, NewJob, Request};
-use codex_mcp_core::job::{JobId, JobState};
 use git_probe::logic::git_state::ChangeKind;
+use job_queue::logic::{JobId, JobState};
+use job_queue::store::{JobStore, NewJob, Request};
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::json;
 use settings::store_access::Access;

@@ -1,6 +1,7 @@
 //! `call_cancel`: call a job off.
 
-use codex_mcp_core::job::CancelAnswer;
+use job_queue::logic::CancelAnswer;
+use job_queue::service::Jobs;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
@@ -8,7 +9,6 @@ use serde_json::json;
 use super::parameters::arguments;
 use super::schema::{input, output};
 use super::{Id, answer, tool};
-use crate::jobs::service::Jobs;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 

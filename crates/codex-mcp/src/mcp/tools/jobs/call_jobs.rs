@@ -1,6 +1,9 @@
 //! `call_jobs`: the newest jobs.
 
-use codex_mcp_core::job::JobState;
+use job_queue::logic::JobState;
+use job_queue::service::Jobs;
+use job_queue::shown;
+use job_queue::store::Filter;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,9 +11,6 @@ use serde_json::{Value, json};
 use super::parameters::{Count, arguments};
 use super::schema::{input, one_of, output};
 use super::{answer, tool};
-use crate::jobs::service::Jobs;
-use crate::jobs::shown;
-use crate::jobs::store::Filter;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 

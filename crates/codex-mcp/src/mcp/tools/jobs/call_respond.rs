@@ -1,6 +1,7 @@
 //! `call_respond`: answer what Codex asks in a job, or add words to its turn.
 
 use codex_engine::logic::action::Decision;
+use job_queue::service::{Jobs, Response};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -8,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::parameters::{Words, arguments};
 use super::schema::{input, output};
 use super::{Id, answer, tool};
-use crate::jobs::service::{Jobs, Response};
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 

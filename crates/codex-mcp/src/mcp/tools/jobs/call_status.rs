@@ -1,6 +1,10 @@
 //! `call_status`: how a job stands, and what has come of it.
 
-use codex_mcp_core::job::{JobId, WORKER_LOST};
+use job_queue::logic::{JobId, WORKER_LOST};
+use job_queue::service::{Jobs, Looked};
+use job_queue::shown;
+use job_queue::store::{Job, Question, StoredEvent};
+use job_queue::worker::start::StartError;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,10 +14,6 @@ use super::parameters::{Count, Wait, arguments};
 use super::schema::{input, output};
 use super::watch::{Waited, until_ended};
 use super::{Id, answer, tool};
-use crate::jobs::service::{Jobs, Looked};
-use crate::jobs::shown;
-use crate::jobs::store::{Job, Question, StoredEvent};
-use crate::jobs::worker::start::StartError;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 

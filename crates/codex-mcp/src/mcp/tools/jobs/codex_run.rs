@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use codex_config::profile::ProfileName;
 use codex_engine::EngineError;
-use codex_mcp_core::job::JobId;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::machine::{BadLimits, Limits, Parts};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::order::{Approve, Order, Place};
+use job_queue::logic::JobId;
+use job_queue::run::order::RunOrder;
+use job_queue::run::result;
+use job_queue::service::{Jobs, Looked};
+use job_queue::shown;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,14 +25,10 @@ use super::parameters::{Count, Wait, arguments};
 use super::schema::{about, input, off, one_of, output, sandbox, texts};
 use super::watch::{Waited, until_ended};
 use super::{Thread, answer, tool};
-use crate::jobs::run::order::RunOrder;
-use crate::jobs::run::result;
-use crate::jobs::service::{Jobs, Looked};
-use crate::jobs::shown;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
 
-pub(super) const NAME: &str = crate::jobs::run::order::TOOL;
+pub(super) const NAME: &str = job_queue::run::order::TOOL;
 
 /// How long the end is waited for, unless told otherwise: clients cut calls after a
 /// minute.

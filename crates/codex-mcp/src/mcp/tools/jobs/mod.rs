@@ -10,19 +10,19 @@ mod call_status;
 mod codex_run;
 mod watch;
 
-use codex_mcp_core::job::{BadPrefix, JobPrefix};
+use job_queue::logic::{BadPrefix, JobPrefix};
+use job_queue::order::BadOrder;
+use job_queue::service::{Jobs, JobsError, NotTold};
+use job_queue::store::StoreError;
+use job_queue::thread_ids::{NotAThread, ThreadPrefix};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 
-pub(in crate::mcp) use watch::{Waited, Watch};
-
 use super::{answer, parameters, schema, tool};
-use crate::jobs::order::BadOrder;
-use crate::jobs::service::{Jobs, JobsError, NotTold};
-use crate::jobs::store::StoreError;
 use crate::mcp::code::Code;
 use crate::mcp::error::ToolError;
-use crate::thread_ids::{NotAThread, ThreadPrefix};
+
+pub(in crate::mcp) use watch::{Waited, Watch};
 
 /// A tool for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

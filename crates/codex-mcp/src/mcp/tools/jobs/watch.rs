@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use codex_engine::logic::progress::CurrentStep;
-use codex_mcp_core::job::JobId;
+use job_queue::activity;
+use job_queue::logic::JobId;
+use job_queue::service::{Jobs, Looked};
 use rmcp::model::CallToolResult;
 use tokio::time::Instant;
 
 use super::call_status::Asked;
 use super::codex_run::Begun;
-use crate::jobs::activity;
-use crate::jobs::service::{Jobs, Looked};
 use crate::mcp::error::ToolError;
 
 /// How often a caller that waits can be told what happens.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{FailureClass, SeenBy};
-use codex_mcp::jobs::call::{News, Request, run};
 use codex_protocol::codex::SandboxMode;
+use job_queue::call::{News, Request, run};
 use scripted_model::{Reply, Script, Shell};
 use tokio_util::sync::CancellationToken;
 

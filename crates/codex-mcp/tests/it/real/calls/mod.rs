@@ -7,7 +7,7 @@ mod shared;
 mod work;
 
 use codex_engine::Engine;
-use codex_mcp::jobs::call::{News, Outcome, Request};
+use job_queue::call::{News, Outcome, Request};
 use tokio_util::sync::CancellationToken;
 
 use super::Stage;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use codex_engine::logic::work::FailureClass;
-use codex_mcp::jobs::call::run;
 use codex_protocol::codex::SandboxMode;
+use job_queue::call::run;
 use scripted_model::{Reply, Script, Shell};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

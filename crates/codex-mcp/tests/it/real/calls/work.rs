@@ -3,9 +3,9 @@
 use std::fs;
 
 use codex_engine::logic::work::{FailureClass, SeenBy};
-use codex_mcp::jobs::call::{KeepStream, News};
 use codex_protocol::codex::{SandboxMode, ThreadId};
 use git_probe::logic::git_state::ChangeKind::{self, Added, Deleted, Modified};
+use job_queue::call::{KeepStream, News};
 use scripted_model::{Patch, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +68,7 @@ async fn what_codex_does_is_seen(release: &str) {
     );
 }
 
-fn files(outcome: &codex_mcp::jobs::call::Outcome) -> Vec<(&str, ChangeKind, SeenBy)> {
+fn files(outcome: &job_queue::call::Outcome) -> Vec<(&str, ChangeKind, SeenBy)> {
     assert_eq!(outcome.changes.incomplete, None);
     let files = outcome.changes.files.iter();
     files

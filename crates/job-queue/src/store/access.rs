@@ -1,0 +1,157 @@
+//! As whom a store is opened, and what that allows of the jobs of others.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use common::text::one_line;
+use nix::unistd::{Uid, User};
+use rustix::process::geteuid;
+use settings::store_access::{Access, OthersJobs};
+use settings::store_location::Location;
+
+use super::error::Fault;
+use super::record::{NewJob, Origin, Owner, Whose, state};
+use super::signature::{self, Purpose};
+use super::sql::{Row, Value};
+use crate::host;
+use crate::host_key::{HostKey, KeyError};
+
+/// The longest name of an owner that is shown, in bytes.
+const LONGEST_NAME: usize = 200;
+
+/// Who can write to a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writers {
+    /// This user: it is a file of theirs that nobody else can read or write.
+    ThisUser,
+    /// Whoever the server, or the mode of the file, admits.
+    Others,
+}
+
+impl Writers {
+    fn of(location: &Location) -> Self {
+        match location {
+            Location::Sqlite(path) if is_private(path) => Self::ThisUser,
+            Location::Sqlite(_) | Location::Postgres(_) => Self::Others,
+        }
+    }
+}
+
+fn is_private(path: &Path) -> bool {
+    fs::metadata(path)
+        .is_ok_and(|about| about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0)
+}
+
+/// Whoever has opened a store, as its statements see them.
+pub(super) struct Identity {
+    key: HostKey,
+    owner: String,
+    others: OthersJobs,
+    writers: Writers,
+}
+
+impl Identity {
+    /// The store has to be there already.
+    pub(super) fn new(location: &Location, access: &Access) -> Result<Self, KeyError> {
+        Ok(Self {
+            key: HostKey::load_or_create(&access.state)?,
+            owner: format!("{}@{}", user(), host::name()),
+            others: access.others,
+            writers: Writers::of(location),
+        })
+    }
+
+    /// The condition for jobs with which something may be done that needs this setting,
+    /// unless they are our own.
+    pub(super) fn may(&self, needs: OthersJobs) -> String {
+        match self.writers == Writers::ThisUser || self.others >= needs {
+            true => "TRUE".to_owned(),
+            // The name of a key has hexadecimal digits only.
+            false => format!("(signer = '{}'{{same role}})", self.key.id()),
+        }
+    }
+
+    /// What a row has beside what is asked for: see [`SIGNED`](super::record::SIGNED).
+    pub(super) fn sign(&self, job: &NewJob, request: &[Value]) -> [Value; 4] {
+        let id = job.id.as_str();
+        let sign = |purpose, request: &[Value]| {
+            let message = signature::message(purpose, id, &self.owner, request);
+            self.key.sign(&message)
+        };
+        let ended = signature::masked(request);
+        [
+            (&self.owner).into(),
+            self.key.id().into(),
+            sign(Purpose::Run, request).as_str().into(),
+            sign(Purpose::Again, ended.as_deref().unwrap_or(request))
+                .as_str()
+                .into(),
+        ]
+    }
+
+    /// The signature of something that holds for an attempt.
+    pub(super) fn sign_message(&self, message: &[u8]) -> String {
+        self.key.sign(message)
+    }
+
+    /// Whether this host has signed a message.
+    pub(super) fn origin_of(&self, message: &[u8], signature: &str) -> Origin {
+        match self.key.has_signed(message, signature) {
+            true => Origin::ThisHost,
+            false => Origin::Unproven,
+        }
+    }
+
+    /// Who has submitted the job of a row, as the row has it.
+    pub(super) fn owner(&self, row: &Row) -> Result<Owner, Fault> {
+        let is_ours = self.writers == Writers::ThisUser
+            || (row.text("signer")?.as_deref() == Some(self.key.id())
+                && row.number("same_role")? == Some(1));
+        Ok(Owner {
+            name: name(row)?,
+            role: row.text("owner_role")?,
+            whose: match is_ours {
+                true => Whose::Ours,
+                false => Whose::Others,
+            },
+        })
+    }
+
+    /// Whether a row is as this host has submitted it.
+    pub(super) fn origin(&self, row: &Row) -> Result<Origin, Fault> {
+        let (purpose, column) = match state(row)?.has_ended() {
+            true => (Purpose::Again, "ended_signature"),
+            false => (Purpose::Run, "signature"),
+        };
+        let (owner, signature) = (row.text("owner")?, row.text(column)?);
+        let (Some(owner), Some(signature)) = (&owner, &signature) else {
+            // Programs that signed nothing have left no owner either. Nobody else can
+            // have put the row into a file of this user's.
+            let is_old = owner.is_none() && row.text("signer")?.is_none();
+            return Ok(match is_old && self.writers == Writers::ThisUser {
+                true => Origin::ThisHost,
+                false => Origin::Unproven,
+            });
+        };
+        let id = super::record::text(row, "id")?;
+        let message = signature::message(purpose, &id, owner, &signature::fields(row)?);
+        Ok(match self.key.has_signed(&message, signature) {
+            true => Origin::ThisHost,
+            false => Origin::Unproven,
+        })
+    }
+}
+
+/// The owner that a row names, who may be anybody and any length.
+pub(super) fn name(row: &Row) -> Result<Option<String>, Fault> {
+    let name = row.text("owner")?;
+    Ok(name.map(|name| one_line(&name, LONGEST_NAME)))
+}
+
+/// The name of the user, or else the number.
+fn user() -> String {
+    let uid = Uid::effective();
+    let known = User::from_uid(uid).ok().flatten();
+    known.map_or_else(|| uid.to_string(), |user| user.name)
+}

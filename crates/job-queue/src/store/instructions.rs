@@ -1,0 +1,221 @@
+//! Instructions to the workers of jobs that run: each is taken once, by the attempt that it
+//! was given to.
+
+use settings::store_access::OthersJobs;
+
+use super::error::Fault;
+use super::events::hold;
+use super::pool::Purpose;
+use super::record::{self, bound, count, parsed, text};
+use super::signature::{Signed, of_attempt};
+use super::sql::{Connection, Row, Value};
+use super::{
+    Claim, Instructed, Instruction, JobStore, NewInstruction, Progress, StoreError, Tell, Written,
+    access,
+};
+use crate::logic::{JobId, JobState, WorkerId};
+
+impl JobStore {
+    /// Gives an instruction to the worker of a job; `None` if there is no such job. The same
+    /// one may be given again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`], also if the job is another's, and this host leaves those alone.
+    pub async fn instruct(
+        &self,
+        job: &JobId,
+        new: &NewInstruction,
+    ) -> Result<Option<Instructed>, StoreError> {
+        let may = self.identity.may(OthersJobs::Manage);
+        let sql = format!(
+            "SELECT seq, state, attempts, owner, \
+             CAST(CASE WHEN {may} THEN 1 ELSE 0 END AS BIGINT) AS may \
+             FROM codex_jobs WHERE id = $1 {{locked}}"
+        );
+        let instruct = async |connection: &mut Connection| {
+            let Some(row) = connection.row(&sql, vec![job.as_str().into()]).await? else {
+                return Ok(None);
+            };
+            if count(&row, "may")? == 0 {
+                return Err(Fault::OfOthers(job.clone(), access::name(&row)?));
+            }
+            match record::state(&row)? {
+                JobState::Running => {}
+                state => return Ok(Some(Instructed::NotRunning(state))),
+            }
+            self.give(connection, job, &row, new).await.map(Some)
+        };
+        writing!(self, instruct, Purpose::Write, Tell::Watchers)
+    }
+
+    async fn give(
+        &self,
+        connection: &mut Connection,
+        job: &JobId,
+        row: &Row,
+        new: &NewInstruction,
+    ) -> Result<Instructed, Fault> {
+        bound("the instruction", &new.data)?;
+        let (seq, attempt) = (Value::Integer(row.number("seq")?), count(row, "attempts")?);
+        let id = new.id.to_string();
+        let known = "SELECT id FROM codex_instructions WHERE id = $1";
+        if connection.row(known, vec![(&id).into()]).await?.is_some() {
+            return Ok(Instructed::Given);
+        }
+        if let Some(question) = &new.question {
+            let of_question = vec![seq.clone(), attempt.into(), question.into()];
+            let answered = "SELECT id FROM codex_instructions WHERE job = $1 AND attempt = $2 \
+                            AND question = $3 AND (outcome IS NULL OR outcome = 'done')";
+            if connection
+                .row(answered, of_question.clone())
+                .await?
+                .is_some()
+            {
+                return Ok(Instructed::Answered);
+            }
+            let open = "SELECT id FROM codex_questions \
+                        WHERE job = $1 AND attempt = $2 AND id = $3";
+            if connection.row(open, of_question).await?.is_none() {
+                return Ok(Instructed::NoQuestion);
+            }
+        }
+        let message = message(job, attempt, &id, new.question.as_deref(), &new.data);
+        let sql = "INSERT INTO codex_instructions \
+                   (id, job, attempt, question, signature, data) \
+                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+        let values = vec![
+            (&id).into(),
+            seq,
+            attempt.into(),
+            (&new.question).into(),
+            (&self.identity.sign_message(&message)).into(),
+            (&new.data).into(),
+        ];
+        Ok(match connection.run(sql, values).await? {
+            0 => Instructed::Answered,
+            _ => Instructed::Given,
+        })
+    }
+
+    /// How far an instruction is.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn progress(&self, new: &NewInstruction) -> Result<Progress, StoreError> {
+        let sql = "SELECT taken, outcome FROM codex_instructions WHERE id = $1";
+        let id = new.id.to_string();
+        let look = async |connection: &mut Connection| {
+            let Some(row) = connection.row(sql, vec![(&id).into()]).await? else {
+                return Ok::<_, Fault>(Progress::Gone);
+            };
+            Ok(match (row.text("outcome")?, count(&row, "taken")?) {
+                (Some(outcome), _) => Progress::Concluded(outcome),
+                (None, 0) => Progress::Waiting,
+                (None, _) => Progress::Taken,
+            })
+        };
+        reading!(self, look)
+    }
+
+    /// Takes an instruction back, unless a worker has taken it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn withdraw(&self, new: &NewInstruction) -> Result<Written, StoreError> {
+        let sql = "DELETE FROM codex_instructions WHERE id = $1 AND taken = 0";
+        let id = new.id.to_string();
+        let withdraw = async |connection: &mut Connection| {
+            let rows = connection.run(sql, vec![(&id).into()]).await?;
+            Ok(match rows {
+                0 => Written::Lost,
+                _ => Written::Done,
+            })
+        };
+        writing!(self, withdraw)
+    }
+
+    /// The jobs of a worker for which there are instructions. To be looked at after each
+    /// [`changed`](super::Watch::changed).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn instructed(&self, worker: &WorkerId) -> Result<Vec<JobId>, StoreError> {
+        let sql = "SELECT id FROM codex_jobs WHERE state = 'running' AND worker = $1 \
+                   AND EXISTS (SELECT 1 FROM codex_instructions \
+                   WHERE job = seq AND attempt = attempts AND taken = 0)";
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(sql, vec![worker.as_str().into()]).await?;
+            let ids = rows.iter().map(|row| parsed(row, "id"));
+            ids.collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
+    }
+
+    /// Takes the instructions for an attempt. Nobody else gets them, and they cannot be
+    /// withdrawn any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn take_instructions(&self, claim: &Claim) -> Result<Vec<Instruction>, StoreError> {
+        let sql = "UPDATE codex_instructions SET taken = 1 \
+                   WHERE job = $1 AND attempt = $2 AND taken = 0 \
+                   RETURNING id, question, signature, data";
+        let take = async |connection: &mut Connection| {
+            let Some(row) = hold(connection, claim).await? else {
+                return Ok(Vec::new());
+            };
+            let job = Value::Integer(row.number("seq")?);
+            let values = vec![job, claim.attempt.into()];
+            let rows = connection.rows(sql, values).await?;
+            rows.iter()
+                .map(|row| self.instruction(claim, row))
+                .collect::<Result<_, Fault>>()
+        };
+        writing!(self, take)
+    }
+
+    fn instruction(&self, claim: &Claim, row: &Row) -> Result<Instruction, Fault> {
+        let (id, data) = (text(row, "id")?, text(row, "data")?);
+        let question = row.text("question")?;
+        let message = message(&claim.job, claim.attempt, &id, question.as_deref(), &data);
+        let origin = self.identity.origin_of(&message, &text(row, "signature")?);
+        Ok(Instruction { id, data, origin })
+    }
+
+    /// Says what has come of an instruction; [`DONE`] if it was followed.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn conclude(
+        &self,
+        claim: &Claim,
+        instruction: &str,
+        outcome: &str,
+    ) -> Result<Written, StoreError> {
+        let sql = "UPDATE codex_instructions SET outcome = $2, data = '' \
+                   WHERE id = $1 AND outcome IS NULL";
+        let conclude = async |connection: &mut Connection| {
+            if hold(connection, claim).await?.is_none() {
+                return Ok(Written::Lost);
+            }
+            let values = vec![instruction.into(), outcome.into()];
+            connection.run(sql, values).await?;
+            Ok(Written::Done)
+        };
+        writing!(self, conclude, Purpose::Write, Tell::Watchers)
+    }
+}
+
+/// What has come of an instruction that was followed.
+pub const DONE: &str = "done";
+
+fn message(job: &JobId, attempt: u32, id: &str, question: Option<&str>, data: &str) -> Vec<u8> {
+    let parts = [id, question.unwrap_or_default(), data];
+    of_attempt(Signed::Instruction, job.as_str(), attempt, &parts)
+}

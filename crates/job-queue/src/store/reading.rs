@@ -1,0 +1,180 @@
+//! Looking at jobs.
+
+use std::time::Duration;
+
+use settings::store_access::OthersJobs;
+
+use super::error::Fault;
+use super::sql::{Connection, Row, Value};
+use super::{Filter, Job, JobStore, JobSummary, Listed, StoreError, queue};
+use crate::logic::{JobId, JobPrefix};
+
+/// How much of a prompt is read for a list of threads, in characters.
+const PROMPT_BEGINNING: usize = 2000;
+
+/// A job that has a thread.
+#[derive(Debug)]
+pub struct JobThread {
+    /// The job.
+    pub summary: JobSummary,
+    /// The beginning of its prompt.
+    pub prompt: String,
+    /// The identity that has submitted it.
+    pub submitted_by: Option<String>,
+}
+
+impl JobStore {
+    /// A job.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn get(&self, job: &JobId) -> Result<Option<Job>, StoreError> {
+        let sql = "SELECT {job} FROM codex_jobs WHERE id = $1";
+        self.job(sql, vec![job.as_str().into()]).await
+    }
+
+    /// A job as a list shows it: without what may be long.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn summary(&self, job: &JobId) -> Result<Option<JobSummary>, StoreError> {
+        let sql = "SELECT {summary} FROM codex_jobs WHERE id = $1";
+        let found = self.summaries(sql, vec![job.as_str().into()]).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The jobs whose ids begin so, at most so many, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn find_by_prefix(
+        &self,
+        prefix: &JobPrefix,
+        most: u32,
+    ) -> Result<Vec<JobSummary>, StoreError> {
+        if let Some(job) = prefix.whole() {
+            return Ok(self.summary(&job).await?.into_iter().collect());
+        }
+        // After the prefix comes a digit or a dash, or nothing: all of them before a g.
+        let sql = "SELECT {summary} FROM codex_jobs \
+                   WHERE id COLLATE {bytes} >= $1 AND id COLLATE {bytes} < $2 \
+                   ORDER BY seq DESC LIMIT $3";
+        let end = format!("{prefix}g");
+        let values = vec![prefix.as_str().into(), end.as_str().into(), most.into()];
+        self.summaries(sql, values).await
+    }
+
+    /// The newest of the jobs that [`JobStore::prune`] would remove, at most so many,
+    /// and how many it would remove in all.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn prunable(&self, older_than: Duration, most: u32) -> Result<Listed, StoreError> {
+        let old = self.old();
+        let sql =
+            format!("SELECT {{summary}} FROM codex_jobs WHERE {old} ORDER BY seq DESC LIMIT $2");
+        let values = vec![queue::millis(older_than), most.into()];
+        let jobs = self.summaries(&sql, values).await?;
+        let sql = format!("SELECT COUNT(*) AS total FROM codex_jobs WHERE {old}");
+        let count = async |connection: &mut Connection| {
+            let row = connection
+                .row(&sql, vec![queue::millis(older_than)])
+                .await?;
+            row.map(|row| row.number("total")).transpose()
+        };
+        let total = reading!(self, count)?.flatten();
+        Ok(Listed {
+            jobs,
+            total: total.and_then(|total| total.try_into().ok()).unwrap_or(0),
+        })
+    }
+
+    async fn summaries(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<JobSummary>, StoreError> {
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(sql, values.clone()).await?;
+            rows.iter()
+                .map(|row| JobSummary::read(row, &self.identity))
+                .collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
+    }
+
+    /// The job that was submitted last for a folder, however it stands: it may wait
+    /// still, and one that has failed early, or that nobody wanted any more, has no
+    /// session. Whoever goes on with it has to look for that. Jobs of others only if
+    /// this host runs them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn latest_of(&self, cwd: &str) -> Result<Option<Job>, StoreError> {
+        let filter = Filter {
+            cwd: Some(cwd.to_owned()),
+            ..Filter::default()
+        };
+        let may = self.identity.may(OthersJobs::Run);
+        let (sql, values) = filter.newest("{job}", &may, 1);
+        self.job(&sql, values).await
+    }
+
+    /// The machine that has a session, if a job has had it: that of the last one. Jobs
+    /// of others tell it only if this host runs them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn host_of_session(&self, session: &str) -> Result<Option<String>, StoreError> {
+        let may = self.identity.may(OthersJobs::Run);
+        let sql = format!(
+            "SELECT worker_host FROM codex_jobs WHERE session_id = $1 \
+             AND worker_host IS NOT NULL AND {may} ORDER BY seq DESC LIMIT 1"
+        );
+        let look = async |connection: &mut Connection| {
+            let row = connection.row(&sql, vec![session.into()]).await?;
+            row.map(|row| row.text("worker_host"))
+                .transpose()
+                .map(Option::flatten)
+        };
+        reading!(self, look)
+    }
+
+    /// The newest jobs that have a thread, at most so many, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn with_threads(&self, most: u32) -> Result<Vec<JobThread>, StoreError> {
+        let sql = format!(
+            "SELECT {{summary}}, submitted_by, SUBSTR(prompt, 1, {PROMPT_BEGINNING}) AS prompt \
+             FROM codex_jobs WHERE session_id IS NOT NULL ORDER BY seq DESC LIMIT $1"
+        );
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(&sql, vec![most.into()]).await?;
+            let job = |row: &Row| {
+                Ok(JobThread {
+                    summary: JobSummary::read(row, &self.identity)?,
+                    prompt: row.text("prompt")?.unwrap_or_default(),
+                    submitted_by: row.text("submitted_by")?,
+                })
+            };
+            rows.iter().map(job).collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
+    }
+
+    async fn job(&self, sql: &str, values: Vec<Value>) -> Result<Option<Job>, StoreError> {
+        let look = async |connection: &mut Connection| {
+            let row = connection.row(sql, values.clone()).await?;
+            row.map(|row| Job::read(&row, &self.identity)).transpose()
+        };
+        reading!(self, look)
+    }
+}

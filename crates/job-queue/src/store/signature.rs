@@ -1,0 +1,276 @@
+//! What a host signs of a job.
+//!
+//! All that decides what is run: the id, the owner, and each column of the request, by
+//! its name. Columns that are NULL are left out, so that one that is added later changes
+//! no signature.
+
+use common::secrets::{MASK, mask};
+use serde_json::Value as Json;
+
+use super::error::Fault;
+use super::record::{NUMBERS, request_columns};
+use super::sql::{Row, Value};
+
+/// What a signature is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run the job.
+    Run,
+    /// To submit it again when it has ended, and its credentials are masked.
+    Again,
+}
+
+impl Purpose {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Run => "codex-mcp job 1: run",
+            Self::Again => "codex-mcp job 1: submit again",
+        }
+    }
+}
+
+/// What is signed. Each part has its length before it, so that two different jobs never
+/// have the same message.
+pub(super) fn message(purpose: Purpose, id: &str, owner: &str, request: &[Value]) -> Vec<u8> {
+    let mut message = Vec::new();
+    for part in [purpose.label(), id, owner] {
+        append(&mut message, part);
+    }
+    for (column, value) in request_columns().zip(request) {
+        let (kind, text) = match value {
+            Value::Integer(None) | Value::Text(None) => continue,
+            Value::Integer(Some(number)) => ("number", &number.to_string()),
+            Value::Text(Some(text)) => ("text", text),
+        };
+        append(&mut message, column);
+        append(&mut message, kind);
+        append(&mut message, text);
+    }
+    message
+}
+
+/// What is signed of a question or an instruction: it holds for one attempt at one job.
+pub(super) fn of_attempt(what: Signed, job: &str, attempt: u32, parts: &[&str]) -> Vec<u8> {
+    let label = match what {
+        Signed::Question => "codex-mcp question 1",
+        Signed::Instruction => "codex-mcp instruction 1",
+    };
+    let mut message = Vec::new();
+    for part in [label, job, &attempt.to_string()] {
+        append(&mut message, part);
+    }
+    parts.iter().for_each(|part| append(&mut message, part));
+    message
+}
+
+/// What is signed beside jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signed {
+    /// What a worker says that Codex asks.
+    Question,
+    /// What a worker is to do.
+    Instruction,
+}
+
+fn append(message: &mut Vec<u8>, part: &str) {
+    let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+    message.extend(length.to_be_bytes());
+    message.extend(part.as_bytes());
+}
+
+/// The request of a row, byte by byte as it is there.
+pub(super) fn fields(row: &Row) -> Result<Vec<Value>, Fault> {
+    let field = |column| {
+        Ok(match NUMBERS.contains(&column) {
+            true => Value::Integer(row.number(column)?),
+            false => Value::Text(row.text(column)?),
+        })
+    };
+    request_columns().map(field).collect()
+}
+
+/// A request as its row keeps it when the job has ended; `None` if that is the same.
+pub(super) fn masked(request: &[Value]) -> Option<Vec<Value>> {
+    let of = |wanted: &str| {
+        let mut named = request_columns().zip(request);
+        named.find_map(|(column, value)| match value {
+            Value::Text(Some(text)) if column == wanted => Some(text.as_str()),
+            _ => None,
+        })
+    };
+    let texts = Texts {
+        prompt: of("prompt")?.to_owned(),
+        run: of("run").map(str::to_owned),
+        settings: of("settings").map(str::to_owned),
+    };
+    let masked = texts.masked()?;
+    let replaced = request_columns().zip(request).map(|(column, value)| {
+        let new = match column {
+            "prompt" => Some(&masked.prompt),
+            "run" => masked.run.as_ref(),
+            "settings" => masked.settings.as_ref(),
+            _ => None,
+        };
+        new.map_or_else(|| value.clone(), |text| Value::Text(Some(text.clone())))
+    });
+    Some(replaced.collect())
+}
+
+/// The texts of a job that may hold credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Texts {
+    pub(super) prompt: String,
+    pub(super) run: Option<String>,
+    pub(super) settings: Option<String>,
+}
+
+impl Texts {
+    /// Them without credentials; `None` if they hold none.
+    pub(super) fn masked(&self) -> Option<Self> {
+        let masked = Self {
+            prompt: mask(&self.prompt).into_owned(),
+            run: self
+                .run
+                .as_deref()
+                .map(|run| without_credentials(run).unwrap_or_else(|| run.to_owned())),
+            settings: self.settings.as_deref().map(masked_settings),
+        };
+        (masked != *self).then_some(masked)
+    }
+}
+
+/// Settings, as JSON, with the credentials in their texts masked: those of known forms, and
+/// those under names such as `API_KEY`.
+fn masked_settings(settings: &str) -> String {
+    let Ok(mut json) = serde_json::from_str::<Json>(settings) else {
+        return mask(settings).into_owned();
+    };
+    let before = json.clone();
+    mask_values(&mut json, "");
+    match json == before {
+        true => settings.to_owned(),
+        false => json.to_string(),
+    }
+}
+
+fn mask_values(json: &mut Json, name: &str) {
+    match json {
+        Json::String(text) => {
+            let named = format!("{name}={text}");
+            let masked = mask(&named);
+            if masked != named {
+                let value = masked.strip_prefix(name);
+                let value = value.and_then(|rest| rest.strip_prefix('='));
+                *text = value.unwrap_or(MASK).to_owned();
+            }
+        }
+        Json::Array(list) => list.iter_mut().for_each(|value| mask_values(value, name)),
+        Json::Object(members) => {
+            for (name, value) in members {
+                mask_values(value, name);
+            }
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
+}
+
+/// A run whose task holds credentials, without them.
+fn without_credentials(run: &str) -> Option<String> {
+    let mut run: Json = serde_json::from_str(run).ok()?;
+    let task = run.pointer_mut("/order/task")?;
+    let text = task.as_str()?;
+    let masked = mask(text);
+    if masked == text {
+        return None;
+    }
+    *task = masked.into_owned().into();
+    Some(run.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Request;
+
+    const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+
+    fn signed(request: &Request) -> Vec<u8> {
+        message(Purpose::Run, "id", "me@here", &request.values().unwrap())
+    }
+
+    #[test]
+    fn message_differs_where_anything_else_does() {
+        let request = Request::new("a", "/b");
+        let whole = signed(&request);
+        let values = request.values().unwrap();
+        assert_ne!(whole, message(Purpose::Again, "id", "me@here", &values));
+        assert_ne!(whole, message(Purpose::Run, "other", "me@here", &values));
+        assert_ne!(whole, message(Purpose::Run, "id", "you@here", &values));
+        assert_ne!(whole, message(Purpose::Run, "idm", "e@here", &values));
+        assert_eq!(request_columns().count(), values.len());
+        for (index, column) in request_columns().enumerate() {
+            let mut changed = values.clone();
+            changed[index] = match NUMBERS.contains(&column) {
+                true => Value::Integer(Some(77)),
+                false => Value::Text(Some("changed".to_owned())),
+            };
+            let changed = message(Purpose::Run, "id", "me@here", &changed);
+            assert_ne!(changed, whole, "{column}");
+        }
+    }
+
+    #[test]
+    fn message_tells_neighbouring_columns_apart() {
+        let with = |home: Option<&str>, bin: Option<&str>| {
+            signed(&Request {
+                codex_home: home.map(str::to_owned),
+                codex_bin: bin.map(str::to_owned),
+                ..Request::new("a", "/b")
+            })
+        };
+        let all = [
+            with(Some("/x"), None),
+            with(None, Some("/x")),
+            with(Some("/x"), Some("")),
+            with(Some(""), Some("/x")),
+            with(Some("/"), Some("x")),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one), "{index}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_masked_in_the_prompt_and_in_the_task_of_a_run() {
+        let text = format!("push with {TOKEN}");
+        let run = serde_json::json!({"order": {"task": text, "n": 0.1}}).to_string();
+        let texts = Texts {
+            prompt: text,
+            run: Some(run),
+            settings: None,
+        };
+        let masked = texts.masked().unwrap();
+        assert_eq!(masked.prompt, "push with [masked]");
+        let kept = masked.run.as_deref().unwrap();
+        assert_eq!(kept, r#"{"order":{"n":0.1,"task":"push with [masked]"}}"#);
+        assert_eq!(masked.masked(), None);
+    }
+
+    #[test]
+    fn credentials_in_settings_are_masked() {
+        let env =
+            serde_json::json!({ "API_KEY": "hunter2hunter2", "LANG": "C", "n": 1, "x": TOKEN });
+        let settings =
+            serde_json::json!({ "config": { "mcp_servers.x.env": env }, "network": true });
+        let texts = Texts {
+            prompt: "nothing".to_owned(),
+            run: None,
+            settings: Some(settings.to_string()),
+        };
+        let masked = texts.masked().unwrap();
+        let kept: Json = serde_json::from_str(masked.settings.as_deref().unwrap()).unwrap();
+        let env = serde_json::json!({ "API_KEY": MASK, "LANG": "C", "n": 1, "x": MASK });
+        assert_eq!(kept["config"]["mcp_servers.x.env"], env);
+        assert_eq!(masked.masked(), None);
+    }
+}

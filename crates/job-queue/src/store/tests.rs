@@ -1,0 +1,106 @@
+//! One suite for both databases, and what each of them has of its own.
+
+use std::future::Future;
+use std::time::Duration;
+
+use settings::OthersJobs;
+use tempfile::TempDir;
+use testkit::postgres::{Durability, Postgres};
+
+use super::*;
+use crate::logic::WorkerId;
+
+mod conformance;
+mod counting;
+mod hardship;
+mod opening;
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A store that is empty, and can be opened several times.
+pub(super) struct Stage {
+    pub(super) location: Location,
+    _folder: Option<TempDir>,
+    state: TempDir,
+}
+
+impl Stage {
+    pub(super) fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            location: Location::Sqlite(folder.path().join("state/jobs.db")),
+            _folder: Some(folder),
+            state: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(super) fn postgres(server: &Postgres, name: &str) -> Self {
+        Self {
+            location: server.database(name).parse().unwrap(),
+            _folder: None,
+            state: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(super) async fn open(&self) -> JobStore {
+        JobStore::open(&self.location, &self.access())
+            .await
+            .unwrap()
+    }
+
+    pub(super) fn access(&self) -> Access {
+        Access::of(self.state.path())
+    }
+}
+
+/// On one thread, as the server runs.
+pub(super) fn block_on<T>(something: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(something)
+}
+
+pub(super) fn new_job(prompt: &str) -> NewJob {
+    NewJob::new(Request::new(prompt, "/repo"))
+}
+
+/// What a worker does at once.
+pub(super) async fn claim(store: &JobStore, worker: &WorkerId) -> Option<Claimed> {
+    store.claim(worker, "here", LONG).await.unwrap()
+}
+
+#[test]
+fn sqlite_conforms() {
+    block_on(conformance::all(&mut |_| Stage::sqlite()));
+}
+
+#[test]
+fn postgres_conforms() {
+    let server = Postgres::start(Durability::Unsynced);
+    block_on(conformance::all(&mut |name| Stage::postgres(&server, name)));
+}
+
+/// The front's tasks may move between threads as far as the compiler knows.
+#[test]
+fn what_the_store_does_can_be_a_task() {
+    fn is_send<T: Send>(_: &T) {}
+    block_on(async {
+        let stage = Stage::sqlite();
+        let store = stage.open().await;
+        let job = new_job("p");
+        let submit = store.submit(&job);
+        is_send(&submit);
+        submit.await.unwrap();
+        let worker = new_worker_id();
+        let claim = store.claim(&worker, "here", LONG);
+        is_send(&claim);
+        let claimed = claim.await.unwrap().unwrap();
+        is_send(&store.append(&claimed.claim, &[]));
+        is_send(&store.list(&Filter::default(), 1));
+        is_send(&store.request_cancel(&job.id));
+        is_send(&store.reap());
+    });
+}

@@ -1,0 +1,118 @@
+//! The workers of a store.
+
+use std::time::Duration;
+
+use settings::store_access::OthersJobs;
+
+use super::error::Fault;
+use super::sql::Connection;
+use super::{Demand, JobStore, NewWorker, StoreError, Worker, Written};
+use crate::logic::WorkerId;
+
+impl JobStore {
+    /// Announces a worker.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn register(&self, worker: &NewWorker) -> Result<(), StoreError> {
+        let sql = "INSERT INTO codex_workers \
+                   (id, host, pid, concurrency, started_at, heartbeat_at) \
+                   VALUES ($1, $2, $3, $4, {now}, {now}) \
+                   ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at";
+        let register = async |connection: &mut Connection| {
+            let values = vec![
+                worker.id.as_str().into(),
+                (&worker.host).into(),
+                worker.pid.into(),
+                worker.concurrency.into(),
+            ];
+            connection.run(sql, values).await
+        };
+        writing!(self, register)?;
+        Ok(())
+    }
+
+    /// Says that a worker is there. One that was removed has to be announced again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn heartbeat(&self, worker: &WorkerId) -> Result<Written, StoreError> {
+        let sql = "UPDATE codex_workers SET heartbeat_at = {now} WHERE id = $1";
+        self.change_worker(sql, worker).await
+    }
+
+    /// Says that a worker has gone.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn remove_worker(&self, worker: &WorkerId) -> Result<Written, StoreError> {
+        let sql = "DELETE FROM codex_workers WHERE id = $1";
+        self.change_worker(sql, worker).await
+    }
+
+    async fn change_worker(&self, sql: &str, worker: &WorkerId) -> Result<Written, StoreError> {
+        let change = async |connection: &mut Connection| {
+            let rows = connection.run(sql, vec![worker.as_str().into()]).await?;
+            Ok(match rows {
+                0 => Written::Lost,
+                _ => Written::Done,
+            })
+        };
+        writing!(self, change)
+    }
+
+    /// The workers, in the order in which they began.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn workers(&self) -> Result<Vec<Worker>, StoreError> {
+        let sql = "SELECT id, host, pid, concurrency, started_at, \
+                   {now} - heartbeat_at AS silent_for FROM codex_workers ORDER BY started_at, id";
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(sql, Vec::new()).await?;
+            rows.iter().map(Worker::read).collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
+    }
+
+    /// What there is to do for the workers of a machine: for one that is about to
+    /// leave, and for whoever asks whether one has to be started.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn demand(&self, host: &str) -> Result<Demand, StoreError> {
+        let may = self.identity.may(OthersJobs::Run);
+        let sql = format!(
+            "SELECT CASE WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'queued' \
+             AND (run_on IS NULL OR run_on = $1) AND {may}) THEN 'waiting' \
+             WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'running' \
+             AND worker_host = $1 AND {may}) THEN 'running' \
+             WHEN EXISTS (SELECT 1 FROM codex_jobs WHERE state = 'running' AND {may}) \
+             THEN 'elsewhere' ELSE 'nothing' END AS demand"
+        );
+        let look = async |connection: &mut Connection| {
+            let row = connection.row(&sql, vec![host.into()]).await?;
+            Demand::read(&row.ok_or(sqlx::Error::RowNotFound)?)
+        };
+        reading!(self, look)
+    }
+
+    /// Removes workers that were not heard of for longer than this: they have died.
+    /// Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn forget_workers(&self, silent_for: Duration) -> Result<u64, StoreError> {
+        let sql = "DELETE FROM codex_workers WHERE heartbeat_at < {now} - $1";
+        let millis = i64::try_from(silent_for.as_millis()).unwrap_or(i64::MAX);
+        let forget =
+            async |connection: &mut Connection| connection.run(sql, vec![millis.into()]).await;
+        writing!(self, forget)
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether an attempt may be made at a job: what names programs, or lifts the sandbox, is
+//! taken only from jobs that this host has submitted.
+
+use common::text::one_line;
+use goal_run::logic::criteria::Criterion;
+use goal_run::order::{Approve, Order};
+use settings::store_access::OthersJobs;
+
+use super::Options;
+use crate::run::order::Kept;
+use crate::store::{Job, Origin, Request};
+
+/// The sandbox that is none.
+const NO_SANDBOX: &str = "danger-full-access";
+
+/// How much of a part is told, in bytes.
+const PART: usize = 200;
+
+/// Why nothing of a job is run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// It is not as this host has submitted it.
+    #[error(
+        "nothing of this job was run: it is not signed with the key of this host. Somebody else \
+         has written its row or changed it, or the key, {key}, was replaced since. Submit it \
+         again on this host; only jobs_of_others = \"run\" in {} has this host run the jobs of \
+         others",
+        settings::user_file().display()
+    )]
+    NotSigned {
+        /// The file of the key.
+        key: String,
+    },
+    /// It wants what is not taken from others.
+    #[error(
+        "nothing of this job of {owner} was run: it is not signed with the key of this host, and \
+         has {}, which this host takes only from its own jobs. Leave that out, or submit the job \
+         on this host", parts.join(", ")
+    )]
+    Parts {
+        /// Who says that it is theirs.
+        owner: String,
+        /// What it has, in words.
+        parts: Vec<String>,
+    },
+}
+
+/// Refuses what may not be run here.
+pub(super) fn check(job: &Job, options: &Options) -> Result<(), Refusal> {
+    if job.origin == Origin::ThisHost {
+        return Ok(());
+    }
+    if options.others != OthersJobs::Run {
+        return Err(Refusal::NotSigned {
+            key: options.state.join("host.key").display().to_string(),
+        });
+    }
+    let mut parts = of_request(&job.request);
+    if let Some(Ok(kept)) = Kept::of(&job.request) {
+        parts.extend(of_run(&kept.order));
+    }
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let owner = &job.summary.owner;
+    let owner = owner.name.as_ref().or(owner.role.as_ref());
+    Err(Refusal::Parts {
+        owner: owner.map_or("somebody unknown", String::as_str).to_owned(),
+        parts,
+    })
+}
+
+fn of_request(request: &Request) -> Vec<String> {
+    let mut parts = Vec::new();
+    if request.sandbox.as_deref() == Some(NO_SANDBOX) {
+        parts.push(format!("the sandbox {NO_SANDBOX}"));
+    }
+    if let Some(profile) = &request.profile {
+        parts.push(format!("the profile {}", shown(profile)));
+    }
+    if request.settings.is_some() {
+        parts.push("settings of the call".to_owned());
+    }
+    parts
+}
+
+/// It may be long, and hold anything.
+fn shown(part: &impl ToString) -> String {
+    format!("{:?}", one_line(&part.to_string(), PART))
+}
+
+fn of_run(order: &Order) -> Vec<String> {
+    let commands = order
+        .criteria
+        .iter()
+        .filter_map(|criterion| match criterion {
+            Criterion::Command(_) => Some(format!("the exit criterion {}", shown(criterion))),
+            _ => None,
+        });
+    let mut parts: Vec<String> = commands.collect();
+    let notifiers = order.notify.iter();
+    parts.extend(notifiers.map(|one| format!("the notifier {}", shown(one))));
+    if order.approve == Approve::Always {
+        parts.push("approve = always".to_owned());
+    }
+    if order.settings.profile.is_some() {
+        parts.push("a profile".to_owned());
+    }
+    let thread = &order.settings.thread;
+    if !thread.config.is_empty() {
+        parts.push("settings of Codex's config.toml".to_owned());
+    }
+    let sandbox = thread.sandbox.and_then(crate::order::in_a_word);
+    if sandbox.as_deref() == Some(NO_SANDBOX) {
+        parts.push(format!("the sandbox {NO_SANDBOX}"));
+    }
+    parts
+}

@@ -1,0 +1,239 @@
+//! What has come of an attempt at a run.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use codex_engine::Engine;
+use codex_engine::binary::NoCodex;
+use codex_engine::logic::limits::used_up_until;
+use codex_protocol::codex::ThreadId;
+use common::text::one_line;
+use common::timestamp::minute;
+use goal_run::RunError;
+use goal_run::logic::outcome::{Reason, blocked};
+use goal_run::worktree::{Kept, WorktreeError};
+use safe_files::directory::ReplacedDirectory;
+use serde_json::{Value, json};
+use settings::bounds::OutOfBounds;
+
+use super::admission::Refusal;
+use super::attempt::{Came, Done};
+use super::order::NoBounds;
+use crate::logic::Wait;
+use crate::report::{FailureReport, Report};
+use crate::run::result;
+
+/// The longest account of a failure, in bytes.
+const MESSAGE_LIMIT: usize = 2000;
+
+/// Why nothing comes of a run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(
+        "what is wanted of the run can't be read: {0}; if a newer codex-mcp has submitted it, \
+         update the one of this worker"
+    )]
+    Unreadable(#[from] serde_json::Error),
+    #[error("this worker refuses it: {0}")]
+    OutOfBounds(#[from] OutOfBounds),
+    #[error(transparent)]
+    Replaced(#[from] ReplacedDirectory),
+    #[error(transparent)]
+    Bounds(#[from] NoBounds),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    NoCodex(#[from] NoCodex),
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
+    #[error("the evidence can't be kept in {}: {error}", folder.display())]
+    Evidence { folder: PathBuf, error: io::Error },
+    #[error("the system has no thread to give: {0}")]
+    Thread(io::Error),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("the run took longer than {} s with all the looking at its repository", .0.as_secs())]
+    TooLong(Duration),
+    #[error("the usage limit of the account is reached, and reset at {}", minute(*.0))]
+    UsedUp(SystemTime),
+    #[error("called off before it was told what there is")]
+    Cut,
+}
+
+/// What has come of an attempt at a run.
+pub(super) struct Ended {
+    pub(super) driven: Result<goal_run::Done, Failure>,
+    /// The conversation with Codex, if there was one.
+    pub(super) thread: Option<ThreadId>,
+    /// What became of telling others, as JSON.
+    pub(super) told: Option<Value>,
+    /// The worktree that stays.
+    pub(super) worktree: Option<Kept>,
+    /// Until when the job waits, if it is to be run again then.
+    pub(super) wait: Option<Wait>,
+}
+
+impl Ended {
+    /// It has ended before Codex was asked anything.
+    pub(super) fn before(why: impl Into<Failure>) -> Self {
+        Self {
+            driven: Err(why.into()),
+            thread: None,
+            told: None,
+            worktree: None,
+            wait: None,
+        }
+    }
+
+    /// Has the job wait until the usage limit is reset at which Codex could not run, if it
+    /// has made nothing: a later attempt counts only what is made in it.
+    pub(super) fn wait_for_limit(&mut self, engine: &Engine, waits: u32) {
+        let now = SystemTime::now();
+        let reset = match &self.driven {
+            Err(Failure::UsedUp(until)) => Some(*until),
+            Ok(_) if self.reason() == Some(Reason::CouldNotRun) && !self.may_have_made() => engine
+                .rate_limits()
+                .and_then(|limits| used_up_until(&limits, now)),
+            _ => None,
+        };
+        self.wait = reset.and_then(|reset| Wait::for_limit(Some(reset), waits, now));
+    }
+
+    fn reason(&self) -> Option<Reason> {
+        match &self.driven {
+            Ok(done) => done.outcome.reason,
+            Err(failure) => Some(failure.reason()),
+        }
+    }
+
+    pub(super) fn came(&self) -> Came {
+        if let Some(wait) = self.wait {
+            return Came::UsedUp(wait);
+        }
+        match self.reason() {
+            None => Came::Completed,
+            Some(Reason::Cancelled) => Came::Cancelled,
+            Some(_) => Came::Failed,
+        }
+    }
+
+    /// Whether there may be something that the run has made. Where nobody has looked,
+    /// there may be.
+    pub(super) fn may_have_made(&self) -> bool {
+        match &self.driven {
+            Ok(done) => !done.outcome.made().is_empty(),
+            Err(_) => self.thread.is_some(),
+        }
+    }
+
+    /// The line by which others learn of it.
+    pub(super) fn notice(&self, number: u64) -> String {
+        match &self.driven {
+            Ok(done) => done.outcome.notice(number),
+            Err(failure) => blocked(&failure.to_string()),
+        }
+    }
+
+    /// What the caller of the run is told, but for the job.
+    pub(super) fn result(&self) -> Value {
+        let mut result = match &self.driven {
+            Ok(done) => json!(done),
+            Err(failure) => {
+                let reason = json!(failure.reason());
+                result::nothing(reason.as_str().unwrap_or_default(), &failure.to_string())
+            }
+        };
+        if let Value::Object(members) = &mut result {
+            if let Some(told) = &self.told {
+                members.insert("notified".to_owned(), told.clone());
+            }
+            if let Some(worktree) = &self.worktree {
+                members.insert("worktree".to_owned(), json!(worktree));
+            }
+        }
+        result::bounded(result)
+    }
+
+    pub(super) fn into_done(self) -> Done {
+        let report = Report {
+            failure: self.failure(),
+            run: Some(self.result()),
+            ..Report::default()
+        };
+        Done {
+            came: self.came(),
+            report: match &self.driven {
+                Ok(done) => Report {
+                    response: Some(done.response.clone()).filter(|text| !text.is_empty()),
+                    evidence: done.outcome.evidence.total.into(),
+                    usage: (!done.usage.is_nothing()).then(|| done.usage.into()),
+                    ..report
+                },
+                Err(_) => report,
+            },
+            session: self.thread,
+        }
+    }
+
+    /// Why the job has failed, for those who know of jobs only.
+    fn failure(&self) -> Option<FailureReport> {
+        let reason = self.reason()?;
+        let words = self.words(reason);
+        let (class, message, hint) = match reason {
+            Reason::CouldNotRun => (
+                "could_not_run",
+                words,
+                "Correct that, then submit it again.",
+            ),
+            Reason::Cancelled => (
+                "cancelled",
+                "cancelled".to_owned(),
+                "Resume the session to let Codex go on.",
+            ),
+            Reason::Unconfirmed => (
+                "not_satisfied",
+                format!("not satisfied: {words}"),
+                "Look at `git status`, then submit it again.",
+            ),
+            Reason::Stalled
+            | Reason::MaxTurnsExceeded
+            | Reason::TotalTimeExceeded
+            | Reason::MaxTokensExceeded => (
+                "not_satisfied",
+                format!("not satisfied: {words}"),
+                "Go on in its thread, with more turns, time or tokens, or in other words.",
+            ),
+        };
+        Some(FailureReport {
+            class: class.to_owned(),
+            message: one_line(&message, MESSAGE_LIMIT),
+            hint: hint.to_owned(),
+            reset: None,
+        })
+    }
+
+    fn words(&self, reason: Reason) -> String {
+        match &self.driven {
+            Err(failure) => failure.to_string(),
+            Ok(done) => {
+                let why = done.outcome.why.as_deref();
+                let why = why.unwrap_or(reason.words()).to_owned();
+                match done.outcome.missing.as_slice() {
+                    [] => why,
+                    missing => format!("{why}; missing: {}", missing.join("; ")),
+                }
+            }
+        }
+    }
+}
+
+impl Failure {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Cut | Self::Worktree(WorktreeError::GivenUp) => Reason::Cancelled,
+            Self::TooLong(_) => Reason::TotalTimeExceeded,
+            _ => Reason::CouldNotRun,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The place of a worker: there is one for each store on each machine. A worker has
+//! it by a lock on a file, which the system lets go of when the process ends, however
+//! it ends.
+
+use std::fs::{File, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use settings::store_location::Location;
+use tokio::time::{Instant, sleep};
+
+use crate::files;
+
+/// How long somebody who looks may have the lock, and the pause between two tries.
+const PATIENCE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The place of a worker of a store on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    lock: PathBuf,
+}
+
+/// The place, taken. It is free when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    _lock: File,
+}
+
+impl Place {
+    /// The place of a worker of this store. Of a file it is beside it, of a server in
+    /// the folder of what is kept of this machine.
+    #[must_use]
+    pub fn of(store: &Location, state: &Path) -> Self {
+        let lock = match store {
+            Location::Sqlite(path) => files::beside(path, ".worker"),
+            Location::Postgres(url) => {
+                // A URL may hold what a file name can't. Where two builds of this program
+                // hash differently, each has a worker.
+                let mut hasher = DefaultHasher::new();
+                url.target().hash(&mut hasher);
+                state.join(format!("worker-{:016x}.lock", hasher.finish()))
+            }
+        };
+        Self { lock }
+    }
+
+    /// The file that is locked.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.lock
+    }
+
+    /// Takes the place; `None` if another worker has it.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be used.
+    pub async fn take(&self) -> io::Result<Option<Held>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.try_take()? {
+                None if Instant::now() < until => sleep(PAUSE).await,
+                taken => return Ok(taken),
+            }
+        }
+    }
+
+    /// The same without patience for those who only look.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be used.
+    pub fn try_take(&self) -> io::Result<Option<Held>> {
+        let file = self.open()?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Held { _lock: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Whether a worker has it.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be used.
+    pub fn is_taken(&self) -> io::Result<bool> {
+        match self.open()?.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn open(&self) -> io::Result<File> {
+        files::open_to_append(&self.lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_has_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Location::Sqlite(folder.path().join("new/jobs.db"));
+        let place = Place::of(&store, folder.path());
+        assert!(!place.is_taken().unwrap());
+        let taken = place.take().await.unwrap();
+        assert!(taken.is_some());
+        assert!(place.is_taken().unwrap());
+        assert!(place.take().await.unwrap().is_none());
+        drop(taken);
+        assert!(!place.is_taken().unwrap());
+    }
+
+    /// Those who look don't keep a worker from its place.
+    #[tokio::test]
+    async fn who_looks_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::of(
+            &Location::Sqlite(folder.path().join("jobs.db")),
+            folder.path(),
+        );
+        let looking = place.open().unwrap();
+        looking.try_lock_shared().unwrap();
+        tokio::spawn(async move {
+            sleep(PAUSE * 2).await;
+            drop(looking);
+        });
+        assert!(place.take().await.unwrap().is_some());
+    }
+
+    #[test]
+    fn each_store_has_its_own() {
+        let state = Path::new("/state");
+        let of = |text: &str| Place::of(&text.parse().unwrap(), state).lock;
+        assert_eq!(of("/a/jobs.db"), Path::new("/a/jobs.db.worker"));
+        let server = of("postgres://me:sesame@db/jobs?sslmode=disable");
+        assert!(server.starts_with(state));
+        assert_ne!(server, of("postgres://me@db/jobs2?sslmode=disable"));
+        // The password is not part of the place, all that chooses the tables is.
+        assert_eq!(server, of("postgres://me@db/jobs?sslmode=disable"));
+        assert_ne!(
+            server,
+            of("postgres://me@db/jobs?sslmode=disable&dbname=other")
+        );
+        assert_ne!(
+            server,
+            of("postgres://me@db/jobs?sslmode=disable&host=elsewhere")
+        );
+        assert_ne!(
+            server,
+            of("postgres://me@db/jobs?sslmode=disable&options=-csearch_path=x")
+        );
+    }
+}
