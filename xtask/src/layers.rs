@@ -204,8 +204,8 @@ mod tests {
     use super::*;
 
     const OURS: [&str; 7] = [
+        "codex-engine",
         "codex-mcp",
-        "codex-mcp-core",
         "codex-protocol",
         "common",
         "scripted-model",
@@ -246,12 +246,12 @@ mod tests {
     #[test]
     fn the_intended_graph_is_fine() {
         let edges = [
-            ("codex-mcp", None, "codex-mcp-core"),
+            ("codex-mcp", None, "codex-engine"),
             ("codex-mcp", None, "scripted-model"),
             ("codex-mcp", None, "tokio"),
             ("codex-mcp", Some("dev"), "testkit"),
-            ("codex-mcp-core", None, "codex-protocol"),
-            ("codex-mcp-core", Some("dev"), "proptest"),
+            ("codex-engine", None, "codex-protocol"),
+            ("codex-engine", Some("dev"), "proptest"),
             ("proptest", None, "tempfile"),
             ("codex-protocol", None, "serde"),
             ("scripted-model", None, "axum"),

@@ -1,13 +1,16 @@
-//! The program `codex-mcp`, as a library for its own tests and benches.
+//! The program `codex-mcp`: the command line above the crates that do the work.
 //!
-//! - [`cli`]: one module for each verb of the command line.
-//! - [`mcp`]: what MCP clients see.
-//! - [`config`]: the settings, with the source of every value.
-//! - [`bounds`]: what a client may ask for at most.
-//! - [`jobs`]: prompts that outlive the client that submitted them.
-//! - `thread_ids`: threads by ID prefix.
+//! ```text
+//!  cli/serve ─► mcp_server ─┐              cli/run ─► goal_run        cli/eyes ─► image_request
+//!         └───► mcp_proxy   ├─► codex_engine ─► Codex                 cli/team ─► agent_team
+//!  cli/jobs ─► job_queue ───┘              settings: what all of them begin with
+//! ```
+//!
+//! - [`cli`]: one module for each verb.
 //! - [`doctor`]: whether work can be done here, and if not, why.
-//! - [`demo`]: the program at work, for somebody who has just met it.
+//! - [`demo`]: the program at work on a scripted model.
+//!
+//! It is a library for its own tests and benches, which run the verbs as processes.
 #![cfg_attr(
     test,
     expect(
@@ -22,4 +25,3 @@
 pub mod cli;
 pub mod demo;
 pub mod doctor;
-pub mod mcp;

@@ -11,7 +11,7 @@
 //! 3. **Without credentials.** [`secrets`] masks tokens and passwords that it recognises.
 //!
 //! ```
-//! use crate::text::one_line;
+//! use common::text::one_line;
 //!
 //! assert_eq!(one_line("two\nlines", 20), "two lines");
 //! ```

@@ -21,7 +21,7 @@
 //! - [`codex`]: the interactive Codex, begun and resumed.
 //! - [`copies`]: the copies of pictures that Codex reads.
 //! - [`conversation`]: which conversation a Codex has.
-//! - [`settings`]: Codex's settings that a wrapped run adds to.
+//! - [`codex_settings`]: Codex's settings that a wrapped run adds to.
 #![cfg_attr(
     test,
     expect(

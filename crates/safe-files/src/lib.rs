@@ -13,7 +13,7 @@
 //! | [`scratch`] | directories for a while, out of reach of Codex's sandbox |
 //!
 //! ```
-//! use crate::untrusted_file::{self, Links};
+//! use safe_files::untrusted_file::{self, Links};
 //!
 //! let endless = untrusted_file::read_text("/dev/zero".as_ref(), 4096, Links::Refused);
 //! assert!(endless.is_err(), "a device is refused");

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, watch};
 /// Holds replies back until it is released. Clones are the same gate.
 ///
 /// ```
-/// # async fn example() -> Result<(), crate::StartError> {
+/// # async fn example() -> Result<(), scripted_model::StartError> {
 /// use scripted_model::{Gate, Reply, Script, ScriptedModel};
 ///
 /// let gate = Gate::new();

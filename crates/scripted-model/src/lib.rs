@@ -7,7 +7,7 @@
 //! ```
 //! use scripted_model::{Reply, Script, ScriptedModel, Shell};
 //!
-//! # async fn example() -> Result<(), crate::StartError> {
+//! # async fn example() -> Result<(), scripted_model::StartError> {
 //! let model = ScriptedModel::start(
 //!     Script::new()
 //!         .on("create hello.txt", [

@@ -17,12 +17,12 @@
 //! [`bounds`] checks what clients ask for against the limits that the operator has set.
 //!
 //! ```no_run
-//! let config = crate::load(crate::Flags::default())?;
+//! let config = settings::load(settings::Flags::default())?;
 //! let sandbox = &config.threads.sandbox;
 //! if let Some(sandbox) = sandbox {
 //!     println!("{:?}, from {}", sandbox.value, sandbox.source);
 //! }
-//! # Ok::<(), crate::ConfigError>(())
+//! # Ok::<(), settings::ConfigError>(())
 //! ```
 #![cfg_attr(
     test,

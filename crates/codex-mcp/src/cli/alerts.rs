@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use codex_engine::Engine;
 use codex_engine::command::Alerted;
 use goal_run::notify::{Alerts, Lookup, Notice, Patience, Teller};
+use mcp_server::Warnings;
 use safe_files::off_runtime;
 use serde_json::json;
 use settings::{Config, Setting};
 
 use super::office::Identity;
-use crate::mcp::Warnings;
 
 /// The engine, with those whom the configuration names told of each session of its that
 /// waits for an answer or has stalled. One who cannot be told is warned of, a moment later.

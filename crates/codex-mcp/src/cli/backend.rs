@@ -3,9 +3,8 @@
 use codex_engine::binary::{self, CodexBinary, NoCodex};
 use codex_engine::{NoMcpServer, noted_release};
 use codex_protocol::codex::Release;
+use mcp_server::Api;
 use settings::Config;
-
-use crate::mcp::Api;
 
 /// How to talk to Codex, as the user wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

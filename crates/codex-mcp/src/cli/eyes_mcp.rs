@@ -8,13 +8,13 @@ use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use image_request::Place;
 use image_request::logic::picture::SizeLimit;
 use image_request::logic::queue::WrapperId;
+use mcp_server::{Answer, Eyes, serve_eyes};
 use rmcp::transport::stdio_pipes;
 
 use super::ending::{self, Ending};
 use super::stdio::Preflight;
 use super::values::size_limit;
 use super::{log, runtime};
-use crate::mcp::{Answer, Eyes, serve_eyes};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::{Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses};
 use job_queue::thread_ids::in_registry;
+use mcp_server::{Defaults, Warnings};
 use settings::{Config, DEFAULT_IDENTITY, Origin};
 use tokio_util::sync::CancellationToken;
-
-use crate::mcp::{Defaults, Warnings};
 
 /// The identity of this process and what it does under it, until it is closed.
 pub(super) struct Identity {

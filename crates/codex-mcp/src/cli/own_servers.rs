@@ -10,11 +10,11 @@ use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
 use job_queue::call_settings::ThreadMail;
 use job_queue::worker::{MailOf, ToolsOfJobs};
+use mcp_server::{Approval, OurTools};
 use settings::{Config, EyesSettings, Origin, Source};
 use supervise::ceilings::CEILINGS;
 
 use super::office::Identity;
-use crate::mcp::{Approval, OurTools};
 
 /// The name of the MCP server that has the mail.
 const TEAM: &str = "codex_mcp_team";

@@ -18,6 +18,7 @@ use codex_protocol::codex::Effort;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::{duration, output};
 use goal_run::reviewer::{Asked, ReviewError, Reviewed, Subject, reviewed};
+use mcp_server::Defaults;
 use safe_files::directory::resolved;
 use serde_json::json;
 use settings::{Config, ConfigError, Flags, Warning};
@@ -28,7 +29,6 @@ use super::stored::complain;
 use super::teller::Teller;
 use super::values::{one_of, profile};
 use super::{log, runtime};
-use crate::mcp::Defaults;
 
 const HELP: &str = "\
 Examples:

@@ -13,6 +13,9 @@ use clap::builder::RangedU64ValueParser;
 use codex_engine::{Engine, InstalledCodex, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use job_queue::service::Jobs;
+use mcp_server::{
+    Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
+};
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
 use safe_files::off_runtime::{self, OffRuntimeError};
@@ -27,10 +30,6 @@ use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
 use super::times::duration_within;
 use super::{alerts, own_servers, runtime};
-use crate::mcp::{
-    Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
-    proxy,
-};
 
 /// What is set by a variable alone.
 const VARIABLES: &str = "\
@@ -178,7 +177,7 @@ async fn serve_client(
             through_app_server(args, setup, &identity, preflight, ending).await
         }
         Chosen::McpServer(codex, release) => {
-            let options = proxy::Options {
+            let options = mcp_proxy::Options {
                 codex: InstalledCodex {
                     binary: codex,
                     home: config.codex_home.clone(),
@@ -196,7 +195,7 @@ async fn serve_client(
             };
             preflight.report();
             let Ending { closing, hurry, .. } = ending;
-            proxy::serve(options, stdio_pipes(), closing, hurry).await;
+            mcp_proxy::serve(options, stdio_pipes(), closing, hurry).await;
             Ok(())
         }
     };

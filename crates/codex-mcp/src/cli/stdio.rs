@@ -10,10 +10,10 @@ use std::os::fd::AsFd;
 use std::{env, fmt};
 
 use common::output;
+use mcp_server::{Stdio, StdioMode};
 use nix::sys::stat::{SFlag, fstat};
 
 use super::log;
-use crate::mcp::{Stdio, StdioMode};
 
 /// Chooses what to do. A value that isn't known counts as `auto`.
 const VARIABLE: &str = "CODEX_MCP_STDIO_MODE";

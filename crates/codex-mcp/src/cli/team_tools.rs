@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use agent_team::logic::{AgentName, TeamName};
 use agent_team::{Desk, Member};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use mcp_server::serve_team_tools;
 use rmcp::transport::stdio_pipes;
 
 use super::ending::{self, Ending};
 use super::{log, runtime};
-use crate::mcp::serve_team_tools;
 
 /// Whose mail it is stands here alone: nothing that is said later changes it.
 #[derive(Debug, clap::Args)]

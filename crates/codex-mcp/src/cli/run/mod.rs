@@ -29,6 +29,7 @@ use goal_run::{
     ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
     templates_for,
 };
+use mcp_server::Defaults;
 use safe_files::off_runtime;
 use serde_json::{Value, json};
 use settings::{Config, Warning};
@@ -40,7 +41,6 @@ use super::jobs_of::jobs_of;
 use super::office::Identity;
 use super::stored::complain;
 use super::{alerts, log, own_servers, runtime};
-use crate::mcp::Defaults;
 use approval::Approver;
 use failure::Failure;
 use present::Result as RunResult;

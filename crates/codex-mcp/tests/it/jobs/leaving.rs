@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_engine::binary::Source;
-use codex_mcp::mcp::OurTools;
 use job_queue::logic::JobState;
 use job_queue::store::{JobStore, NewJob, Request};
 use job_queue::worker::{GRACE, Options, Post, Retaken, Timing, ToolsOfJobs, run};
+use mcp_server::OurTools;
 use settings::CONCURRENCY;
 use settings::bounds::Bounds;
 use settings::store_access::{Access, OthersJobs};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use codex_mcp::mcp::{Api, Decider};
+use mcp_server::{Api, Decider};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

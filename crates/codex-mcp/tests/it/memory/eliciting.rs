@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codex_mcp::mcp::{Api, Decider};
+use mcp_server::{Api, Decider};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use codex_engine::in_memory::engine_over;
 use codex_engine::{Engine, Launch, Options, ThreadTools};
-use codex_mcp::mcp::{Api, Decider, Front, LineTransport, OurTools, Patience};
+use mcp_server::{Api, Decider, Front, LineTransport, OurTools, Patience};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};

@@ -1,6 +1,6 @@
 //! Sessions of several threads, with a Codex that is played by the test.
 
-use codex_mcp::mcp::Api;
+use mcp_server::Api;
 use serde_json::{Value, json};
 
 use super::{World, turn};

@@ -74,7 +74,7 @@ impl Stage {
 #[derive(Debug)]
 struct Told {
     line: String,
-    result: Value,
+    pub result: Value,
 }
 
 /// The silences of commands that were told; the model may have been silent too.

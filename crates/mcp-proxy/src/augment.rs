@@ -1,0 +1,420 @@
+//! What is added to calls of the child's `codex`. What is there already stays as it
+//! came.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use agent_team::logic::registry::Settings;
+use codex_config::layers::{UserConfig, configured_instructions};
+use codex_config::profile::ProfileName;
+use codex_config::trust::{TrustError, directory_trust};
+use codex_engine::EngineError;
+use codex_engine::command::{AddedInstructions, Settings as EngineSettings};
+use codex_engine::confinement::{Conversation, Wanted, Workplace, left_out};
+use codex_protocol::codex::{SandboxMode, ThreadSettings};
+use codex_protocol::rpc::Message;
+use mcp_server::defaults::{Additions, Defaults};
+use mcp_server::error::ToolError;
+use safe_files::directory;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use settings::bounds::{Bounds, OutOfBounds};
+
+use crate::logic::replace_part;
+use crate::members::Members;
+use crate::recorder::Beginning;
+
+/// The tool that begins a thread. `codex-reply` can't be given anything.
+const TOOL: &str = "codex";
+
+const INSTRUCTIONS: &str = "developer-instructions";
+
+/// What the caller calls the thread: for our record, and none of the child's arguments.
+const TAG: &str = "tag";
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+}
+
+/// A call that is to begin a thread.
+pub(super) struct Added {
+    /// The call with what it doesn't say, if there is something to say.
+    pub(super) bytes: Option<Vec<u8>>,
+    /// How the thread is begun.
+    pub(super) beginning: Beginning,
+    /// What the repository brings and is not used.
+    pub(super) warning: Option<String>,
+}
+
+/// By what calls are changed that begin threads.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) defaults: Defaults,
+    pub(super) bounds: Bounds,
+    /// Where Codex's own configuration is.
+    pub(super) codex_home: PathBuf,
+}
+
+impl Rules {
+    /// What is added to a message, if it is to begin a thread. Arguments that don't have
+    /// the shape which the child wants are left for it to refuse. Files of the directory
+    /// are read.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError`] for a call that asks for more than the client may have, or whose
+    /// directory the user's trust can't be found out for.
+    pub(super) fn augmented(
+        &self,
+        bytes: &[u8],
+        message: &Message<'_>,
+    ) -> Result<Option<Added>, ToolError> {
+        let Some((arguments, given)) = beginning_call(message) else {
+            return Ok(None);
+        };
+        let mut additions = self.defaults.additions(&given);
+        bound(&given, &mut additions, &self.bounds)?;
+        without_links(&given, &mut additions);
+        let warning =
+            state_trust(&given, &mut additions, &self.codex_home).map_err(EngineError::from)?;
+        let beginning = beginning(&given, &additions.arguments);
+        let longer = with_additions(arguments.get(), additions);
+        let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
+        Ok(Some(Added {
+            bytes,
+            beginning,
+            warning,
+        }))
+    }
+}
+
+/// Whether a message is to begin a thread.
+pub(super) fn begins_thread(message: &Message<'_>) -> bool {
+    beginning_call(message).is_some()
+}
+
+/// Says whether the user trusts the directory, in place of what the call says of that, and
+/// tells what is not used.
+///
+/// This server records no trust (0.104.0 and 0.153.4). So a directory that is not trusted
+/// is named only if it has something that Codex would use: its own list can have the
+/// directory, and a `.git` that leads to a listed repository.
+fn state_trust(
+    given: &Map<String, Value>,
+    additions: &mut Additions,
+    codex_home: &Path,
+) -> Result<Option<String>, TrustError> {
+    let said = |name: &str| {
+        let added = additions.arguments.get(name);
+        added.or_else(|| given.get(name).filter(|value| !value.is_null()))
+    };
+    let text = |name: &str| said(name).and_then(Value::as_str);
+    let (says_sandbox, says_policy) = (said("sandbox"), said("approval-policy"));
+    let (says_sandbox, says_policy) = (says_sandbox.is_some(), says_policy.is_some());
+    let user = UserConfig::read(codex_home);
+    let trust = directory_trust(Path::new(text("cwd").unwrap_or(".")), &user)?;
+    let profile = text("profile").and_then(|name| ProfileName::try_from(name.to_owned()).ok());
+    let warning = left_out(&trust);
+    let configured = user.layers(profile.as_ref(), Some(&trust));
+    let workplace = Workplace {
+        conversation: match warning {
+            Some(_) => Conversation::New,
+            None => Conversation::Resumed,
+        },
+        config: &configured,
+        release: None,
+        trust: Some(&trust),
+    };
+    let before = given.get("config").and_then(Value::as_object);
+    let before = before.cloned().unwrap_or_default();
+    let mut config = before.clone();
+    config.extend(additions.config.clone());
+    if additions.before.is_some() || additions.behind.is_some() {
+        additions.configured = configured_instructions(&before, &configured);
+    }
+    let (mut sandbox, mut policy) = (None, None);
+    workplace.state_trust(&mut Wanted {
+        sandbox: &mut sandbox,
+        approval_policy: &mut policy,
+        config: &mut config,
+    });
+    let arguments = &mut additions.arguments;
+    if let (Some(sandbox), false) = (sandbox, says_sandbox) {
+        arguments.insert("sandbox".to_owned(), json!(sandbox));
+    }
+    if let (Some(policy), false) = (policy, says_policy) {
+        arguments.insert("approval-policy".to_owned(), json!(policy));
+    }
+    let claims = before.keys().filter(|key| !config.contains_key(*key));
+    additions.without = claims.cloned().collect();
+    config.retain(|key, value| before.get(key) != Some(value));
+    additions.config = config;
+    Ok(warning)
+}
+
+/// The arguments of a call that begins a thread.
+fn beginning_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String, Value>)> {
+    let Message::Request { method, params, .. } = message else {
+        return None;
+    };
+    if method != "tools/call" {
+        return None;
+    }
+    let Call { name, arguments } = serde_json::from_str((*params)?.get()).ok()?;
+    if name != TOOL {
+        return None;
+    }
+    let given = serde_json::from_str(arguments.get()).ok()?;
+    Some((arguments, given))
+}
+
+/// Brings a call and what is added to it within the bounds.
+fn bound(
+    given: &Map<String, Value>,
+    additions: &mut Additions,
+    bounds: &Bounds,
+) -> Result<(), OutOfBounds> {
+    if !bounds.is_any() {
+        return Ok(());
+    }
+    let text = |name: &str| given.get(name).and_then(Value::as_str);
+    let config = given.get("config").and_then(Value::as_object).cloned();
+    let profile = text("profile").map(|name| {
+        ProfileName::try_from(name.to_owned()).map_err(|_| bounds.refused_key("profile"))
+    });
+    let said = EngineSettings {
+        thread: ThreadSettings {
+            cwd: text("cwd").map(PathBuf::from),
+            sandbox: mode(given.get("sandbox")),
+            config: config.unwrap_or_default(),
+            ..ThreadSettings::default()
+        },
+        profile: profile.transpose()?,
+        ..EngineSettings::default()
+    };
+    let under = |mut said: EngineSettings| {
+        let added = &additions.arguments;
+        let thread = &mut said.thread;
+        let cwd = || Some(PathBuf::from(added.get("cwd")?.as_str()?));
+        thread.sandbox = thread.sandbox.or_else(|| mode(added.get("sandbox")));
+        thread.cwd = thread.cwd.take().or_else(cwd);
+        said
+    };
+    let bounded = bounds.bound_over(said, under)?.thread;
+    let arguments = &mut additions.arguments;
+    if let Some(sandbox) = bounded.sandbox {
+        arguments.insert("sandbox".to_owned(), json!(sandbox));
+    }
+    if bounds.of_the_sandbox().is_some() {
+        arguments.insert("approval-policy".to_owned(), json!("never"));
+    }
+    if let (Some(cwd), Some(_)) = (bounded.cwd, &bounds.directories) {
+        arguments.insert("cwd".to_owned(), json!(cwd));
+    }
+    Ok(())
+}
+
+/// Names the directory without links, if there are any: what is checked before each
+/// prompt has to be what the child works in.
+fn without_links(given: &Map<String, Value>, additions: &mut Additions) {
+    let added = &mut additions.arguments;
+    let cwd = added.get("cwd").or_else(|| given.get("cwd"));
+    let Some(cwd) = cwd.and_then(Value::as_str) else {
+        return;
+    };
+    let resolved = directory::resolved(Path::new(cwd));
+    let is_plain = std::env::current_dir().is_ok_and(|here| here.join(cwd) == resolved);
+    if let (false, Some(resolved)) = (is_plain, resolved.to_str()) {
+        added.insert("cwd".to_owned(), resolved.into());
+    }
+}
+
+fn mode(value: Option<&Value>) -> Option<SandboxMode> {
+    serde_json::from_value(value?.clone()).ok()
+}
+
+/// The arguments of a call with more of them.
+fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
+    let mut members: Members<'_> = serde_json::from_str(arguments).ok()?;
+    let tagged = members.get(TAG).is_some();
+    if additions == Additions::default() && !tagged {
+        return None;
+    }
+    members.remove(TAG);
+    for (name, value) in additions.arguments {
+        members.set(&name, value.to_string());
+    }
+    if !additions.config.is_empty() || !additions.without.is_empty() {
+        let had = members.get("config").filter(|had| *had != "null");
+        let had = had.unwrap_or("{}");
+        let mut config: Members<'_> = serde_json::from_str(had).ok()?;
+        for name in &additions.without {
+            config.remove(name);
+        }
+        for (name, value) in additions.config {
+            config.set(&name, value.to_string());
+        }
+        let config = config.to_string();
+        members.set("config", config);
+    }
+    let said = members.get(INSTRUCTIONS).unwrap_or("null");
+    let said: Option<String> = serde_json::from_str(said).ok()?;
+    let added = AddedInstructions {
+        before: additions.before,
+        behind: additions.behind,
+    };
+    if let Some(all) = added.around(said, || additions.configured) {
+        members.set(INSTRUCTIONS, Value::from(all).to_string());
+    }
+    Some(members.to_string())
+}
+
+/// How a thread is begun by a call with these arguments and what is added to them.
+fn beginning(given: &Map<String, Value>, added: &Map<String, Value>) -> Beginning {
+    let text = |name: &str| {
+        let value = added.get(name).or_else(|| given.get(name))?;
+        value.as_str().map(str::to_owned)
+    };
+    Beginning {
+        cwd: text("cwd").map(PathBuf::from),
+        settings: Settings {
+            model: text("model"),
+            sandbox: text("sandbox"),
+            approval_policy: text("approval-policy"),
+            reasoning_effort: None,
+            profile: text("profile"),
+        },
+        tag: text(TAG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::augment::*;
+    use settings::Setting;
+    use settings::Source;
+    use settings::ThreadDefaults;
+
+    fn defaults() -> Defaults {
+        let threads = ThreadDefaults {
+            model: Some(Setting::new("m".to_owned(), Source::Default)),
+            reasoning_effort: Some(Setting::new(
+                serde_json::from_value(json!("high")).unwrap(),
+                Source::Default,
+            )),
+            ..ThreadDefaults::default()
+        };
+        Defaults::read(&threads).unwrap()
+    }
+
+    fn rules(defaults: Defaults, bounds: Bounds) -> Rules {
+        Rules {
+            defaults,
+            bounds,
+            codex_home: "/nonexistent".into(),
+        }
+    }
+
+    fn call(params: &str) -> Option<String> {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        let message = Message::read(line.as_bytes()).unwrap();
+        let added = rules(defaults(), Bounds::default()).augmented(line.as_bytes(), &message);
+        let added = added.unwrap()?;
+        Some(String::from_utf8(added.bytes?).unwrap())
+    }
+
+    #[test]
+    fn what_is_there_stays_as_it_was_written() {
+        let longer = call(
+            r#"{"name":"codex","_meta":{"n":1.50},"arguments":{"z":1e2,"prompt":"\u00fc","config":{"b":1.0}}}"#,
+        );
+        assert_eq!(
+            longer.unwrap(),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"codex","_meta":{"n":1.50},"arguments":{"z":1e2,"prompt":"\u00fc","config":{"b":1.0,"model_reasoning_effort":"high"},"model":"m"}}}"#
+        );
+    }
+
+    #[test]
+    fn what_is_null_is_as_if_it_were_not_there() {
+        let longer = call(
+            r#"{"name":"codex","arguments":{"model":null,"config":null,"prompt":"x","tag":"t"}}"#,
+        );
+        let longer: Value = serde_json::from_str(&longer.unwrap()).unwrap();
+        assert_eq!(
+            longer["params"]["arguments"],
+            json!({ "model": "m", "config": { "model_reasoning_effort": "high" }, "prompt": "x" })
+        );
+    }
+
+    #[test]
+    fn call_is_brought_within_the_bounds_or_refused() {
+        let bounds = Bounds {
+            max_sandbox: Some(SandboxMode::WorkspaceWrite),
+            directories: Some(vec!["/".into()]),
+            ..Bounds::default()
+        };
+        let sent = |arguments: &str| {
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"codex","arguments":{arguments}}}}}"#
+            );
+            let message = Message::read(line.as_bytes()).unwrap();
+            let rules = rules(Defaults::default(), bounds.clone());
+            let added = rules.augmented(line.as_bytes(), &message);
+            let bytes = added.map(|added| added.unwrap().bytes.unwrap());
+            bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes).unwrap())
+        };
+        let message = sent(r#"{"prompt":"x","cwd":"/usr/.."}"#).unwrap();
+        let arguments = &message["params"]["arguments"];
+        assert_eq!(arguments["sandbox"], "read-only");
+        assert_eq!(arguments["approval-policy"], "never");
+        assert_eq!(arguments["cwd"], "/");
+        for refused in [
+            r#"{"prompt":"x","sandbox":"danger-full-access"}"#,
+            r#"{"prompt":"x","config":{"sandbox_mode":"danger-full-access"}}"#,
+            r#"{"prompt":"x","config":{"mcp_servers.x.command":"sh"}}"#,
+            r#"{"prompt":"x","profile":"../x"}"#,
+        ] {
+            assert!(sent(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn trust_that_a_call_claims_is_taken_out() {
+        let sent = |config: &str| {
+            let call_text = format!(
+                r#"{{"name":"codex","arguments":{{"model":"m","config":{{"model_reasoning_effort":"low",{config}}}}}}}"#
+            );
+            let sent = call(&call_text).unwrap();
+            serde_json::from_str::<Value>(&sent).unwrap()["params"]["arguments"].clone()
+        };
+        for claim in [
+            r#""projects":{"/":{"trust_level":"trusted"}}"#,
+            r#""pro\u006aects":{"/":{"trust_level":"trusted"}}"#,
+            r#""projects./.trust_level":"trusted""#,
+        ] {
+            assert_eq!(
+                sent(claim),
+                json!({ "model": "m", "config": { "model_reasoning_effort": "low" } }),
+                "{claim}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_calls_are_left_alone() {
+        for params in [
+            r#"{"name":"codex-reply","arguments":{"prompt":"x"}}"#,
+            r#"{"name":"codex","arguments":5}"#,
+            r#"{"name":"codex"}"#,
+            r#"{"name":"codex","arguments":{"model":"mine","config":{"model_reasoning_effort":"low"}}}"#,
+            r#"{"name":"codex","arguments":{"config":5}}"#,
+        ] {
+            assert_eq!(call(params), None, "{params}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The tools of `codex mcp-server`, for the moment before it has told them.
+
+use codex_protocol::codex::Release;
+use mcp_server::tools::{object, tool};
+use rmcp::model::Tool;
+use serde_json::{Map, Value, json};
+
+/// The first release with the parameters of the last one. Before it, or the one
+/// before that, there are more.
+const FEWER_PARAMETERS: Release = Release::new(0, 150, 0);
+
+/// The first release that is known to tell the thread in its results; 0.74.0 does
+/// not.
+const TELLS_THREADS: Release = Release::new(0, 104, 0);
+
+/// As 0.66.0, 0.104.0 and 0.153.4, the last that has them, give them, in our own
+/// words.
+pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
+    let before = |first| release.is_some_and(|release| release < first);
+    let begin = match before(FEWER_PARAMETERS) {
+        true => codex_with_more(),
+        false => codex(&["on-request", "never"]),
+    };
+    let reply = match before(TELLS_THREADS) {
+        true => codex_reply(&["conversationId"]),
+        false => codex_reply(&["threadId", "conversationId"]),
+    };
+    let described = |name, title, description, input: Value| {
+        let tool = tool(name, title, description, input);
+        match before(TELLS_THREADS) {
+            true => tool,
+            false => tool.with_raw_output_schema(object(output())),
+        }
+    };
+    [
+        described(
+            "codex",
+            "Codex",
+            "Begins a thread with Codex, a coding agent, and waits for its final message.",
+            begin,
+        ),
+        described(
+            "codex-reply",
+            "Codex Reply",
+            "Goes on with a thread of Codex's and waits for the final message.",
+            reply,
+        ),
+    ]
+}
+
+/// With profiles, older policies, and no objection to what it doesn't know.
+fn codex_with_more() -> Value {
+    let mut input = codex(&["untrusted", "on-failure", "on-request", "never"]);
+    if let Some(properties) = input.pointer_mut("/properties")
+        && let Some(properties) = properties.as_object_mut()
+    {
+        let profile = json!({ "type": "string", "description": "A profile of Codex's config." });
+        properties.insert("profile".to_owned(), profile);
+    }
+    if let Some(input) = input.as_object_mut() {
+        input.remove("additionalProperties");
+    }
+    input
+}
+
+fn codex(policies: &[&str]) -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "prompt": { "type": "string", "description": "What Codex is to do." },
+            "cwd": { "type": "string", "description": "Folder to work in; a relative one is relative to the server's." },
+            "sandbox": { "type": "string", "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "What commands may touch." },
+            "approval-policy": { "type": "string", "enum": policies, "description": "When Codex asks before it runs something." },
+            "model": { "type": "string", "description": "Another model than the configured one." },
+            "config": { "type": "object", "additionalProperties": true, "description": "Overrides of config.toml, by its keys." },
+            "base-instructions": { "type": "string", "description": "Replaces Codex's own instructions." },
+            "developer-instructions": { "type": "string", "description": "Added as a developer message." },
+            "compact-prompt": { "type": "string", "description": "Used when the conversation is compacted." },
+        },
+        "required": ["prompt"],
+        "additionalProperties": false,
+    })
+}
+
+/// `names` are those of the thread; one of them is optional only if there are more.
+fn codex_reply(names: &[&str]) -> Value {
+    let mut properties = Map::new();
+    let prompt = json!({ "type": "string", "description": "What to say next." });
+    properties.insert("prompt".to_owned(), prompt);
+    for name in names {
+        let thread =
+            json!({ "type": "string", "description": "The thread, as codex answered it." });
+        properties.insert((*name).to_owned(), thread);
+    }
+    let required = match names {
+        [name] => vec![*name, "prompt"],
+        _ => vec!["prompt"],
+    };
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+fn output() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "threadId": { "type": "string" },
+            "content": { "type": "string" },
+        },
+        "required": ["threadId", "content"],
+    })
+}

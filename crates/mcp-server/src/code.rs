@@ -1,0 +1,174 @@
+//! The one table of error codes: name, whether to try again, what to do.
+
+/// Whether the same call may well succeed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    Worthwhile,
+    Pointless,
+}
+
+/// What is said about a code.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) retry: Retry,
+    pub(super) hint: &'static str,
+}
+
+macro_rules! codes {
+    ($($code:ident: $name:literal, $retry:ident, $hint:literal;)*) => {
+        /// What kind of error; programs may rely on the names.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = concat!("`", $name, "`: ", $hint)] $code,)*
+        }
+
+        impl Code {
+            /// All of them, in the order of the table.
+            pub(super) const ALL: &[Self] = &[$(Self::$code,)*];
+
+            pub(super) fn row(self) -> Row {
+                match self {
+                    $(Self::$code => Row { name: $name, retry: Retry::$retry, hint: $hint },)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidArgument: "INVALID_ARGUMENT", Pointless,
+        "Correct the argument and call again.";
+    OutOfBounds: "OUT_OF_BOUNDS", Pointless,
+        "Ask for what the named setting allows; only the user can change it, where the message says it is set.";
+    DirectoryReplaced: "DIRECTORY_REPLACED", Pointless,
+        "Nothing of the thread is lost: it continues when the directory is back.";
+    CodexNotFound: "CODEX_NOT_FOUND", Pointless,
+        "Install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or CODEX_MCP_CODEX_BIN.";
+    AppServerStartFailed: "APP_SERVER_START_FAILED", Pointless,
+        "Run `codex-mcp doctor`; it tells what is wrong with this Codex.";
+    CodexDied: "CODEX_DIED", Worthwhile,
+        "Go on with codex-reply and the threadId: Codex is started again and the thread resumed.";
+    ServerDied: "CODEX_DIED", Pointless,
+        "Close the MCP connection and open it again: codex mcp-server is not started again by itself. If it ends again, run `codex-mcp doctor`.";
+    OverLimit: "PROTOCOL_PARSE_ERROR", Pointless,
+        "Allow longer messages with --max-line, or have Codex answer with less.";
+    CodexSilent: "CODEX_SILENT", Worthwhile,
+        "A slow MCP server in Codex's config can be the cause; run `codex-mcp doctor`.";
+    CodexRefused: "CODEX_REFUSED", Pointless,
+        "Correct what Codex names, then call again.";
+    ThreadNotFound: "THREAD_NOT_FOUND", Pointless,
+        "Check the threadId and CODEX_HOME, or begin a new thread with the codex tool.";
+    ThreadInUse: "THREAD_IN_USE", Worthwhile,
+        "Close the Codex that has it open, or begin a new thread with the codex tool.";
+    ThreadOutOfStep: "THREAD_OUT_OF_STEP", Pointless,
+        "Begin a new thread with the codex tool and tell it what matters of this one; codex-mcp's default backend goes on after a failure.";
+    SessionNotFound: "SESSION_NOT_FOUND", Pointless,
+        "List the sessions; one that is over is taken up again by its thread.";
+    TooManySessions: "TOO_MANY_SESSIONS", Worthwhile,
+        "Cancel sessions that are of no use any more, then call again.";
+    SessionBusy: "SESSION_BUSY", Worthwhile,
+        "Wait until the turn has ended, then call again.";
+    SessionWaiting: "SESSION_BUSY", Worthwhile,
+        "Answer what it asks with codex_check, then call again when the turn has ended.";
+    ThreadLive: "SESSION_BUSY", Pointless,
+        "Leave these settings out, or cancel that session first.";
+    SessionNotRunning: "SESSION_NOT_RUNNING", Pointless,
+        "Look at its status; a session that is idle takes a new prompt.";
+    SessionCancelled: "CANCELLED", Pointless,
+        "Take its thread up again with codex_session, action resume and the threadId.";
+    CantFork: "THREAD_FORK_RESUME_FAILED", Pointless,
+        "A thread can be forked once something has been said in it.";
+    RequestNotFound: "REQUEST_NOT_FOUND", Pointless,
+        "Look at the open questions again.";
+    Timeout: "TIMEOUT", Worthwhile,
+        "Go on with codex-reply and the threadId; `--timeout` allows longer turns.";
+    Interrupted: "INTERRUPTED", Worthwhile,
+        "Go on with codex-reply and the threadId.";
+    Cancelled: "CANCELLED", Worthwhile,
+        "Go on with codex-reply and the threadId.";
+    ShuttingDown: "SHUTTING_DOWN", Worthwhile,
+        "Start codex-mcp again; where there is a threadId, go on with codex-reply.";
+    UsageLimit: "USAGE_LIMIT", Worthwhile,
+        "Wait until the limit is reset; the message says when, if Codex knows.";
+    RateLimited: "RATE_LIMITED", Worthwhile,
+        "Wait a minute, then go on with codex-reply.";
+    Overloaded: "OVERLOADED", Worthwhile,
+        "Wait a moment, then call again.";
+    Unauthorized: "UNAUTHORIZED", Pointless,
+        "Log in with `codex login`, or mend the API key of your model provider, then call again.";
+    ContextWindow: "CONTEXT_WINDOW", Pointless,
+        "Begin a new thread with the codex tool and tell it what matters of this one.";
+    ModelNotFound: "MODEL_NOT_FOUND", Pointless,
+        "Name another model, or leave the model to Codex's config.";
+    Sandbox: "SANDBOX", Pointless,
+        "Run `codex-mcp doctor`, or choose another sandbox if you accept the risk.";
+    Connection: "CONNECTION", Worthwhile,
+        "Check the network and the model provider in Codex's config, then go on with codex-reply.";
+    TurnFailed: "TURN_FAILED", Worthwhile,
+        "Go on with codex-reply and the threadId.";
+    Unreadable: "PROTOCOL_PARSE_ERROR", Pointless,
+        "Codex may be newer than this codex-mcp; `codex-mcp doctor` tells.";
+    NoTeam: "NO_TEAM", Pointless,
+        "A team is made in Claude Code. Name it with --team, ATM_TEAM, or `team` in the configuration.";
+    UnknownRecipient: "UNKNOWN_RECIPIENT", Pointless,
+        "Name a member of the team, or agent@team for one of another team.";
+    MessageTooLong: "INVALID_ARGUMENT", Pointless,
+        "Put what is long into a file, and say where it is.";
+    TeamFiles: "TEAM_FILES", Worthwhile,
+        "The log on stderr tells more.";
+    JobStoreAway: "JOB_STORE", Worthwhile,
+        "Call again in a moment.";
+    JobStore: "JOB_STORE", Pointless,
+        "`codex-mcp config` tells where the store is, --store or CODEX_MCP_STORE names another.";
+    JobNotFound: "JOB_NOT_FOUND", Pointless,
+        "call_jobs lists the jobs.";
+    CouldNotRun: "COULD_NOT_RUN", Pointless,
+        "Correct that, then call codex_run again.";
+    WorkerLost: "WORKER_LOST", Worthwhile,
+        "Call codex_run again, with thread_id if there is one.";
+    JobEnded: "JOB_ENDED", Pointless,
+        "Look at it with call_status.";
+    Internal: "INTERNAL", Worthwhile,
+        "Call again; the log on stderr tells more.";
+}
+
+impl Code {
+    /// Its name in the tools of the npm package codex-mcp, which know fewer.
+    pub(super) fn name_for_sessions(self) -> &'static str {
+        match self {
+            Self::CodexNotFound | Self::AppServerStartFailed => "APP_SERVER_START_FAILED",
+            Self::ThreadNotFound | Self::ThreadInUse | Self::CantFork => {
+                "THREAD_FORK_RESUME_FAILED"
+            }
+            Self::CodexSilent | Self::Timeout => "TIMEOUT",
+            Self::Cancelled | Self::Interrupted | Self::SessionCancelled | Self::ShuttingDown => {
+                "CANCELLED"
+            }
+            Self::SessionBusy | Self::SessionWaiting | Self::ThreadLive | Self::TooManySessions => {
+                "SESSION_BUSY"
+            }
+            Self::CodexRefused => "INVALID_ARGUMENT",
+            Self::InvalidArgument
+            | Self::OutOfBounds
+            | Self::DirectoryReplaced
+            | Self::SessionNotFound
+            | Self::SessionNotRunning
+            | Self::RequestNotFound
+            | Self::Unreadable => self.row().name,
+            _ => "INTERNAL",
+        }
+    }
+
+    /// What to do about it, in the tools of the npm package codex-mcp.
+    pub(super) fn hint_for_sessions(self) -> &'static str {
+        match self {
+            Self::CodexDied => "Call again: Codex is started anew and the thread resumed.",
+            Self::Cancelled => "The session goes on; look in with codex_check.",
+            Self::Interrupted => "Give it another prompt with codex_reply.",
+            Self::ShuttingDown => {
+                "Start codex-mcp again, then take the thread up with codex_session, action resume."
+            }
+            _ => self.row().hint,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Errors as MCP clients see them: a code, what happened, what to do.
+
+use codex_config::profile::ProfileError;
+use codex_engine::logic::session::{DecisionRefused, PromptRefused};
+use codex_engine::logic::work::{FailureClass, class_of_turn};
+use codex_engine::{EngineError, LaunchError, StartError};
+use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use goal_run::reviewer::ReviewError;
+use job_queue::thread_ids::NoThread;
+use safe_files::directory::ReplacedDirectory;
+use serde_json::{Map, Value, json};
+use settings::bounds::OutOfBounds;
+
+use super::code::{Code, Retry};
+
+/// What a tool call failed with.
+#[derive(Debug, Clone)]
+pub struct ToolError {
+    code: Code,
+    message: String,
+    /// The thread that the call was about, once it is known.
+    thread: Option<ThreadId>,
+    /// What Codex had said until then.
+    partial: String,
+}
+
+/// Whose names and hints an error has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// Ours.
+    Own,
+    /// Those of the npm package codex-mcp, which has fewer.
+    Sessions,
+}
+
+impl Names {
+    fn of(self, code: Code) -> (&'static str, &'static str) {
+        match self {
+            Self::Own => (code.row().name, code.row().hint),
+            Self::Sessions => (code.name_for_sessions(), code.hint_for_sessions()),
+        }
+    }
+}
+
+impl From<NoThread> for ToolError {
+    fn from(error: NoThread) -> Self {
+        let code = match error {
+            NoThread::Unknown { .. } => Code::ThreadNotFound,
+            NoThread::Ambiguous { .. } => Code::InvalidArgument,
+            NoThread::File(_) => Code::TeamFiles,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<OutOfBounds> for ToolError {
+    fn from(error: OutOfBounds) -> Self {
+        Self::new(Code::OutOfBounds, error.to_string())
+    }
+}
+
+impl From<ReplacedDirectory> for ToolError {
+    fn from(error: ReplacedDirectory) -> Self {
+        Self::new(Code::DirectoryReplaced, error.to_string())
+    }
+}
+
+impl ToolError {
+    /// An error without a thread.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            thread: None,
+            partial: String::new(),
+        }
+    }
+
+    /// The error, in a thread that the caller can continue.
+    pub fn in_thread(mut self, thread: &ThreadId) -> Self {
+        self.thread = Some(thread.clone());
+        self
+    }
+
+    pub(super) fn with_note(mut self, note: &str) -> Self {
+        self.message = format!("{note}: {}", self.message);
+        self
+    }
+
+    /// The error, with what Codex had said before it.
+    pub fn with_partial(mut self, partial: String) -> Self {
+        self.partial = partial;
+        self
+    }
+
+    /// Whether the call was refused before anything was done.
+    pub(super) fn is_about_the_arguments(&self) -> bool {
+        self.code == Code::InvalidArgument
+    }
+
+    /// Whether it tells that Codex has died.
+    pub(super) fn is_about_a_death(&self) -> bool {
+        self.code == Code::CodexDied
+    }
+
+    /// What happened.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(super) fn partial(&self) -> &str {
+        &self.partial
+    }
+
+    /// `Error [CODE]: what happened. What to do.`
+    pub fn text(&self) -> String {
+        self.text_in(Names::Own)
+    }
+
+    /// The same with these names.
+    pub(super) fn text_in(&self, names: Names) -> String {
+        let (name, hint) = names.of(self.code);
+        let message = self.message.trim_end_matches('.');
+        let end = if message.ends_with('?') { "" } else { "." };
+        format!("Error [{name}]: {message}{end} {hint}")
+    }
+
+    /// The error for programs: the one shape that it has in all tools.
+    pub(super) fn object(&self, names: Names) -> Value {
+        let (name, hint) = names.of(self.code);
+        json!({
+            "code": name,
+            "message": self.message,
+            "hint": hint,
+            "retryable": self.code.row().retry == Retry::Worthwhile,
+        })
+    }
+
+    /// The error with the status of its turn, and the thread where it is known.
+    pub fn details(&self) -> Map<String, Value> {
+        let mut details = Map::new();
+        details.insert("error".to_owned(), self.object(Names::Own));
+        details.insert("status".to_owned(), self.status().into());
+        if let Some(thread) = &self.thread {
+            details.insert("threadId".to_owned(), json!(thread));
+        }
+        details
+    }
+
+    fn status(&self) -> &'static str {
+        match self.code {
+            Code::Timeout => "timeout",
+            Code::Interrupted | Code::Cancelled | Code::ShuttingDown => "interrupted",
+            _ => "failed",
+        }
+    }
+}
+
+impl From<EngineError> for ToolError {
+    fn from(error: EngineError) -> Self {
+        let code = match &error {
+            EngineError::Launch(error) => match error.as_ref() {
+                LaunchError::NoCodex(_) => Code::CodexNotFound,
+                LaunchError::Ending => Code::ShuttingDown,
+                LaunchError::TooOld { .. } | LaunchError::NoAppServer => Code::AppServerStartFailed,
+                LaunchError::Start(
+                    StartError::Spawn(_)
+                    | StartError::Ended { .. }
+                    | StartError::NotAnAppServer { .. },
+                ) => Code::AppServerStartFailed,
+            },
+            EngineError::Gone(_) => Code::CodexDied,
+            EngineError::Silent { .. } => Code::CodexSilent,
+            EngineError::Refused { refusal, .. } => refused(refusal.code),
+            EngineError::NoLogin => Code::Unauthorized,
+            EngineError::OutOfBounds(_) => Code::OutOfBounds,
+            EngineError::Replaced(_) => Code::DirectoryReplaced,
+            EngineError::NoThread(_) => Code::ThreadNotFound,
+            EngineError::ThreadInUse(_) => Code::ThreadInUse,
+            EngineError::Busy(PromptRefused::Running) => Code::SessionBusy,
+            EngineError::Busy(PromptRefused::Waiting) => Code::SessionWaiting,
+            EngineError::NoSession(_) => Code::SessionNotFound,
+            EngineError::Cancelled { .. } | EngineError::Busy(PromptRefused::Cancelled) => {
+                Code::SessionCancelled
+            }
+            EngineError::NotRunning(_) => Code::SessionNotRunning,
+            EngineError::StillEnding(_) => Code::SessionBusy,
+            EngineError::Live { .. } => Code::ThreadLive,
+            EngineError::Withdrawn(_) => Code::Interrupted,
+            EngineError::TooManySessions => Code::TooManySessions,
+            EngineError::CantFork { .. } => Code::CantFork,
+            EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
+            EngineError::Decision(DecisionRefused::Wrong(_))
+            | EngineError::AmbiguousSession { .. }
+            | EngineError::NoFolder(_)
+            | EngineError::UnknownFolder(_)
+            | EngineError::UnknownMethod(_)
+            | EngineError::NoTerminal(_)
+            | EngineError::BeyondTheEnd(_)
+            | EngineError::AlreadyWritten
+            | EngineError::BadOverride { .. }
+            | EngineError::Picture(_)
+            | EngineError::TooLong { .. }
+            | EngineError::Trust(_)
+            | EngineError::Profile(
+                ProfileError::BadName
+                | ProfileError::Unreadable { .. }
+                | ProfileError::Malformed { .. },
+            ) => Code::InvalidArgument,
+            EngineError::Unreadable { .. } => Code::Unreadable,
+            EngineError::NoCurrentFolder(_) | EngineError::Files(_) => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+fn refused(code: i64) -> Code {
+    if code == codex_protocol::rpc::code::CODEX_OVERLOADED {
+        Code::Overloaded
+    } else {
+        Code::CodexRefused
+    }
+}
+
+impl From<ReviewError> for ToolError {
+    fn from(error: ReviewError) -> Self {
+        let code = match error {
+            ReviewError::Engine(error) => return error.into(),
+            ReviewError::Git(_)
+            | ReviewError::NoCommit(_)
+            | ReviewError::NoBase(_)
+            | ReviewError::NoHead(_)
+            | ReviewError::NoMergeBase(_) => Code::InvalidArgument,
+            ReviewError::Failed(_) => Code::TurnFailed,
+            ReviewError::TimedOut { .. } => Code::Timeout,
+            ReviewError::Interrupted => Code::Interrupted,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<TurnError> for ToolError {
+    fn from(error: TurnError) -> Self {
+        let code = match error.kind() {
+            ErrorKind::ContextWindowExceeded => Code::ContextWindow,
+            ErrorKind::UsageLimitExceeded => Code::UsageLimit,
+            ErrorKind::RateLimited => Code::RateLimited,
+            ErrorKind::ServerOverloaded => Code::Overloaded,
+            ErrorKind::Unauthorized => Code::Unauthorized,
+            ErrorKind::ModelNotFound => Code::ModelNotFound,
+            ErrorKind::Sandbox => Code::Sandbox,
+            ErrorKind::Connection => Code::Connection,
+            ErrorKind::Other => code_by_words(&error),
+        };
+        let message = match error.additional_details {
+            Some(details) => format!("{} ({details})", error.message),
+            None => error.message,
+        };
+        Self::new(code, message)
+    }
+}
+
+/// The code of an error whose kind Codex does not tell, as before 0.154.
+fn code_by_words(error: &TurnError) -> Code {
+    match class_of_turn(error) {
+        FailureClass::Auth => Code::Unauthorized,
+        FailureClass::RateLimit => Code::RateLimited,
+        FailureClass::ContextWindow => Code::ContextWindow,
+        FailureClass::Overloaded => Code::Overloaded,
+        FailureClass::ModelNotFound => Code::ModelNotFound,
+        FailureClass::Connection => Code::Connection,
+        _ => Code::TurnFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_happened_and_what_to_do() {
+        let error = ToolError::new(Code::SessionBusy, "a turn is still running");
+        assert_eq!(
+            error.text(),
+            "Error [SESSION_BUSY]: a turn is still running. \
+             Wait until the turn has ended, then call again."
+        );
+        assert_eq!(error.object(Names::Own)["retryable"], true);
+        let message = "unknown parameter `promt`; did you mean `prompt`?";
+        let error = ToolError::new(Code::InvalidArgument, message);
+        assert_eq!(
+            error.text(),
+            format!("Error [INVALID_ARGUMENT]: {message} Correct the argument and call again.")
+        );
+    }
+}

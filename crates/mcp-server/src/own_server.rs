@@ -1,0 +1,36 @@
+//! Serving the small MCP servers that Codex itself is given.
+
+use rmcp::service::ServerInitializeError;
+use rmcp::{ServerHandler, ServiceExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::transport::LineTransport;
+
+/// Serves until the client has gone, or `closing`, which is the transport's too, is
+/// cancelled.
+///
+/// # Errors
+///
+/// When the client doesn't begin as an MCP client does.
+pub(super) async fn until_gone<S, R, W>(
+    server: S,
+    transport: LineTransport<R, W>,
+    closing: &CancellationToken,
+) -> Result<(), Box<ServerInitializeError>>
+where
+    S: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    match server.serve(transport).await {
+        Ok(service) => {
+            if let Err(error) = service.waiting().await {
+                tracing::error!("serving ended abruptly: {error}");
+            }
+            Ok(())
+        }
+        Err(_) if closing.is_cancelled() => Ok(()),
+        Err(error) => Err(Box::new(error)),
+    }
+}

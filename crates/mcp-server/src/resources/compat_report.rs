@@ -1,0 +1,61 @@
+//! `compat-report`: what a program that drives several such servers can count on.
+//! Keys as in the npm package codex-mcp 2.1.0, and the features that it hasn't.
+
+use serde_json::{Value, json};
+
+use super::VERSION;
+use crate::front::Front;
+use crate::tools;
+
+/// The form of the report, which is the npm package's.
+const SCHEMA_VERSION: &str = "1.0.0";
+
+pub(super) fn show(front: &Front) -> Value {
+    json!({
+        "schemaVersion": SCHEMA_VERSION,
+        "features": features(),
+        "recommendedSettings": {
+            "codexCheck": {
+                "responseMode": "minimal",
+                "maxEvents": 20,
+                "waitMs": 50_000,
+                "pollOptions": {
+                    "includeEvents": true,
+                    "includeActions": true,
+                    "includeResult": true,
+                },
+            },
+        },
+        "toolCounts": { "core": tools::list(front.api).len() },
+        "runtimeWarnings": front.stdio.warnings,
+        "detectedMismatches": [],
+        "runtime": {
+            "codexMcpVersion": VERSION,
+            "codexCliVersion": front.engine.codex_version(),
+            "activeSessions": front.engine.active_sessions(),
+        },
+    })
+}
+
+fn features() -> Value {
+    json!({
+        "respondPermission": true,
+        "respondApprovalAlias": true,
+        "respondUserInput": true,
+        "sessionInterrupt": true,
+        "responseModeMinimal": true,
+        "responseModeDeltaCompact": true,
+        "responseModeFull": true,
+        "pollOptionsBase": true,
+        "maxBytesTruncation": true,
+        // A stale cursor is moved on in silence, as the contract wants it.
+        "compatWarnings": false,
+        "diskResume": true,
+        "dynamicTools": false,
+        "toolPermissionControl": false,
+        "waitMs": true,
+        "steer": true,
+        "resume": true,
+        "waitAny": true,
+    })
+}

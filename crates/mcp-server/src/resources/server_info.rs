@@ -1,0 +1,89 @@
+//! `server-info`: this server, as it is now.
+
+use std::env::consts::{ARCH, OS};
+
+use serde_json::{Value, json};
+
+use super::VERSION;
+use crate::front::Front;
+use crate::tools::{self, Api};
+
+pub(super) fn show(front: &Front) -> Value {
+    json!({
+        "name": "codex-mcp",
+        "version": VERSION,
+        "codexCliVersion": front.engine.codex_version(),
+        "platform": platform(OS),
+        "arch": arch(ARCH),
+        "api": api(front.api),
+        "stdioMode": front.stdio.mode,
+        "supportedApprovalPolicies": allowed("approvalPolicy"),
+        "supportedSandboxModes": allowed("sandbox"),
+        "supportedEffortLevels": allowed("effort"),
+        "activeSessions": front.engine.active_sessions(),
+        "resources": super::list(front),
+    })
+}
+
+/// As `--api` takes it.
+fn api(api: Api) -> &'static str {
+    match api {
+        Api::Classic => "classic",
+        Api::Sessions => "sessions",
+    }
+}
+
+/// What a parameter may be, as the tool that takes it says.
+fn allowed(parameter: &str) -> Value {
+    let tools = tools::list(Api::Sessions);
+    let schema = tools.iter().find_map(|tool| {
+        let properties = tool.input_schema.get("properties")?;
+        properties.get(parameter)?.get("enum")
+    });
+    schema.cloned().unwrap_or_default()
+}
+
+/// The system by the name that Node has for it, as in the npm package.
+fn platform(os: &'static str) -> &'static str {
+    match os {
+        "macos" => "darwin",
+        os => os,
+    }
+}
+
+/// The same of the processor.
+fn arch(arch: &'static str) -> &'static str {
+    match arch {
+        "x86_64" => "x64",
+        "x86" => "ia32",
+        "aarch64" => "arm64",
+        arch => arch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_supported_is_what_the_tools_take() {
+        assert_eq!(
+            allowed("approvalPolicy"),
+            json!(["untrusted", "on-failure", "on-request", "never"])
+        );
+        assert_eq!(
+            allowed("sandbox"),
+            json!(["read-only", "workspace-write", "danger-full-access"])
+        );
+        assert_eq!(
+            allowed("effort"),
+            json!(["none", "minimal", "low", "medium", "high", "xhigh"])
+        );
+    }
+
+    #[test]
+    fn systems_have_the_names_of_node() {
+        assert_eq!((platform("macos"), arch("aarch64")), ("darwin", "arm64"));
+        assert_eq!((platform("linux"), arch("x86_64")), ("linux", "x64"));
+    }
+}

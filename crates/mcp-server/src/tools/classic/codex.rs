@@ -1,0 +1,186 @@
+//! `codex`: begin a thread and wait for what Codex says.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use codex_config::profile::ProfileName;
+use codex_engine::command::{Prompt, Settings, Start};
+use codex_protocol::codex::{ApprovalPolicy, SandboxMode, ThreadSettings};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::parameters::{Policy, Wait, Words, arguments};
+use super::super::schema::{approval_policy, input, sandbox};
+use super::tool;
+use crate::error::ToolError;
+use crate::front::{Front, TurnCall};
+
+pub(in crate::tools) const NAME: &str = "codex";
+
+/// The parameters of `codex mcp-server`'s tool, `profile` of its older
+/// releases included.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Arguments {
+    prompt: Words,
+    model: Option<String>,
+    cwd: Option<PathBuf>,
+    approval_policy: Option<Policy>,
+    sandbox: Option<SandboxMode>,
+    #[serde(default)]
+    config: Map<String, Value>,
+    base_instructions: Option<String>,
+    developer_instructions: Option<String>,
+    compact_prompt: Option<String>,
+    profile: Option<ProfileName>,
+    wait_ms: Option<Wait>,
+    tag: Option<String>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "cwd": { "type": "string", "description": "Default: the server's repository." },
+        "sandbox": sandbox(),
+        "approval-policy": approval_policy(),
+        "model": { "type": "string" },
+        "profile": { "type": "string" },
+        "config": { "type": "object" },
+        "base-instructions": { "type": "string" },
+        "developer-instructions": { "type": "string" },
+        "compact-prompt": { "type": "string" },
+        "wait-ms": { "type": "integer", "description": "Return then; the work goes on." },
+        "tag": { "type": "string" },
+    });
+    let description = "Use to delegate a task to Codex, a coding agent that reads, writes and runs \
+code in cwd, and wait for its final message. Returns it and a threadId for codex-reply. Status \
+waiting_approval: decide `actions` with codex_check. Status running: follow with it. Defaults: \
+Codex's config.";
+    tool(NAME, "Codex", description, input(properties, ["prompt"]))
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let mut warnings = Vec::new();
+    let policy = given.approval_policy;
+    let policy = policy.map(|policy| policy.today(front, &mut warnings));
+    let wait = given.wait_ms;
+    let (mut start, prompt) = given.into_start(policy);
+    start.settings = front.settings(start.settings).await?;
+    let engine = Arc::clone(&front.engine);
+    let defaults = front.defaults.clone();
+    let opening = async move {
+        let opened = engine.start(start).await?;
+        defaults.recalled();
+        Ok(opened)
+    };
+    let call = TurnCall {
+        prompt: Prompt::text(prompt),
+        warnings,
+        wait: wait.map(|Wait(wait)| wait),
+    };
+    front.run_turn(context, opening, call).await
+}
+
+impl Arguments {
+    /// What to begin the thread with, and the first prompt.
+    fn into_start(self, approval_policy: Option<ApprovalPolicy>) -> (Start, String) {
+        let mut config = self.config;
+        if let Some(prompt) = self.compact_prompt {
+            config.insert("compact_prompt".to_owned(), prompt.into());
+        }
+        let settings = Settings {
+            thread: ThreadSettings {
+                cwd: self.cwd,
+                model: self.model,
+                sandbox: self.sandbox,
+                approval_policy,
+                config,
+                base_instructions: self.base_instructions,
+                developer_instructions: self.developer_instructions,
+            },
+            profile: self.profile,
+            ..Settings::default()
+        };
+        let start = Start {
+            settings,
+            patience: None,
+            tag: self.tag,
+            ..Start::default()
+        };
+        (start, self.prompt.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: Value) -> Result<Arguments, String> {
+        let Value::Object(object) = value else {
+            panic!("an object");
+        };
+        arguments(object).map_err(|error| error.text())
+    }
+
+    #[test]
+    fn every_parameter_that_is_described_is_taken() {
+        let described = describe();
+        let properties = described.input_schema["properties"]
+            .as_object()
+            .unwrap()
+            .clone();
+        let given: Map<String, Value> = properties
+            .into_iter()
+            .map(|(name, schema)| {
+                let value = match (schema.get("enum"), schema["type"].as_str()) {
+                    (Some(values), _) => values[0].clone(),
+                    (None, Some("object")) => json!({ "k": 1 }),
+                    (None, Some("integer")) => 1.into(),
+                    _ => "text".into(),
+                };
+                (name, value)
+            })
+            .collect();
+        read(Value::Object(given)).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (given, named) in [
+            (json!({}), "missing field `prompt`"),
+            (json!({"prompt": "  "}), "prompt: must not be empty"),
+            (json!({"prompt": 5}), "prompt: invalid type: integer `5`"),
+            (
+                json!({"prompt": "x", "sandbox": "none"}),
+                "sandbox: unknown value `none`",
+            ),
+            (json!({"prompt": "x", "config": []}), "config: invalid type"),
+            (
+                json!({"prompt": "x", "profile": "../x"}),
+                "profile: a profile's name",
+            ),
+            (
+                json!({"prompt": "x", "promt": "y"}),
+                "unknown parameter `promt`; did you mean `prompt`?",
+            ),
+        ] {
+            let error = read(given).unwrap_err();
+            assert!(error.contains(named), "{error}");
+            assert!(error.starts_with("Error [INVALID_ARGUMENT]"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_set_that_was_not_given() {
+        let (start, _) = read(json!({"prompt": "x"})).unwrap().into_start(None);
+        assert_eq!(start, Start::default());
+    }
+}

@@ -1,0 +1,128 @@
+//! `codex-reply`: go on with a thread and wait for what Codex says.
+
+use std::sync::Arc;
+
+use codex_engine::command::{Prompt, Resume, Start};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::parameters::{Wait, Words, arguments};
+use super::super::schema::input;
+use super::tool;
+use crate::code::Code;
+use crate::error::ToolError;
+use crate::front::{Front, TurnCall};
+
+pub(in crate::tools) const NAME: &str = "codex-reply";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    prompt: Words,
+    thread_id: Option<String>,
+    /// The older name of the same.
+    conversation_id: Option<String>,
+    #[serde(rename = "wait-ms")]
+    wait: Option<Wait>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "threadId": { "type": "string" },
+        "wait-ms": { "type": "integer" },
+        "conversationId": { "type": "string", "deprecated": true },
+    });
+    let description = "Use to continue a thread, also one from before a restart. Waits and \
+returns as codex.";
+    tool(
+        NAME,
+        "Codex Reply",
+        description,
+        input(properties, ["prompt"]),
+    )
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let thread = front.thread(given.thread()?).await?;
+    let engine = Arc::clone(&front.engine);
+    let mut start = Start::default();
+    front.bound_resumed(&thread, &mut start.settings)?;
+    let resume = Resume {
+        thread: thread.clone(),
+        start,
+    };
+    let opening = async move { engine.resume(resume).await };
+    let call = TurnCall {
+        prompt: Prompt::text(given.prompt.0),
+        warnings: Vec::new(),
+        wait: given.wait.map(|Wait(wait)| wait),
+    };
+    front
+        .run_turn(context, opening, call)
+        .await
+        .map_err(|error| error.in_thread(&thread))
+}
+
+impl Arguments {
+    fn thread(&self) -> Result<&str, ToolError> {
+        let wrong = |message: &str| ToolError::new(Code::InvalidArgument, message);
+        match (&self.thread_id, &self.conversation_id) {
+            (Some(one), Some(other)) if one != other => {
+                Err(wrong("threadId and conversationId name different threads"))
+            }
+            (Some(text), _) | (None, Some(text)) => Ok(text),
+            (None, None) => Err(wrong("threadId is missing")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    const OTHER: &str = "0199a213-81c0-7800-8aa1-bbab2a035a54";
+
+    fn thread(given: Value) -> Result<String, String> {
+        let Value::Object(object) = given else {
+            panic!("an object");
+        };
+        arguments::<Arguments>(object)
+            .and_then(|given| given.thread().map(str::to_owned))
+            .map_err(|error| error.text())
+    }
+
+    #[test]
+    fn both_spellings_name_the_thread() {
+        for given in [
+            json!({"prompt": "x", "threadId": ID}),
+            json!({"prompt": "x", "conversationId": ID}),
+            json!({"prompt": "x", "threadId": ID, "conversationId": ID}),
+        ] {
+            assert_eq!(thread(given).unwrap(), ID);
+        }
+    }
+
+    #[test]
+    fn what_is_no_thread_is_refused() {
+        for given in [
+            json!({"prompt": "x"}),
+            json!({"prompt": "x", "threadId": 7}),
+            json!({"prompt": "x", "threadId": ID, "conversationId": OTHER}),
+        ] {
+            let error = thread(given).unwrap_err();
+            assert!(error.starts_with("Error [INVALID_ARGUMENT]"), "{error}");
+        }
+    }
+}

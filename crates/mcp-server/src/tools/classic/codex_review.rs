@@ -1,0 +1,96 @@
+//! `codex_review`: have changes reviewed, and wait for what the reviewer says.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use codex_engine::command::{Prompt, Settings, Start};
+use codex_protocol::codex::ThreadSettings;
+use goal_run::reviewer::{Subject, reading};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::parameters::{Wait, Words, arguments};
+use super::super::schema::input;
+use super::tool;
+use crate::code::Code;
+use crate::error::ToolError;
+use crate::front::{Front, TurnCall};
+
+pub(in crate::tools) const NAME: &str = "codex_review";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+struct Arguments {
+    base: Option<Words>,
+    commit: Option<Words>,
+    instructions: Option<Words>,
+    cwd: Option<PathBuf>,
+    model: Option<String>,
+    #[serde(rename = "wait-ms")]
+    wait: Option<Wait>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let properties = json!({
+        "base": { "type": "string" },
+        "commit": { "type": "string" },
+        "instructions": { "type": "string" },
+        "cwd": { "type": "string" },
+        "model": { "type": "string" },
+        "wait-ms": { "type": "integer" },
+    });
+    let description = "Use to have changes reviewed in a read-only thread: uncommitted ones, \
+since the branch base, of commit, or what instructions say. Returns as codex.";
+    tool(NAME, "Review", description, input(properties, []))
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let wait = given.wait.map(|Wait(wait)| wait);
+    let settings = Settings {
+        thread: ThreadSettings {
+            cwd: given.cwd.clone(),
+            model: given.model.clone(),
+            ..ThreadSettings::default()
+        },
+        ..Settings::default()
+    };
+    let settings = front.settings(reading(settings)).await?;
+    let here = Path::new(".");
+    let cwd = settings.thread.cwd.as_deref().unwrap_or(here);
+    let target = given.subject()?.target(cwd).await?;
+    let start = Start {
+        settings,
+        ..Start::default()
+    };
+    let engine = Arc::clone(&front.engine);
+    let opening = async move { engine.start(start).await };
+    let call = TurnCall {
+        prompt: Prompt::review(target),
+        warnings: Vec::new(),
+        wait,
+    };
+    front.run_turn(context, opening, call).await
+}
+
+impl Arguments {
+    fn subject(self) -> Result<Subject, ToolError> {
+        match (self.base, self.commit, self.instructions) {
+            (Some(Words(branch)), None, None) => Ok(Subject::Since(branch)),
+            (None, Some(Words(commit)), None) => Ok(Subject::Commit(commit)),
+            (None, None, Some(Words(words))) => Ok(Subject::Described(words)),
+            (None, None, None) => Ok(Subject::Uncommitted),
+            _ => Err(ToolError::new(
+                Code::InvalidArgument,
+                "base, commit and instructions exclude each other; give one of them",
+            )),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `call_cancel`: call a job off.
+
+use job_queue::logic::CancelAnswer;
+use job_queue::service::Jobs;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::parameters::arguments;
+use super::schema::{input, output};
+use super::{Id, answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "call_cancel";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    job_id: Id,
+}
+
+pub(super) fn describe() -> Tool {
+    let properties = json!({ "job_id": { "type": "string" } });
+    let description = "Use to end a job. If it does not end at once, message says when.";
+    let answer = output(json!({
+        "job_id": "string",
+        "new_status": "string",
+    }));
+    let input = input(properties, ["job_id"]);
+    tool(NAME, "Cancel Job", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
+    let Arguments { job_id: Id(prefix) } = arguments(given)?;
+    let id = jobs.find(&prefix).await?;
+    let cancelled = jobs.cancel(&id).await?;
+    if let CancelAnswer::Refused(_) = cancelled.answer {
+        return Err(ToolError::new(Code::JobEnded, cancelled.answer.message()));
+    }
+    Ok(answer(json!({
+        "job_id": id,
+        "previous_status": cancelled.answer.previous_status(),
+        "new_status": cancelled.new_status(),
+        "was_running_in_registry": cancelled.answer.was_running(),
+        "message": cancelled.message(),
+    })))
+}

@@ -1,0 +1,161 @@
+//! `call_codex`: hand a task over.
+
+use std::path::PathBuf;
+
+use codex_config::profile::ProfileName;
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::notifier::Notifier;
+use job_queue::call_settings::Approval;
+use job_queue::order::{Order, Past};
+use job_queue::service::{Jobs, Submitted};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::parameters::{Count, Limit, arguments};
+use super::schema::{about, input, off, one_of, output, sandbox, texts};
+use super::{Thread, answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "call_codex";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    prompt: String,
+    cwd: PathBuf,
+    task_name: Option<String>,
+    model: Option<String>,
+    resume_session_id: Option<Thread>,
+    #[serde(default)]
+    continue_latest: Option<bool>,
+    timeout_ms: Option<Limit>,
+    tool_timeout_ms: Option<Limit>,
+    expose_stream: Option<bool>,
+    fire_and_forget: Option<bool>,
+    sandbox: Option<SandboxMode>,
+    effort: Option<Effort>,
+    profile: Option<ProfileName>,
+    images: Option<Vec<String>>,
+    output_schema: Option<Map<String, Value>>,
+    config: Option<Map<String, Value>>,
+    add_dirs: Option<Vec<PathBuf>>,
+    network: Option<bool>,
+    approval: Option<Approval>,
+    approval_timeout_ms: Option<Limit>,
+    notify: Option<Vec<Notifier>>,
+    retry: Option<Count>,
+}
+
+pub(super) fn describe() -> Tool {
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "cwd": { "type": "string" },
+        "task_name": { "type": "string" },
+        "model": { "type": "string" },
+        "sandbox": about(sandbox(), "Default: configured, else workspace-write."),
+        "effort": { "type": "string" },
+        "profile": { "type": "string" },
+        "config": { "type": "object" },
+        "add_dirs": texts(),
+        "network": { "type": "boolean" },
+        "approval": one_of(&["never", "ask"]),
+        "approval_timeout_ms": { "type": "integer" },
+        "resume_session_id": { "type": "string" },
+        "continue_latest": about(off(), "Latest job of cwd."),
+        "timeout_ms": { "type": "integer", "default": 60_000 },
+        "tool_timeout_ms": { "type": "integer" },
+        "images": texts(),
+        "output_schema": { "type": "object" },
+        "expose_stream": off(),
+        "fire_and_forget": off(),
+        "notify": texts(),
+        "retry": { "type": "integer" },
+    });
+    let description = "Use to hand Codex a task that goes on when this client ends. Returns \
+{job_id} at once; follow with call_status. approval ask: decide its questions by call_respond.";
+    let answer = output(json!({ "status": "string", "job_id": "string" }));
+    let input = input(properties, ["prompt", "cwd"]);
+    tool(NAME, "Call Codex", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(
+    jobs: &Jobs,
+    client: Option<String>,
+    given: JsonObject,
+) -> Result<CallToolResult, ToolError> {
+    let mut given: Arguments = arguments(given)?;
+    let is_forgotten = given.fire_and_forget.unwrap_or_default();
+    let session = match given.resume_session_id.take() {
+        // A whole id may be known where the job is run, on another machine.
+        Some(Thread(prefix)) => Some(match prefix.whole() {
+            Some(session) => session,
+            None => jobs.thread(prefix).await?,
+        }),
+        None => None,
+    };
+    let submitted = jobs.submit(given.into_order(client, session)?).await?;
+    Ok(answer(json!({
+        "status": "queued",
+        "job_id": submitted.job,
+        "message": message(&submitted, is_forgotten),
+    })))
+}
+
+fn message(submitted: &Submitted, is_forgotten: bool) -> String {
+    let Submitted { job, no_worker, .. } = submitted;
+    match no_worker {
+        Some(why) => format!(
+            "Job queued, but it waits: {why}. `codex-mcp worker` runs one by hand; call_status \
+             tries again to start one."
+        ),
+        None if is_forgotten => "Job queued. Nobody has to wait for it.".to_owned(),
+        None => format!(
+            "Job queued. call_status with job_id {job} and wait_ms 50000 answers when it is done."
+        ),
+    }
+}
+
+impl Arguments {
+    fn into_order(
+        self,
+        client: Option<String>,
+        session: Option<ThreadId>,
+    ) -> Result<Order, ToolError> {
+        let past = match (session, self.continue_latest) {
+            (Some(_), Some(true)) => {
+                let why = "resume_session_id and continue_latest can't be used together";
+                return Err(ToolError::new(Code::InvalidArgument, why));
+            }
+            (Some(session), _) => Past::Session(session),
+            (None, Some(true)) => Past::Latest,
+            (None, _) => Past::None,
+        };
+        let order = Order::new(self.prompt, self.cwd);
+        let retry = self.retry.map_or(0, |Count(count)| count);
+        Ok(Order {
+            client,
+            task_name: self.task_name,
+            past,
+            model: self.model,
+            sandbox: self.sandbox,
+            effort: self.effort,
+            profile: self.profile,
+            images: self.images.unwrap_or_default(),
+            output_schema: self.output_schema,
+            timeout: self.timeout_ms.map_or(order.timeout, |Limit(time)| time),
+            tool_timeout: self.tool_timeout_ms.map(|Limit(time)| time),
+            config: self.config.unwrap_or_default(),
+            add_dirs: self.add_dirs.unwrap_or_default(),
+            network: self.network,
+            approval: self.approval.unwrap_or_default(),
+            approval_timeout: self.approval_timeout_ms.map(|Limit(time)| time),
+            notify: self.notify.unwrap_or_default(),
+            expose_stream: self.expose_stream.unwrap_or_default(),
+            fire_and_forget: self.fire_and_forget.unwrap_or_default(),
+            retry: u32::try_from(retry).unwrap_or(u32::MAX),
+            ..order
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! `call_jobs`: the newest jobs.
+
+use job_queue::logic::JobState;
+use job_queue::service::Jobs;
+use job_queue::shown;
+use job_queue::store::Filter;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Count, arguments};
+use super::schema::{input, one_of, output};
+use super::{answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "call_jobs";
+
+/// How many there are unless told otherwise.
+const LIMIT: u32 = 20;
+
+/// How many may be asked for.
+const MOST: u32 = 100;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    limit: Option<Count>,
+    status_filter: Option<JobState>,
+    tool_name: Option<String>,
+}
+
+pub(super) fn describe() -> Tool {
+    let states: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
+    let properties = json!({
+        "limit": { "type": "integer", "default": LIMIT },
+        "status_filter": one_of(&states),
+        "tool_name": { "type": "string" },
+    });
+    let description = "Use to find jobs of all clients of this store, newest first.";
+    let answer = output(json!({ "jobs": "array", "total": "integer" }));
+    let input = input(properties, []);
+    tool(NAME, "List Jobs", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
+    let Arguments {
+        limit,
+        status_filter,
+        tool_name,
+    } = arguments(given)?;
+    let limit = limit.map_or(u64::from(LIMIT), |Count(limit)| limit);
+    let limit = u32::try_from(limit)
+        .ok()
+        .filter(|limit| (1..=MOST).contains(limit));
+    let Some(limit) = limit else {
+        let why = format!("limit must be from 1 to {MOST}");
+        return Err(ToolError::new(Code::InvalidArgument, why));
+    };
+    let filter = Filter {
+        status: status_filter,
+        tool_name,
+        cwd: None,
+    };
+    let listed = jobs.list(&filter, limit).await?;
+    let shown: Vec<Value> = listed.jobs.iter().map(shown::summary).collect();
+    Ok(answer(json!({ "jobs": shown, "total": listed.total })))
+}

@@ -1,0 +1,89 @@
+//! `call_respond`: answer what Codex asks in a job, or add words to its turn.
+
+use codex_engine::logic::action::Decision;
+use job_queue::service::{Jobs, Response};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::parameters::{Words, arguments};
+use super::schema::{input, output};
+use super::{Id, answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "call_respond";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    job_id: Id,
+    request_id: Option<String>,
+    decision: Option<Value>,
+    answers: Option<Map<String, Value>>,
+    steer: Option<Words>,
+}
+
+pub(super) fn describe() -> Tool {
+    let text = || json!({ "type": "string" });
+    let properties = json!({
+        "job_id": text(),
+        "request_id": text(),
+        "decision": { "type": ["string", "object"] },
+        "answers": { "type": "object" },
+        "steer": text(),
+    });
+    let description = "Use to decide a job's question by one of its decisions, answer its \
+fields, or steer its turn.";
+    let answer = output(json!({ "message": "string" }));
+    let input = input(properties, ["job_id"]);
+    tool(NAME, "Answer Job", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let wanted = given.wanted()?;
+    let Id(prefix) = given.job_id;
+    let id = jobs.find(&prefix).await?;
+    Ok(answer(match wanted {
+        Wanted::Steer(words) => {
+            jobs.steer(&id, words).await?;
+            json!({ "job_id": id, "message": "Codex has taken the words" })
+        }
+        Wanted::Respond(response) => {
+            let request = given.request_id.as_deref();
+            let question = jobs.respond(&id, request, response, None).await?;
+            let message = "Answered; follow the job with call_status";
+            json!({ "job_id": id, "request_id": question, "message": message })
+        }
+    }))
+}
+
+/// What a call asks for.
+enum Wanted {
+    Respond(Response),
+    Steer(String),
+}
+
+impl Arguments {
+    fn wanted(&self) -> Result<Wanted, ToolError> {
+        let wrong = |why: &str| ToolError::new(Code::InvalidArgument, why);
+        match (&self.decision, &self.answers, &self.steer) {
+            (Some(decision), None, None) => {
+                let decision = Decision::deserialize(decision);
+                let decision = decision.map_err(|error| {
+                    wrong(&format!(
+                        "decision: {error}; take one of the question's decisions as it is"
+                    ))
+                })?;
+                Ok(Wanted::Respond(Response::Decision(decision)))
+            }
+            (None, Some(answers), None) => Ok(Wanted::Respond(Response::Words(answers.clone()))),
+            (None, None, Some(Words(words))) => match &self.request_id {
+                None => Ok(Wanted::Steer(words.clone())),
+                Some(_) => Err(wrong("request_id does not go with steer")),
+            },
+            _ => Err(wrong("give one of decision, answers and steer")),
+        }
+    }
+}

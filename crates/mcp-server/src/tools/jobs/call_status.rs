@@ -1,0 +1,182 @@
+//! `call_status`: how a job stands, and what has come of it.
+
+use job_queue::logic::{JobId, WORKER_LOST};
+use job_queue::service::{Jobs, Looked};
+use job_queue::shown;
+use job_queue::store::{Job, Question, StoredEvent};
+use job_queue::worker::start::StartError;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::parameters::{Count, Wait, arguments};
+use super::schema::{input, output};
+use super::watch::{Waited, until_ended};
+use super::{Id, answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "call_status";
+
+/// How many events may be asked for.
+const MOST_EVENTS: u64 = 100;
+
+/// How much is shown of an event, in bytes.
+const EVENT_LIMIT: usize = 4096;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    job_id: Id,
+    wait_ms: Option<Wait>,
+    tail: Option<Count>,
+}
+
+pub(super) fn describe() -> Tool {
+    let properties = json!({
+        "job_id": { "type": "string" },
+        "wait_ms": { "type": "integer", "description": "For its end." },
+        "tail": { "type": "integer" },
+    });
+    let description = "Use to follow a job: response (final message), error, questions (for \
+call_respond), problems, metadata (changed files, diff, commands, usage), result of a run.";
+    let answer = output(json!({
+        "job_id": "string",
+        "status": "string",
+        "response": ["string", "null"],
+    }));
+    let input = input(properties, ["job_id"]);
+    tool(NAME, "Job Status", description, input).with_raw_output_schema(answer)
+}
+
+/// What a call asks for.
+#[derive(Debug)]
+pub struct Asked {
+    id: JobId,
+    /// How many of the last events to tell.
+    tail: u32,
+    /// Until when to wait for the end.
+    until: Instant,
+}
+
+/// Reads the arguments of a call, and finds its job.
+pub(super) async fn ask(jobs: &Jobs, given: JsonObject) -> Result<Asked, ToolError> {
+    let Arguments {
+        job_id: Id(prefix),
+        wait_ms,
+        tail,
+    } = arguments(given)?;
+    let tail = tail.map_or(0, |Count(count)| count);
+    if tail > MOST_EVENTS {
+        let why = format!("tail must be at most {MOST_EVENTS}, not {tail}");
+        return Err(ToolError::new(Code::InvalidArgument, why));
+    }
+    let wait = wait_ms.map(|Wait(wait)| wait).unwrap_or_default();
+    Ok(Asked {
+        id: jobs.find(&prefix).await?,
+        tail: u32::try_from(tail).unwrap_or(u32::MAX),
+        until: Instant::now() + wait,
+    })
+}
+
+impl Asked {
+    /// Waits for a second at most.
+    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+        match until_ended(jobs, &self.id, self.until).await? {
+            Waited::Over(looked) => Ok(Waited::Over(self.answer(jobs, looked).await?)),
+            Waited::Doing(step) => Ok(Waited::Doing(step)),
+        }
+    }
+
+    async fn answer(&self, jobs: &Jobs, looked: Looked) -> Result<CallToolResult, ToolError> {
+        let Looked {
+            job,
+            questions,
+            no_worker,
+        } = looked;
+        let mut record = shown::record(&job, &questions);
+        if let Some(members) = record.as_object_mut() {
+            if self.tail > 0 {
+                let events = jobs.tail(&self.id, self.tail).await?;
+                members.insert("events".to_owned(), events.iter().map(event).collect());
+            }
+            if let Some(note) = note(&job, &questions, no_worker) {
+                members.insert("note".to_owned(), note.into());
+            }
+        }
+        Ok(answer(record))
+    }
+}
+
+/// What there is to say and to do, beside the record.
+fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Option<String> {
+    if !questions.is_empty() {
+        let words = "Codex waits: decide each of questions by call_respond before it expires.";
+        return Some(words.to_owned());
+    }
+    if let Some(why) = no_worker {
+        return Some(format!(
+            "It waits: {why}. `codex-mcp worker` runs a worker by hand."
+        ));
+    }
+    if let Some(wait) = shown::waiting(&job.summary) {
+        return Some(format!("It {wait}. It runs by itself then."));
+    }
+    let is_lost = job.summary.error.as_deref() == Some(WORKER_LOST);
+    is_lost.then(|| {
+        "Its worker was killed, and Codex with it; what it had changed is still there. Go on with \
+         its session_id as resume_session_id of call_codex; with retry a job runs again by itself."
+            .to_owned()
+    })
+}
+
+/// An event, as JSON where it isn't too long.
+fn event(event: &StoredEvent) -> Value {
+    let StoredEvent {
+        sequence,
+        at,
+        kind,
+        data,
+    } = event;
+    let whole = || serde_json::from_str(data).ok();
+    let data = match data.len() <= EVENT_LIMIT {
+        true => whole().unwrap_or_else(|| data.as_str().into()),
+        false => {
+            let end = data.floor_char_boundary(EVENT_LIMIT);
+            json!({ "cut": data.get(..end), "bytes": data.len() })
+        }
+    };
+    let at = common::timestamp::timestamp(*at);
+    json!({ "sequence": sequence, "at": at, "type": kind, "data": data })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn of(data: &str) -> Value {
+        event(&StoredEvent {
+            sequence: 7,
+            at: UNIX_EPOCH,
+            kind: "item.completed".to_owned(),
+            data: data.to_owned(),
+        })
+    }
+
+    #[test]
+    fn an_event_is_shown_as_json_unless_it_is_long() {
+        let shown = of(r#"{"a":1}"#);
+        assert_eq!(shown["data"], json!({ "a": 1 }));
+        assert_eq!(shown["sequence"], 7);
+        assert_eq!(shown["at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(of("not JSON")["data"], "not JSON");
+        let long = format!("{{\"a\":\"{}\"}}", "ß".repeat(5000));
+        let shown = of(&long);
+        assert_eq!(shown["data"]["bytes"], long.len());
+        let cut = shown["data"]["cut"].as_str().unwrap();
+        assert!(long.starts_with(cut) && cut.len() >= EVENT_LIMIT - 1);
+    }
+}

@@ -1,0 +1,271 @@
+//! `codex_run`: turns of Codex until what was asked for is there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_config::profile::ProfileName;
+use codex_engine::EngineError;
+use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::machine::{BadLimits, Limits, Parts};
+use goal_run::logic::notifier::Notifier;
+use goal_run::logic::snapshot::Preexisting;
+use goal_run::order::{Approve, Order, Place};
+use job_queue::logic::JobId;
+use job_queue::run::order::RunOrder;
+use job_queue::run::result;
+use job_queue::service::{Jobs, Looked};
+use job_queue::shown;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::parameters::{Count, Wait, arguments};
+use super::schema::{about, input, off, one_of, output, sandbox, texts};
+use super::watch::{Waited, until_ended};
+use super::{Thread, answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = job_queue::run::order::TOOL;
+
+/// How long the end is waited for, unless told otherwise: clients cut calls after a
+/// minute.
+const WAIT: Duration = Duration::from_secs(50);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    task: String,
+    repo: Option<PathBuf>,
+    exit_criteria: Option<Criteria>,
+    max_turns: Option<Count>,
+    turn_timeout_ms: Option<Count>,
+    total_timeout_ms: Option<Count>,
+    stall_after: Option<Count>,
+    max_tokens: Option<Count>,
+    allow_preexisting: Option<bool>,
+    thread_id: Option<Thread>,
+    worktree: Option<bool>,
+    model: Option<String>,
+    sandbox: Option<SandboxMode>,
+    effort: Option<Effort>,
+    profile: Option<ProfileName>,
+    approve: Option<Approval>,
+    notify: Option<Vec<Notifier>>,
+    task_name: Option<String>,
+    retry: Option<Count>,
+    wait_ms: Option<Wait>,
+}
+
+/// What Codex's questions are answered: nobody is there to be asked.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Approval {
+    Never,
+    Always,
+}
+
+pub(super) fn describe() -> Tool {
+    let properties = json!({
+        "task": { "type": "string" },
+        "repo": { "type": "string", "description": "Default: the server's directory." },
+        "exit_criteria": exit_criteria(),
+        "max_turns": { "type": "integer", "default": 10 },
+        "turn_timeout_ms": { "type": "integer", "default": 120_000 },
+        "total_timeout_ms": { "type": "integer", "default": 600_000 },
+        "stall_after": { "type": "integer", "default": 3 },
+        "max_tokens": { "type": "integer" },
+        "allow_preexisting": off(),
+        "thread_id": { "type": "string" },
+        "worktree": off(),
+        "model": { "type": "string" },
+        "sandbox": sandbox(),
+        "effort": { "type": "string" },
+        "profile": { "type": "string" },
+        "approve": one_of(&["never", "always"]),
+        "notify": about(texts(), "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM"),
+        "task_name": { "type": "string" },
+        "retry": { "type": "integer" },
+        "wait_ms": { "type": "integer", "default": 50_000 },
+    });
+    let description = "Use when something has to exist in the end: Codex works turn after turn until \
+exit_criteria hold in repo, whatever it says. Returns {ok, artifacts, evidence, turns, reason, \
+partial, missing, usage}; after wait_ms {status, job_id} for call_status. Goes \
+on without you; call_cancel ends it.";
+    let answer = output(json!({
+        "ok?": "boolean",
+        "status": "string",
+        "job_id": "string",
+        "thread_id?": ["string", "null"],
+    }));
+    let input = input(properties, ["task"]);
+    tool(NAME, "Run Until Done", description, input).with_raw_output_schema(answer)
+}
+
+/// Most can be one value or several; what is described is the form that serves best.
+fn exit_criteria() -> Value {
+    let switch = json!({ "type": "boolean" });
+    json!({
+        "type": "object",
+        "description": "All must hold. If none: Codex executed something and says it is done.",
+        "properties": {
+            "files": about(texts(), "Globs of new or changed files."),
+            "commits": { "type": ["integer", "string"], "description": "N new, or \"N@BRANCH\"." },
+            "branch": { "type": "string" },
+            "pushed": switch,
+            "pr": switch,
+            "issue_comment": { "type": "string", "description": "OWNER/REPO#N" },
+            "clean": switch,
+            "command": { "type": "string", "description": "Exits with 0; unsandboxed." },
+            "review": switch,
+            "diff_within": texts(),
+        },
+    })
+}
+
+/// A run that was handed over, and until when its end is waited for.
+#[derive(Debug)]
+pub struct Begun {
+    job: JobId,
+    until: Instant,
+}
+
+/// Hands the run over: from then on it goes on by itself.
+pub(super) async fn begin(
+    jobs: &Jobs,
+    client: Option<String>,
+    given: JsonObject,
+) -> Result<Begun, ToolError> {
+    let mut given: Arguments = arguments(given)?;
+    let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
+    let thread = match given.thread_id.take() {
+        Some(Thread(prefix)) => Some(jobs.thread(prefix).await?),
+        None => None,
+    };
+    let submitted = jobs.submit_run(given.into_order(client, thread)?).await?;
+    Ok(Begun {
+        job: submitted.job,
+        until: Instant::now() + wait,
+    })
+}
+
+impl Begun {
+    /// Waits for the end, for a second at most. Nothing is lost when this is dropped.
+    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+        let id = &self.job;
+        let waited = until_ended(jobs, id, self.until).await.map_err(|error| {
+            let note = format!("the run is job {id} (call_status), but it can't be looked at");
+            error.with_note(&note)
+        })?;
+        Ok(waited.map(|looked| self.so_far(looked)))
+    }
+
+    fn so_far(&self, Looked { job, no_worker, .. }: Looked) -> CallToolResult {
+        if let Some(result) = result::of(&job) {
+            return match error_of(&result) {
+                Some(error) => error.into_result_with(result),
+                None => answer(result),
+            };
+        }
+        let message = match (no_worker, shown::waiting(&job.summary)) {
+            (None, Some(wait)) => format!("The run {wait}. {}", self.message()),
+            (Some(why), _) => format!(
+                "The run waits: {why}. `codex-mcp worker` runs a worker by hand; call_status \
+                 tries again to start one."
+            ),
+            (None, None) => self.message(),
+        };
+        answer(json!({
+            "status": job.summary.state,
+            "job_id": self.job,
+            "thread_id": job.summary.session_id,
+            "message": message,
+        }))
+    }
+
+    /// The answer where nobody waits any more.
+    pub(super) fn goes_on(&self) -> CallToolResult {
+        let message = self.message();
+        answer(json!({ "status": "running", "job_id": self.job, "message": message }))
+    }
+
+    fn message(&self) -> String {
+        let id = &self.job;
+        format!(
+            "The run goes on, also without you. call_status with job_id {id} and wait_ms 50000 \
+             answers when it has ended, with tail also what Codex does; call_cancel calls it off."
+        )
+    }
+}
+
+/// What a run failed with that could not be begun or finished.
+fn error_of(result: &Value) -> Option<ToolError> {
+    let why = result.get("why").and_then(Value::as_str);
+    let why = why.unwrap_or_default();
+    let code = match result.get("reason").and_then(Value::as_str)? {
+        "worker_lost" => Code::WorkerLost,
+        "could_not_run" if why == EngineError::NoLogin.to_string() => Code::Unauthorized,
+        "could_not_run" => Code::CouldNotRun,
+        _ => return None,
+    };
+    Some(ToolError::new(code, why))
+}
+
+impl Arguments {
+    fn into_order(
+        self,
+        client: Option<String>,
+        thread: Option<ThreadId>,
+    ) -> Result<RunOrder, ToolError> {
+        let limits = self.limits()?;
+        let mut run = Order::new(self.task, self.repo.unwrap_or_else(|| ".".into()));
+        run.limits = limits;
+        run.criteria = self.exit_criteria.unwrap_or_default();
+        if self.allow_preexisting.unwrap_or_default() {
+            run.preexisting = Preexisting::Counts;
+        }
+        run.thread = thread;
+        if self.worktree.unwrap_or_default() {
+            run.place = Place::Worktree;
+        }
+        let settings = &mut run.settings;
+        settings.thread.model = self.model;
+        settings.thread.sandbox = self.sandbox;
+        settings.manner.effort = self.effort;
+        settings.profile = self.profile;
+        run.approve = match self.approve {
+            None | Some(Approval::Never) => Approve::Never,
+            Some(Approval::Always) => Approve::Always,
+        };
+        run.notify = self.notify.unwrap_or_default();
+        let retry = self.retry.map_or(0, |Count(count)| count);
+        Ok(RunOrder {
+            client,
+            task_name: self.task_name,
+            retry: u32::try_from(retry).unwrap_or(u32::MAX),
+            ..RunOrder::new(run)
+        })
+    }
+
+    fn limits(&self) -> Result<Limits, ToolError> {
+        let count = |given: Option<Count>| given.map(|Count(count)| count);
+        let small = |given: Option<Count>| {
+            count(given).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+        };
+        let limits = Limits::try_from(Parts {
+            max_turns: small(self.max_turns),
+            turn_timeout_ms: count(self.turn_timeout_ms),
+            total_timeout_ms: count(self.total_timeout_ms),
+            stall_after: small(self.stall_after),
+            max_tokens: count(self.max_tokens),
+        });
+        let wrong = |why: BadLimits| {
+            let unit = if why.is_about_time() { "_ms" } else { "" };
+            let message = format!("{}{unit}: {why}", why.limit());
+            ToolError::new(Code::InvalidArgument, message)
+        };
+        limits.map_err(wrong)
+    }
+}

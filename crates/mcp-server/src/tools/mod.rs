@@ -1,0 +1,345 @@
+//! The tools, one module each, by the program whose tools they are.
+
+mod annotations;
+mod classic;
+pub mod codex_status;
+#[cfg(test)]
+mod docs;
+mod groups;
+pub mod jobs;
+mod output_schema;
+mod parameter_names;
+mod parameters;
+mod schema;
+mod sessions;
+pub mod team;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_team::Desk;
+use common::nearest::folded;
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use serde_json::Value;
+
+use super::error::ToolError;
+use super::front::Front;
+use jobs::JobTool;
+use team::TeamTool;
+
+pub(super) use annotations::annotated;
+pub use groups::{Group, Groups};
+
+/// Which set of tools is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Api {
+    /// `codex` and `codex-reply`, as `codex mcp-server` had them: a call waits
+    /// for Codex's final message.
+    Classic,
+    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call
+    /// returns at once, and the work is looked into.
+    Sessions,
+}
+
+/// A tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// `codex` of the classic tools.
+    Codex,
+    /// `codex-reply`.
+    CodexReply,
+    /// `codex` of the tools for sessions.
+    StartSession,
+    /// `codex_reply`.
+    ReplyToSession,
+    /// `codex_session`.
+    Session,
+    /// `codex_check`.
+    Check,
+    /// `codex_review`.
+    Review,
+    /// `codex_status`.
+    Status,
+    /// A tool for jobs.
+    Job(JobTool),
+    /// A tool of a member of a team.
+    Team(TeamTool),
+}
+
+const CLASSIC: [Name; 6] = [
+    Name::Codex,
+    Name::CodexReply,
+    Name::Session,
+    Name::Check,
+    Name::Review,
+    Name::Status,
+];
+const SESSIONS: [Name; 6] = [
+    Name::StartSession,
+    Name::ReplyToSession,
+    Name::Session,
+    Name::Check,
+    Name::Review,
+    Name::Status,
+];
+
+/// The tools of a set that are in these groups, with mail or without.
+pub(super) fn names(api: Api, groups: &Groups, desk: Option<&Desk>) -> Vec<Name> {
+    let of_api = match api {
+        Api::Classic => CLASSIC,
+        Api::Sessions => SESSIONS,
+    };
+    let of_jobs = JobTool::ALL.map(Name::Job);
+    let of_team = TeamTool::all(desk).into_iter().map(Name::Team);
+    let of_both = of_jobs.into_iter().chain(of_team);
+    let all = of_api.into_iter().chain(of_both);
+    all.filter(|name| groups.have(*name)).collect()
+}
+
+/// The tools of a set that every server has.
+pub(super) fn list(api: Api) -> Vec<Tool> {
+    let all = names(api, &Groups::default(), None);
+    all.into_iter().map(Name::describe).collect()
+}
+
+/// The tool that a client calls.
+///
+/// # Errors
+///
+/// Invalid parameters, as MCP wants it for a tool that isn't there.
+pub(super) fn named(all: &[Name], text: &str) -> Result<Name, ErrorData> {
+    all.iter()
+        .copied()
+        .find(|name| name.as_str() == text)
+        .ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
+            let message = format!("there is no tool {text:?}; there are {}", known.join(", "));
+            ErrorData::invalid_params(message, None)
+        })
+}
+
+impl Name {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Codex => classic::codex::NAME,
+            Self::CodexReply => classic::codex_reply::NAME,
+            Self::StartSession => sessions::codex::NAME,
+            Self::ReplyToSession => sessions::codex_reply::NAME,
+            Self::Session => sessions::codex_session::NAME,
+            Self::Check => sessions::codex_check::NAME,
+            Self::Review => classic::codex_review::NAME,
+            Self::Status => codex_status::NAME,
+            Self::Job(tool) => tool.as_str(),
+            Self::Team(tool) => tool.as_str(),
+        }
+    }
+
+    /// The tool as clients list it.
+    pub fn describe(self) -> Tool {
+        annotated(self.described())
+    }
+
+    fn described(self) -> Tool {
+        match self {
+            Self::Codex => classic::codex::describe(),
+            Self::CodexReply => classic::codex_reply::describe(),
+            Self::StartSession => sessions::codex::describe(),
+            Self::ReplyToSession => sessions::codex_reply::describe(),
+            Self::Session => sessions::codex_session::describe(),
+            Self::Check => sessions::codex_check::describe(),
+            Self::Review => classic::codex_review::describe(),
+            Self::Status => codex_status::describe(),
+            Self::Job(tool) => tool.describe(),
+            Self::Team(tool) => tool.describe(),
+        }
+    }
+
+    pub(super) async fn call(
+        self,
+        front: &Front,
+        context: &RequestContext<RoleServer>,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, ToolError> {
+        match self {
+            Self::Codex => classic::codex::call(front, context, arguments).await,
+            Self::CodexReply => classic::codex_reply::call(front, context, arguments).await,
+            Self::StartSession => sessions::codex::call(front, context, arguments).await,
+            Self::ReplyToSession => sessions::codex_reply::call(front, context, arguments).await,
+            Self::Session => sessions::codex_session::call(front, context, arguments).await,
+            Self::Check => sessions::codex_check::call(front, context, arguments).await,
+            Self::Review => classic::codex_review::call(front, context, arguments).await,
+            Self::Status => Ok(codex_status::call(arguments, front.status().await)?.into()),
+            Self::Job(tool) => front.job_tool(tool, context, arguments).await,
+            Self::Team(tool) => front.team_tool(tool, context, arguments).await,
+        }
+    }
+
+    /// Whether it waits for a turn, and so may come back with a question.
+    pub(super) fn waits(self) -> bool {
+        matches!(self, Self::Codex | Self::CodexReply)
+    }
+
+    /// Whether its results carry warnings: `codex_status` lists all of them anyway, and
+    /// mail has a form of its own.
+    pub(super) fn carries_warnings(self) -> bool {
+        !matches!(self, Self::Status | Self::Team(_))
+    }
+
+    /// Whether it gives Codex something to do.
+    pub(super) fn prompts(self) -> bool {
+        self.waits()
+            || matches!(
+                self,
+                Self::StartSession | Self::ReplyToSession | Self::Review
+            )
+    }
+
+    /// Whether it is one of the npm package's.
+    fn is_of_sessions(self) -> bool {
+        matches!(
+            self,
+            Self::StartSession | Self::ReplyToSession | Self::Session | Self::Check
+        )
+    }
+
+    /// An error in the form that the tool's clients know.
+    pub(super) fn refusal(self, error: ToolError) -> CallToolResult {
+        match self {
+            Self::Status | Self::Job(_) | Self::Team(_) => error.into_plain_result(),
+            _ if self.is_of_sessions() => error.into_sessions_result(),
+            _ => error.into_result(),
+        }
+    }
+}
+
+/// How long a call that comes again, with the answers to its questions, is to
+/// wait.
+pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
+    let wanted = folded(classic::WAIT);
+    let (_, wait) = arguments.iter().find(|(name, _)| folded(name) == wanted)?;
+    let parameters::Wait(wait) = serde_json::from_value(wait.clone()).ok()?;
+    Some(wait)
+}
+
+/// A tool whose schema is written as JSON.
+pub fn tool(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    input: Value,
+) -> Tool {
+    Tool::new(name, description, object(input)).with_title(title)
+}
+
+/// An object, also as text for clients that read only that.
+fn answer(object: Value) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(object.to_string())]);
+    result.structured_content = Some(object);
+    result
+}
+
+/// The members of an object; none of anything else.
+pub fn object(value: Value) -> Arc<JsonObject> {
+    match value {
+        Value::Object(object) => Arc::new(object),
+        _ => Arc::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    /// The bytes that `tools/list` may take of a client's context: of one group.
+    const GROUP_LIMIT: usize = 6144;
+
+    /// The same of all groups.
+    const LIMIT: usize = 14_336;
+
+    /// All tools that there are.
+    fn every() -> Vec<Name> {
+        let jobs = JobTool::ALL.map(Name::Job);
+        let mail = team::Mail::ALL.map(|mail| Name::Team(TeamTool::Mail(mail)));
+        let threads = [Name::Team(TeamTool::Threads)];
+        let all = CLASSIC.into_iter().chain(SESSIONS).chain(jobs);
+        all.chain(threads).chain(mail).collect()
+    }
+
+    /// The size of `tools/list` with these tools, as JSON.
+    fn length(tools: impl IntoIterator<Item = Name>) -> usize {
+        let tools: Vec<Tool> = tools.into_iter().map(Name::describe).collect();
+        serde_json::json!({ "tools": tools }).to_string().len()
+    }
+
+    /// A schema and those within it.
+    fn with_all_within(schema: &Value) -> Vec<&Value> {
+        let properties = schema["properties"].as_object();
+        let members = properties.into_iter().flat_map(serde_json::Map::values);
+        let within = members.chain(schema.get("items"));
+        let within = within.flat_map(with_all_within);
+        std::iter::once(schema).chain(within).collect()
+    }
+
+    #[test]
+    fn every_tool_has_a_title_a_purpose_and_typed_schemas() {
+        for name in every() {
+            let tool = name.describe();
+            let about = tool.description.as_deref().unwrap_or_default();
+            assert!(about.starts_with("Use "), "{name:?}: {about}");
+            assert!(tool.title.is_some(), "{name:?}");
+            let output = tool.output_schema.as_deref().cloned();
+            let output = Value::Object(output.unwrap_or_else(|| panic!("{name:?}")));
+            let input = Value::Object(tool.input_schema.as_ref().clone());
+            for schema in [&input, &output].into_iter().flat_map(with_all_within) {
+                assert!(schema.get("type").is_some(), "{name:?}: {schema}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_tool_tells_its_effects() {
+        let mut looking = Vec::new();
+        for name in every() {
+            let hints = name.describe().annotations.unwrap();
+            let reads = hints.read_only_hint.unwrap();
+            assert!(!reads || hints.destructive_hint.is_none());
+            assert!(!reads || !name.prompts() || name == Name::Review);
+            if reads {
+                looking.push(name.as_str());
+            }
+        }
+        looking.sort_unstable();
+        looking.dedup();
+        assert_eq!(
+            looking,
+            [
+                "atm_pending_count",
+                "call_jobs",
+                "call_status",
+                "codex_review",
+                "codex_status",
+                "codex_threads"
+            ]
+        );
+    }
+
+    #[test]
+    fn list_of_tools_is_short() {
+        for (api, of_api) in [(Api::Classic, CLASSIC), (Api::Sessions, SESSIONS)] {
+            let others = every().into_iter();
+            let others = others.filter(|name| matches!(name, Name::Job(_) | Name::Team(_)));
+            let all: Vec<Name> = of_api.into_iter().chain(others).collect();
+            let whole = length(all.clone());
+            assert!(whole <= LIMIT, "{api:?}: {whole} bytes");
+            for group in Group::value_variants() {
+                let groups = Groups::of(vec![*group]);
+                let size = length(all.iter().copied().filter(|name| groups.have(*name)));
+                assert!(size <= GROUP_LIMIT, "{api:?} {group:?}: {size} bytes");
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `codex`: begin a session, and return at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use codex_config::profile::ProfileName;
+use codex_engine::command::Prompt;
+use codex_protocol::codex::{Effort, SandboxMode};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::parameters::{Policy, Words, arguments};
+use super::super::schema::{approval_policy, effort, input, off, or, sandbox, texts};
+use super::settings::{Advanced, Beginning, Wanted};
+use super::{answer, begun, elicit, opened, tool};
+use crate::error::ToolError;
+use crate::front::Front;
+
+pub(in crate::tools) const NAME: &str = "codex";
+
+/// How hard the model thinks unless it is told (the npm package's default).
+const EFFORT: Effort = Effort::Low;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    prompt: Words,
+    approval_policy: Policy,
+    sandbox: SandboxMode,
+    effort: Option<Effort>,
+    cwd: Option<PathBuf>,
+    model: Option<String>,
+    profile: Option<ProfileName>,
+    tag: Option<String>,
+    advanced: Option<Advanced>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let advanced = json!({
+        "type": "object",
+        "properties": {
+            "baseInstructions": { "type": "string" },
+            "developerInstructions": { "type": "string" },
+            "personality": { "type": "string" },
+            "summary": { "type": "string" },
+            "config": { "type": "object" },
+            "ephemeral": off(),
+            "outputSchema": { "type": "object" },
+            "images": texts(),
+            "approvalTimeoutMs": { "type": "integer" },
+            "stallTimeoutMs": { "type": "integer" },
+        },
+    });
+    let properties = json!({
+        "prompt": { "type": "string" },
+        "approvalPolicy": approval_policy(),
+        "sandbox": sandbox(),
+        "effort": or(effort(), "low"),
+        "cwd": { "type": "string", "description": "Default: the server's repository." },
+        "model": { "type": "string" },
+        "profile": { "type": "string" },
+        "tag": { "type": "string" },
+        "advanced": advanced,
+    });
+    let description = "Use to start Codex, a coding agent that reads, writes and runs code in cwd, \
+and go on meanwhile. Returns {sessionId, threadId, status, pollInterval} at once. Follow with \
+codex_check until status is idle; its result has the final message.";
+    let required = ["prompt", "approvalPolicy", "sandbox"];
+    tool(NAME, "Codex", description, input(properties, required)).with_raw_output_schema(begun())
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let wanted = Wanted {
+        approval_policy: Some(given.approval_policy),
+        sandbox: Some(given.sandbox),
+        effort: given.effort,
+        cwd: given.cwd,
+        model: given.model,
+        profile: given.profile,
+        tag: given.tag,
+        advanced: given.advanced,
+    };
+    let Beginning {
+        mut start,
+        first,
+        warnings,
+    } = wanted.into_beginning(front).await?;
+    start.settings = front.settings(start.settings).await?;
+    start.settings.manner.effort.get_or_insert(EFFORT);
+    let prompt = Prompt {
+        text: given.prompt.0,
+        ..first
+    };
+    let engine = Arc::clone(&front.engine);
+    let defaults = front.defaults.clone();
+    // Half a start is worse than none, so it goes on should the caller leave.
+    let started = front
+        .to_the_end(context, async move {
+            let opened = engine.start(start).await?;
+            defaults.recalled();
+            match engine.prompt(&opened.session, prompt).await {
+                Ok(turn) => Ok((opened, turn)),
+                Err(error) => {
+                    // The caller does not learn of it, so nobody could use it.
+                    engine.cancel(&opened.session, "its first prompt was not taken")?;
+                    Err(error)
+                }
+            }
+        })
+        .await?;
+    elicit(front, context, &started.1, &started.0.thread);
+    Ok(answer(opened(&front.engine, &started.0, warnings)?).into())
+}

@@ -1,0 +1,282 @@
+//! `codex_check`: look into a session, and answer what Codex asks.
+
+use std::time::Duration;
+
+use codex_engine::command::{Deciding, Polled, SessionId};
+use codex_engine::logic::action::{ActionId, Decision};
+use codex_engine::logic::events::{Poll, PollOptions, ResponseMode};
+use codex_engine::logic::session::State;
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::parameters::{Count, Wait, arguments};
+use super::super::schema::{input, one_of, or, output, texts};
+use super::elicit::asks_the_user;
+use super::{answer, insert_poll_interval, missing, session, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+use crate::front::Front;
+
+pub(in crate::tools) const NAME: &str = "codex_check";
+
+/// How many events a poll with `waitMs` takes unless it is told.
+const WAITED: u64 = 50;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Poll,
+    #[serde(alias = "respond_approval")]
+    RespondPermission,
+    RespondUserInput,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    action: Action,
+    session_id: Option<String>,
+    cursor: Option<Count>,
+    max_events: Option<Count>,
+    response_mode: Option<ResponseMode>,
+    poll_options: Option<Options>,
+    wait_ms: Option<Wait>,
+    request_id: Option<String>,
+    decision: Option<DecisionName>,
+    execpolicy_amendment: Option<Vec<String>>,
+    network_policy_amendment: Option<NetworkRule>,
+    deny_message: Option<String>,
+    answers: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Options {
+    include_events: Option<bool>,
+    include_actions: Option<bool>,
+    include_result: Option<bool>,
+    max_bytes: Option<Count>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum DecisionName {
+    Accept,
+    AcceptForSession,
+    AcceptWithExecpolicyAmendment,
+    ApplyNetworkPolicyAmendment,
+    Decline,
+    Cancel,
+}
+
+/// A rule for a host, as Codex takes it.
+#[derive(Debug, Clone, Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+struct NetworkRule {
+    action: NetworkAction,
+    host: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum NetworkAction {
+    Allow,
+    Deny,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let decisions = [
+        "accept",
+        "acceptForSession",
+        "acceptWithExecpolicyAmendment",
+        "applyNetworkPolicyAmendment",
+        "decline",
+        "cancel",
+    ];
+    let properties = json!({
+        "action": one_of(&["poll", "respond_permission", "respond_user_input"]),
+        "sessionId": { "type": "string" },
+        "cursor": { "type": "integer" },
+        "maxEvents": { "type": "integer" },
+        "responseMode": or(one_of(&["minimal", "delta_compact", "full"]), "minimal"),
+        "waitMs": { "type": "integer" },
+        "pollOptions": { "type": "object" },
+        "requestId": { "type": "string" },
+        "decision": one_of(&decisions),
+        "execpolicyAmendment": texts(),
+        "networkPolicyAmendment": { "type": "object", "description": "{action: allow|deny, host}" },
+        "denyMessage": { "type": "string" },
+        "answers": { "type": "object", "description": "{questionId: {answers: [text]}}" },
+    });
+    let description = "Use to follow a session and decide what it asks. poll: result.output is the \
+final message. At waiting_approval decide each of actions[] by respond_permission, or answer \
+questions by respond_user_input, before time-out declines it. decline, cancel (ends the turn too) and acceptForSession of commands always \
+fit, others if in availableDecisions. To wait: codex_session wait_any.";
+    let answer = output(json!({
+        "status": "string",
+        "events": "array",
+        "nextCursor": "integer",
+        "actions?": "array",
+        "result?": "object",
+    }));
+    let input = input(properties, ["action", "sessionId"]);
+    tool(NAME, "Codex Check", description, input).with_raw_output_schema(answer)
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let mut given: Arguments = arguments(given)?;
+    let session = session(&front.engine, given.session_id.take())?;
+    let mut poll = given.poll();
+    if given.action == Action::Poll {
+        given.nothing_to_decide()?;
+        let wait = given.wait_ms.map_or(Duration::ZERO, |Wait(wait)| wait);
+        if !wait.is_zero() {
+            let deciding = match asks_the_user(front, context) {
+                true => Deciding::Other,
+                false => Deciding::Reader,
+            };
+            let news = front.engine.news(&session, &poll, wait, deciding);
+            let look = || front.engine.current_step(&session);
+            front.wait_watching(context, look, news).await??;
+        }
+    } else {
+        given.nothing_to_wait_for()?;
+        // Somebody who answers may have an old cursor: nothing is shown twice.
+        poll.cursor = Some(front.engine.place(&session, poll.cursor)?);
+        let decision = given.decision()?;
+        let request = given.request_id.take();
+        let request = request.ok_or_else(|| missing("requestId", given.action.name()))?;
+        let note = given.deny_message.as_deref();
+        let engine = &front.engine;
+        engine.respond(&session, &ActionId(request), &decision, note)?;
+    }
+    let polled = front.engine.poll(&session, &poll)?;
+    Ok(answer(shown(&session, polled)?).into())
+}
+
+/// The status, and a hint when to look again, before the rest.
+fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
+    let Polled {
+        state,
+        poll_interval,
+        mut shown,
+    } = polled;
+    // Moved rather than written anew, since they can be many.
+    let events = std::mem::take(&mut shown.events);
+    let shown = serde_json::to_value(shown)
+        .map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+    let mut all = Map::new();
+    all.insert("sessionId".to_owned(), json!(session));
+    all.insert("status".to_owned(), json!(state));
+    insert_poll_interval(&mut all, poll_interval);
+    if let Value::Object(shown) = shown {
+        all.extend(shown);
+    }
+    all.insert("events".to_owned(), Value::Array(events));
+    if state == State::WaitingApproval && !all.contains_key("actions") {
+        all.insert("actions".to_owned(), json!([]));
+    }
+    Ok(Value::Object(all))
+}
+
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::RespondPermission => "respond_permission",
+            Self::RespondUserInput => "respond_user_input",
+        }
+    }
+}
+
+impl Arguments {
+    fn poll(&self) -> Poll {
+        let usual = PollOptions::default();
+        let given = self.poll_options.as_ref();
+        let most = self.max_events.map(|Count(most)| most);
+        let most = match self.action {
+            // A poll that takes nothing would go round in circles, and one that has
+            // waited would do so for each word if it took but one.
+            Action::Poll if self.wait_ms.is_some() => most.unwrap_or(WAITED).max(1),
+            Action::Poll => most.unwrap_or(1).max(1),
+            Action::RespondPermission | Action::RespondUserInput => most.unwrap_or(0),
+        };
+        let or = |given: Option<bool>, usual| given.unwrap_or(usual);
+        Poll {
+            cursor: self.cursor.map(|Count(cursor)| cursor),
+            max_events: usize::try_from(most).unwrap_or(usize::MAX),
+            mode: self.response_mode.unwrap_or_default(),
+            options: PollOptions {
+                include_events: or(given.and_then(|o| o.include_events), usual.include_events),
+                include_actions: or(given.and_then(|o| o.include_actions), usual.include_actions),
+                include_result: or(given.and_then(|o| o.include_result), usual.include_result),
+                max_bytes: given.and_then(|o| o.max_bytes).map(|Count(bytes)| bytes),
+            },
+        }
+    }
+
+    /// A decision in a poll is a slip that must not pass for an answer.
+    fn nothing_to_decide(&self) -> Result<(), ToolError> {
+        let slip = match (&self.request_id, &self.decision, &self.answers) {
+            (_, Some(_), _) => "decision",
+            (_, _, Some(_)) => "answers",
+            (Some(_), ..) => "requestId",
+            (None, None, None) => return Ok(()),
+        };
+        Err(ToolError::new(
+            Code::InvalidArgument,
+            format!("{slip} goes with respond_permission or respond_user_input, not with poll"),
+        ))
+    }
+
+    fn nothing_to_wait_for(&self) -> Result<(), ToolError> {
+        match self.wait_ms {
+            None => Ok(()),
+            Some(_) => Err(ToolError::new(
+                Code::InvalidArgument,
+                "waitMs goes with poll: answer first, then poll",
+            )),
+        }
+    }
+
+    fn decision(&mut self) -> Result<Decision, ToolError> {
+        let action = self.action.name();
+        if self.action == Action::RespondUserInput {
+            let answers = self.answers.take();
+            return answers
+                .map(Decision::Submit)
+                .ok_or_else(|| missing("answers", action));
+        }
+        let name = self.decision.ok_or_else(|| missing("decision", action))?;
+        match name {
+            DecisionName::Accept => Ok(match self.answers.take() {
+                Some(answers) => Decision::Submit(answers),
+                None => Decision::Accept,
+            }),
+            DecisionName::AcceptForSession => Ok(Decision::AcceptForSession),
+            DecisionName::Decline => Ok(Decision::Decline),
+            DecisionName::Cancel => Ok(Decision::Cancel),
+            DecisionName::AcceptWithExecpolicyAmendment => self
+                .execpolicy_amendment
+                .take()
+                .filter(|words| !words.is_empty())
+                .map(Decision::AcceptWithExecpolicyAmendment)
+                .ok_or_else(|| missing("execpolicyAmendment", action)),
+            DecisionName::ApplyNetworkPolicyAmendment => self
+                .network_policy_amendment
+                .take()
+                .and_then(|rule| match json!(rule) {
+                    Value::Object(rule) => Some(Decision::ApplyNetworkPolicyAmendment(rule)),
+                    _ => None,
+                })
+                .ok_or_else(|| missing("networkPolicyAmendment", action)),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `codex_reply`: give a session its next prompt, and return at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use codex_engine::command::{Opened, Overrides, Prompt};
+use codex_protocol::codex::{Effort, Personality, ReasoningSummary, SandboxMode, TurnManner};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::output_schema::OutputSchema;
+use super::super::parameters::{Policy, Words, arguments};
+use super::super::schema::input;
+use super::{answer, begun, elicit, opened, tool};
+use crate::error::ToolError;
+use crate::front::Front;
+
+pub(in crate::tools) const NAME: &str = "codex_reply";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    session_id: String,
+    prompt: Words,
+    model: Option<String>,
+    approval_policy: Option<Policy>,
+    effort: Option<Effort>,
+    summary: Option<ReasoningSummary>,
+    personality: Option<Personality>,
+    sandbox: Option<SandboxMode>,
+    cwd: Option<PathBuf>,
+    output_schema: Option<OutputSchema>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let properties = json!({
+        "sessionId": { "type": "string" },
+        "prompt": { "type": "string" },
+        "model": { "type": "string" },
+        "approvalPolicy": { "type": "string" },
+        "sandbox": { "type": "string" },
+        "effort": { "type": "string" },
+        "summary": { "type": "string" },
+        "personality": { "type": "string" },
+        "cwd": { "type": "string" },
+        "outputSchema": { "type": "object" },
+    });
+    let description = "Use to prompt a session that is idle or in error. Returns at once, as codex, \
+whose settings it takes; they hold from now on.";
+    let input = input(properties, ["sessionId", "prompt"]);
+    tool(NAME, "Codex Reply", description, input).with_raw_output_schema(begun())
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given: Arguments = arguments(given)?;
+    let mut warnings = Vec::new();
+    let approval_policy = given
+        .approval_policy
+        .map(|policy| policy.today(front, &mut warnings));
+    let session = front.engine.session_named(&given.session_id)?;
+    let opened_before = Opened {
+        thread: front.engine.get(&session)?.thread,
+        session: session.clone(),
+        sandbox: None,
+    };
+    let mut overrides = Overrides {
+        cwd: given.cwd,
+        model: given.model,
+        approval_policy,
+        sandbox: given.sandbox,
+    };
+    front.bounds.bound_overrides(&mut overrides)?;
+    let prompt = Prompt {
+        text: given.prompt.0,
+        pictures: Vec::new(),
+        manner: TurnManner {
+            effort: given.effort,
+            summary: given.summary,
+            personality: given.personality,
+        },
+        overrides,
+        output_schema: given.output_schema.map(|OutputSchema(schema)| schema),
+        ..Prompt::default()
+    };
+    let engine = Arc::clone(&front.engine);
+    let turn = front
+        .to_the_end(
+            context,
+            async move { engine.prompt(&session, prompt).await },
+        )
+        .await?;
+    elicit(front, context, &turn, &opened_before.thread);
+    Ok(answer(opened(&front.engine, &opened_before, warnings)?).into())
+}

@@ -1,0 +1,403 @@
+//! `codex_session`: look at all sessions, and do something with one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_config::profile::ProfileName;
+use codex_engine::Engine;
+use codex_engine::command::{Attention, Info, Prompt, Resume, SessionId};
+use codex_engine::logic::events::ResponseMode;
+use codex_protocol::codex::{Effort, SandboxMode};
+use common::timestamp::timestamp;
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject, Tool};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::parameter_names::resolved;
+use super::super::parameters::{Policy, Wait, Words, arguments};
+use super::super::schema::{input, off, one_of, output, texts};
+use super::settings::{Advanced, Beginning, Wanted};
+use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+use crate::front::Front;
+
+pub(in crate::tools) const NAME: &str = "codex_session";
+
+/// How long `wait_any` waits unless it is told: below the minute after which many
+/// clients give up.
+const WAIT: Duration = Duration::from_secs(50);
+
+/// How many sessions a list has at most.
+const LISTED: usize = 500;
+
+/// Why a session was cancelled that its client has cancelled.
+const CANCELLED: &str = "Cancelled by user";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    List,
+    Get,
+    Cancel,
+    Interrupt,
+    Fork,
+    Steer,
+    Resume,
+    WaitAny,
+    Terminals,
+    EndTerminals,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    action: Action,
+    session_id: Option<String>,
+    include_sensitive: Option<bool>,
+    session_ids: Option<Vec<String>>,
+    wait_ms: Option<Wait>,
+    process_id: Option<String>,
+    prompt: Option<Words>,
+    thread_id: Option<String>,
+    approval_policy: Option<Policy>,
+    sandbox: Option<SandboxMode>,
+    effort: Option<Effort>,
+    cwd: Option<PathBuf>,
+    model: Option<String>,
+    profile: Option<ProfileName>,
+    advanced: Option<Advanced>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    let actions = [
+        "list",
+        "get",
+        "cancel",
+        "interrupt",
+        "fork",
+        "steer",
+        "resume",
+        "wait_any",
+        "terminals",
+        "end_terminals",
+    ];
+    let properties = json!({
+        "action": one_of(&actions),
+        "sessionId": { "type": "string" },
+        "includeSensitive": off(),
+        "prompt": { "type": "string" },
+        "sessionIds": texts(),
+        "waitMs": { "type": "integer", "default": 50_000 },
+        "processId": { "type": "string" },
+        "threadId": { "type": "string" },
+        "approvalPolicy": { "type": "string" },
+        "sandbox": { "type": "string" },
+        "effort": { "type": "string" },
+        "cwd": { "type": "string" },
+        "model": { "type": "string" },
+        "profile": { "type": "string" },
+        "advanced": { "type": "object" },
+    });
+    let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
+interrupt the turn; cancel or fork the session; steer: add to the turn; resume a thread; wait_any: \
+the first of sessionIds (but those dealt with) to be idle, ended or asking; terminals, end_terminals: commands that outlive their turn.";
+    let answer = output(json!({ "status?": "string", "sessions?": "array" }));
+    let input = input(properties, ["action"]);
+    tool(NAME, "Codex Session", description, input).with_raw_output_schema(answer)
+}
+
+pub(in crate::tools) async fn call(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let given = resolved::<Arguments>(given)?;
+    let named: Vec<String> = named(&given);
+    let given: Arguments = arguments(given)?;
+    given.action.takes(&named)?;
+    let engine = &front.engine;
+    let told = match given.action {
+        Action::List => list(engine, given.include_sensitive.unwrap_or(false)),
+        Action::Get => {
+            let info = engine.get(&session(engine, given.session_id)?)?;
+            whole(&info, given.include_sensitive.unwrap_or(false))
+        }
+        Action::Cancel => {
+            let session = session(engine, given.session_id)?;
+            engine.cancel(&session, CANCELLED)?;
+            done(&session, "cancelled")
+        }
+        Action::Interrupt => {
+            let session = session(engine, given.session_id)?;
+            engine.interrupt_session(&session)?;
+            done(&session, "interrupted")
+        }
+        Action::Fork => {
+            let session = session(engine, given.session_id)?;
+            let engine = Arc::clone(engine);
+            let forking = async move { engine.fork(&session).await };
+            forked(&front.to_the_end(context, forking).await?)
+        }
+        Action::Steer => steer(front, context, given).await?,
+        Action::Resume => resume(front, context, given).await?,
+        Action::WaitAny => wait_any(front, context, given).await?,
+        Action::Terminals => terminals(front, context, given).await?,
+        Action::EndTerminals => end_terminals(front, context, given).await?,
+    };
+    Ok(answer(told).into())
+}
+
+/// The parameters that are given.
+fn named(given: &JsonObject) -> Vec<String> {
+    let given = given.iter().filter(|(_, value)| !value.is_null());
+    given.map(|(name, _)| name.clone()).collect()
+}
+
+impl Action {
+    /// Refuses what it would silently drop otherwise, apart from what every
+    /// action was always given.
+    fn takes(self, named: &[String]) -> Result<(), ToolError> {
+        let own: &[&str] = match self {
+            Self::List
+            | Self::Get
+            | Self::Cancel
+            | Self::Interrupt
+            | Self::Fork
+            | Self::Terminals => &[],
+            Self::EndTerminals => &["processId"],
+            Self::Steer => &["prompt"],
+            Self::WaitAny => &["sessionIds", "waitMs"],
+            Self::Resume => &[
+                "threadId",
+                "prompt",
+                "approvalPolicy",
+                "sandbox",
+                "effort",
+                "cwd",
+                "model",
+                "profile",
+                "advanced",
+            ],
+        };
+        let always = ["action", "sessionId", "includeSensitive"];
+        let known =
+            |name: &&String| own.contains(&name.as_str()) || always.contains(&name.as_str());
+        match named.iter().find(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => Err(ToolError::new(
+                Code::InvalidArgument,
+                format!("{name} does not go with this action"),
+            )),
+        }
+    }
+}
+
+/// The newest sessions, up to [`LISTED`], in the order in which they began.
+fn list(engine: &Engine, sensitive: bool) -> Value {
+    let all = engine.list();
+    let omitted = all.len().saturating_sub(LISTED);
+    let shown: Vec<Value> = all
+        .iter()
+        .skip(omitted)
+        .map(|info| brief(info, sensitive))
+        .collect();
+    match omitted {
+        0 => json!({ "sessions": shown }),
+        omitted => json!({ "sessions": shown, "omitted": omitted }),
+    }
+}
+
+fn done(session: &SessionId, what: &str) -> Value {
+    json!({ "success": true, "message": format!("Session {session} {what}") })
+}
+
+async fn steer(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let session = session(&front.engine, given.session_id)?;
+    let Words(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
+    let engine = Arc::clone(&front.engine);
+    let steered = session.clone();
+    front
+        .to_the_end(context, async move { engine.steer(&steered, &words).await })
+        .await?;
+    Ok(done(&session, "steered"))
+}
+
+async fn resume(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let thread = given
+        .thread_id
+        .ok_or_else(|| missing("threadId", "resume"))?;
+    let thread = front.thread(&thread).await?;
+    let wanted = Wanted {
+        approval_policy: given.approval_policy,
+        sandbox: given.sandbox,
+        effort: given.effort,
+        cwd: given.cwd,
+        model: given.model,
+        profile: given.profile,
+        tag: None,
+        advanced: given.advanced,
+    };
+    let Beginning {
+        mut start,
+        first,
+        warnings,
+    } = wanted.into_beginning(front).await?;
+    front.bound_resumed(&thread, &mut start.settings)?;
+    let resume = Resume { thread, start };
+    let prompt = match given.prompt {
+        Some(Words(text)) => Some(Prompt { text, ..first }),
+        None if first != Prompt::default() => {
+            let message = "images and outputSchema go with a prompt, and there is none";
+            return Err(ToolError::new(Code::InvalidArgument, message));
+        }
+        None => None,
+    };
+    let engine = Arc::clone(&front.engine);
+    let (taken_up, turn) = front
+        .to_the_end(context, async move {
+            let opened = engine.resume(resume).await?;
+            let turn = match prompt {
+                Some(prompt) => Some(engine.prompt(&opened.session, prompt).await),
+                None => None,
+            };
+            Ok((opened, turn))
+        })
+        .await?;
+    match turn {
+        Some(Ok(turn)) => elicit(front, context, &turn, &taken_up.thread),
+        Some(Err(error)) => {
+            let session = &taken_up.session;
+            let note = format!("session {session} has the thread, but not the prompt");
+            return Err(ToolError::from(error).with_note(&note));
+        }
+        None => {}
+    }
+    opened(&front.engine, &taken_up, warnings)
+}
+
+async fn wait_any(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let names = given.session_ids.unwrap_or_default();
+    if names.is_empty() {
+        return Err(missing("sessionIds", "wait_any"));
+    }
+    let sessions = names.iter().map(|name| front.engine.session_named(name));
+    let sessions = sessions.collect::<Result<Vec<SessionId>, _>>()?;
+    let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
+    let attention = front.engine.attention(&sessions, wait);
+    let look = || {
+        let mut sessions = sessions.iter();
+        sessions.find_map(|session| front.engine.current_step(session))
+    };
+    let first = front.wait_watching(context, look, attention).await??;
+    Ok(match first {
+        Some(Attention { session, state }) => json!({ "sessionId": session, "status": state }),
+        None => json!({ "timedOut": true }),
+    })
+}
+
+async fn terminals(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let session = session(&front.engine, given.session_id)?;
+    let listing = front.engine.terminals(&session);
+    let terminals = front.wait_for(context, listing).await??;
+    Ok(json!({ "sessionId": session, "terminals": terminals }))
+}
+
+async fn end_terminals(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    given: Arguments,
+) -> Result<Value, ToolError> {
+    let session = session(&front.engine, given.session_id)?;
+    let engine = Arc::clone(&front.engine);
+    let (process, of) = (given.process_id, session.clone());
+    let ending = async move {
+        match process {
+            Some(process) => engine.end_terminal(&of, &process).await,
+            None => engine.end_terminals(&of).await,
+        }
+    };
+    front.to_the_end(context, ending).await?;
+    let message = format!("Background terminals of session {session} ended");
+    Ok(json!({ "success": true, "message": message }))
+}
+
+/// A session in a list.
+fn brief(info: &Info, sensitive: bool) -> Value {
+    let mut told = public(info);
+    if sensitive {
+        told.insert("threadId".to_owned(), json!(info.thread));
+        told.insert("cwd".to_owned(), json!(info.settings.thread.cwd));
+    }
+    Value::Object(told)
+}
+
+/// A session for somebody who wants to know all about it.
+fn whole(info: &Info, sensitive: bool) -> Value {
+    let mut told = public(info);
+    let manner = match json!(info.settings.manner) {
+        Value::Object(manner) => manner,
+        _ => Map::new(),
+    };
+    told.extend(manner);
+    told.extend(info.view.facts.shown(ResponseMode::Minimal));
+    if sensitive {
+        let thread = &info.settings.thread;
+        told.insert("threadId".to_owned(), json!(info.thread));
+        told.insert("cwd".to_owned(), json!(thread.cwd));
+        told.insert("profile".to_owned(), json!(info.settings.profile));
+        if !thread.config.is_empty() {
+            told.insert("config".to_owned(), json!(thread.config));
+        }
+    }
+    told.retain(|_, value| !value.is_null());
+    Value::Object(told)
+}
+
+fn public(info: &Info) -> Map<String, Value> {
+    let Info {
+        view, effective, ..
+    } = info;
+    let told = json!({
+        "sessionId": info.session,
+        "status": view.state,
+        "createdAt": timestamp(view.created),
+        "lastActiveAt": timestamp(view.active),
+        "cancelledAt": view.cancelled.as_ref().map(|(_, at)| timestamp(*at)),
+        "cancelledReason": view.cancelled.as_ref().map(|(why, _)| why),
+        "error": view.error,
+        "model": effective.model,
+        "approvalPolicy": effective.approval_policy,
+        "sandbox": effective.sandbox,
+        "pendingRequestCount": view.open,
+        "turns": view.turns,
+        "turnId": view.turn,
+        "doing": view.state.is_at_work().then(|| view.progress.to_string()),
+        "stalledForMs": view.stalled.map(milliseconds),
+    });
+    let mut told = match told {
+        Value::Object(told) => told,
+        _ => Map::new(),
+    };
+    told.retain(|_, value| !value.is_null());
+    told
+}

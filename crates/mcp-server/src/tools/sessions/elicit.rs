@@ -1,0 +1,85 @@
+//! Asking the client's user at once, where somebody wanted that (`--elicit`).
+
+use std::sync::Arc;
+
+use codex_engine::Engine;
+use codex_engine::command::TurnRef;
+use codex_protocol::codex::ThreadId;
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+
+use crate::dialogs::{Dialogs, Manner};
+use crate::front::{self, Decider, Front};
+use crate::question::Origin;
+
+/// Whether the client's user is asked what Codex asks in a session.
+pub(super) fn asks_the_user(front: &Front, context: &RequestContext<RoleServer>) -> bool {
+    front.decider == Decider::User && Manner::of(context) == Manner::Elicit
+}
+
+/// Puts what Codex asks in a turn to the client's user, until the turn has ended.
+/// A client that can't be asked finds it when it looks in.
+pub(crate) fn elicit(
+    front: &Front,
+    context: &RequestContext<RoleServer>,
+    turn: &TurnRef,
+    thread: &ThreadId,
+) {
+    if !asks_the_user(front, context) {
+        return;
+    }
+    let asking = Asking {
+        engine: Arc::clone(&front.engine),
+        turn: turn.clone(),
+        thread: thread.clone(),
+        dialogs: Dialogs::new(context.peer.clone()),
+    };
+    let closing = front.closing.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = closing.cancelled() => {}
+            () = asking.until_the_end() => {}
+        }
+    });
+}
+
+struct Asking {
+    engine: Arc<Engine>,
+    turn: TurnRef,
+    thread: ThreadId,
+    dialogs: Dialogs,
+}
+
+impl Asking {
+    async fn until_the_end(mut self) {
+        let session = self.turn.session.clone();
+        while let Ok(view) = self.engine.inspect(&session) {
+            self.dialogs.withdraw_closed(&view.actions).await;
+            if view.turn != self.turn.number || !view.state.is_at_work() {
+                return;
+            }
+            for question in &view.actions {
+                let origin = Origin {
+                    thread: &self.thread,
+                    turn: view.turn_id.as_ref(),
+                    call: None,
+                };
+                if !self.dialogs.has(question) && !self.dialogs.put(&origin, question).await {
+                    return;
+                }
+            }
+            tokio::select! {
+                changed = self.engine.changed(&session, view.revision) => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                Some((action, answer)) = self.dialogs.next() => {
+                    if self.dialogs.is_first_answer(&action) {
+                        front::decide(&self.engine, &session, &action, answer.as_ref());
+                    }
+                }
+            }
+        }
+    }
+}

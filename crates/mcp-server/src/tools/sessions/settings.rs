@@ -1,0 +1,142 @@
+//! How a session is to be: what `codex` takes, and the action `resume`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use codex_config::profile::ProfileName;
+use codex_engine::command::{AddedInstructions, Prompt, Settings, Start};
+use codex_engine::logic::session::Patience;
+use codex_engine::picture::Picture;
+use codex_protocol::codex::{
+    Effort, Keeping, Personality, ReasoningSummary, SandboxMode, ThreadSettings, TurnManner,
+};
+use safe_files::off_runtime;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::super::output_schema::OutputSchema;
+use super::super::parameters::{Limit, Policy};
+use crate::code::Code;
+use crate::error::ToolError;
+use crate::front::Front;
+
+/// What is set but rarely.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Advanced {
+    base_instructions: Option<String>,
+    developer_instructions: Option<String>,
+    personality: Option<Personality>,
+    summary: Option<ReasoningSummary>,
+    config: Option<Map<String, Value>>,
+    ephemeral: Option<bool>,
+    output_schema: Option<OutputSchema>,
+    images: Option<Vec<String>>,
+    approval_timeout_ms: Option<Limit>,
+    stall_timeout_ms: Option<Limit>,
+}
+
+/// What a session is given besides its prompt.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub approval_policy: Option<Policy>,
+    pub sandbox: Option<SandboxMode>,
+    pub(super) effort: Option<Effort>,
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) model: Option<String>,
+    pub(super) profile: Option<ProfileName>,
+    pub(super) tag: Option<String>,
+    pub(super) advanced: Option<Advanced>,
+}
+
+/// How to begin, and what belongs to the first prompt alone.
+pub(super) struct Beginning {
+    pub(super) start: Start,
+    pub(super) first: Prompt,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Wanted {
+    pub(super) async fn into_beginning(self, front: &Front) -> Result<Beginning, ToolError> {
+        let mut warnings = Vec::new();
+        let advanced = self.advanced.unwrap_or_default();
+        let pictures = pictures(advanced.images.unwrap_or_default(), self.cwd.as_ref()).await?;
+        let approval_policy = self
+            .approval_policy
+            .map(|policy| policy.today(front, &mut warnings));
+        let patience = patience(
+            front.patience.session(),
+            advanced.approval_timeout_ms,
+            advanced.stall_timeout_ms,
+        );
+        let settings = Settings {
+            thread: ThreadSettings {
+                cwd: self.cwd,
+                model: self.model,
+                sandbox: self.sandbox,
+                approval_policy,
+                config: advanced.config.unwrap_or_default(),
+                base_instructions: advanced.base_instructions,
+                developer_instructions: advanced.developer_instructions,
+            },
+            profile: self.profile,
+            manner: TurnManner {
+                effort: self.effort,
+                summary: advanced.summary,
+                personality: advanced.personality,
+            },
+            added: AddedInstructions::default(),
+            keeping: match advanced.ephemeral {
+                Some(true) => Keeping::Ephemeral,
+                Some(false) | None => Keeping::Kept,
+            },
+        };
+        let first = Prompt {
+            pictures,
+            output_schema: advanced.output_schema.map(|OutputSchema(schema)| schema),
+            ..Prompt::default()
+        };
+        Ok(Beginning {
+            start: Start {
+                settings,
+                patience,
+                tag: self.tag,
+                ..Start::default()
+            },
+            first,
+            warnings,
+        })
+    }
+}
+
+/// `None` if it is as usual.
+fn patience(usual: Patience, approval: Option<Limit>, stall: Option<Limit>) -> Option<Patience> {
+    let or = |limit: Option<Limit>, usual: Duration| limit.map_or(usual, |Limit(limit)| limit);
+    let patience = Patience {
+        approval: or(approval, usual.approval),
+        stall: or(stall, usual.stall),
+    };
+    (approval.is_some() || stall.is_some()).then_some(patience)
+}
+
+async fn pictures(images: Vec<String>, cwd: Option<&PathBuf>) -> Result<Vec<Picture>, ToolError> {
+    if images.is_empty() {
+        return Ok(Vec::new());
+    }
+    let here = std::env::current_dir()
+        .map_err(|error| ToolError::new(Code::Internal, format!("no working folder: {error}")))?;
+    let here = cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    let named = off_runtime::run(move || {
+        let images = images.iter().enumerate();
+        let named = images
+            .map(|(number, image)| Picture::named(image, &here).map_err(|error| (number, error)));
+        named.collect::<Result<_, _>>()
+    });
+    let named = named
+        .await
+        .map_err(|error| ToolError::new(Code::Internal, format!("advanced.images: {error}")))?;
+    named.map_err(|(number, error)| {
+        let message = format!("advanced.images[{number}]: {error}");
+        ToolError::new(Code::InvalidArgument, message)
+    })
+}

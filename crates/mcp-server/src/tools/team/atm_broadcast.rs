@@ -1,0 +1,54 @@
+//! `atm_broadcast`: write to all other members of the team.
+
+use agent_team::Desk;
+use agent_team::mail::Letter;
+use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Words, arguments};
+use super::schema::{input, output};
+use super::{Told, answer, tool};
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "atm_broadcast";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    message: Words,
+    summary: Option<String>,
+}
+
+pub(super) fn describe() -> Tool {
+    let properties = json!({
+        "message": { "type": "string" },
+        "summary": { "type": "string" },
+    });
+    let description =
+        "Use to write to all other agents of the team. Tells who got it and who did not.";
+    let answer = output(json!({ "sent?": "array", "failed?": "array" }));
+    let input = input(properties, ["message"]);
+    tool(NAME, "Broadcast Mail", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+    let Arguments {
+        message: Words(text),
+        summary,
+    } = arguments(given)?;
+    let sent = desk.broadcast(Letter { text, summary }).await?;
+    let (mut reached, mut failed): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    for (to, outcome) in sent {
+        match outcome {
+            Ok(id) => reached.push(json!({ "to": to, "message_id": id.to_string() })),
+            Err(error) => failed.push(json!({ "to": to, "error": error.to_string() })),
+        }
+    }
+    let all_failed = reached.is_empty() && !failed.is_empty();
+    let mut result = answer(json!({ "sent": reached, "failed": failed }));
+    if all_failed {
+        result.is_error = Some(true);
+    }
+    Ok(result.into())
+}

@@ -1,0 +1,40 @@
+//! `atm_pending_count`: how much unread mail there is.
+
+use agent_team::Desk;
+use agent_team::logic::inbox::Pending;
+use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::arguments;
+use super::schema::{input, output};
+use super::{Told, answer, tool};
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "atm_pending_count";
+
+/// It takes none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+pub(super) fn describe() -> Tool {
+    let description = "Use to see how much mail is unread, and from whom; it stays unread.";
+    let answer = output(json!({ "count?": "integer", "senders?": "array" }));
+    let input = input(json!({}), []);
+    tool(NAME, "Count Mail", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+    let Arguments {} = arguments(given)?;
+    Ok(answer(shown(&desk.pending().await?)).into())
+}
+
+/// How much there is, and from whom.
+pub(crate) fn shown(pending: &Pending) -> Value {
+    let senders = pending.senders.iter();
+    let senders: Vec<Value> = senders
+        .map(|(from, count)| json!({ "from": from, "count": count }))
+        .collect();
+    json!({ "count": pending.count, "senders": senders })
+}

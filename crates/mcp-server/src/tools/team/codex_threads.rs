@@ -1,0 +1,73 @@
+//! `codex_threads`: the threads that this identity has.
+
+use agent_team::Records;
+use agent_team::logic::registry::Entry;
+use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parameters::{Count, arguments};
+use super::schema::{input, output};
+use super::{Told, answer, tool};
+use crate::code::Code;
+use crate::error::ToolError;
+
+pub(super) const NAME: &str = "codex_threads";
+
+/// How many there are unless told otherwise.
+const LIMIT: u64 = 20;
+
+/// How many may be asked for.
+const MOST: u64 = 200;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    limit: Option<Count>,
+}
+
+pub(super) fn describe() -> Tool {
+    let properties = json!({
+        "limit": { "type": "integer", "default": LIMIT },
+    });
+    let description = "Use to find this identity's earlier threads, latest first, to continue with \
+codex-reply or codex_session.";
+    let answer = output(json!({ "threads": "array", "total": "integer" }));
+    let input = input(properties, []);
+    tool(NAME, "Codex Threads", description, input).with_raw_output_schema(answer)
+}
+
+pub(super) async fn call(records: Option<&Records>, given: JsonObject) -> Result<Told, ToolError> {
+    let Arguments { limit } = arguments(given)?;
+    let limit = limit.map_or(LIMIT, |Count(limit)| limit);
+    if !(1..=MOST).contains(&limit) {
+        let message = format!("limit must be from 1 to {MOST}, not {limit}");
+        return Err(ToolError::new(Code::InvalidArgument, message));
+    }
+    let none = || {
+        ToolError::new(
+            Code::TeamFiles,
+            "this server keeps no record of its threads",
+        )
+    };
+    let records = records.ok_or_else(none)?;
+    let threads = records.threads().await;
+    let mut threads =
+        threads.map_err(|error| ToolError::new(Code::TeamFiles, error.to_string()))?;
+    let total = threads.len();
+    threads.sort_by_key(|entry| std::cmp::Reverse(entry.last_active));
+    threads.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let shown: Vec<Value> = threads.iter().map(show).collect();
+    let identity = records.identity();
+    Ok(answer(json!({ "identity": identity, "threads": shown, "total": total })).into())
+}
+
+/// An entry, without what isn't known.
+fn show(entry: &Entry) -> Value {
+    let mut shown = json!(entry);
+    if let Some(members) = shown.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+        members.remove("identity");
+    }
+    shown
+}

@@ -1,0 +1,162 @@
+//! The tools of a member of a team, which both backends have, and which Codex's own
+//! threads are given: mail, and what the member's threads are.
+
+mod atm_broadcast;
+pub(crate) mod atm_pending_count;
+mod atm_read;
+mod atm_send;
+mod codex_threads;
+
+use agent_team::audit::Event;
+use agent_team::mail::MailError;
+use agent_team::{Desk, DeskError, Office};
+use rmcp::model::{CallToolResult, JsonObject, Tool};
+
+use super::{answer, parameters, schema, tool};
+use crate::code::Code;
+use crate::deliveries::Then;
+use crate::error::ToolError;
+
+/// A tool of a member of a team.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TeamTool {
+    /// `codex_threads`.
+    Threads,
+    /// A tool for mail.
+    Mail(Mail),
+}
+
+/// A tool for mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mail {
+    /// `atm_send`.
+    Send,
+    /// `atm_read`.
+    Read,
+    /// `atm_broadcast`.
+    Broadcast,
+    /// `atm_pending_count`.
+    PendingCount,
+}
+
+/// What comes of a call.
+pub struct Told {
+    /// The answer.
+    pub result: CallToolResult,
+    /// What is to be done once it has reached the client.
+    pub then: Option<Then>,
+}
+
+impl Mail {
+    pub(crate) const ALL: [Self; 4] = [Self::Send, Self::Read, Self::Broadcast, Self::PendingCount];
+
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mail| mail.as_str() == text)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Send => atm_send::NAME,
+            Self::Read => atm_read::NAME,
+            Self::Broadcast => atm_broadcast::NAME,
+            Self::PendingCount => atm_pending_count::NAME,
+        }
+    }
+
+    pub(crate) fn describe(self) -> Tool {
+        match self {
+            Self::Send => atm_send::describe(),
+            Self::Read => atm_read::describe(),
+            Self::Broadcast => atm_broadcast::describe(),
+            Self::PendingCount => atm_pending_count::describe(),
+        }
+    }
+
+    /// Answers a call.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong with it, or with the team's files.
+    pub(crate) async fn call(self, desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+        let told = match self {
+            Self::Send => atm_send::call(desk, given).await,
+            Self::Read => atm_read::call(desk, given).await,
+            Self::Broadcast => atm_broadcast::call(desk, given).await,
+            Self::PendingCount => atm_pending_count::call(desk, given).await,
+        };
+        // Of all else the desk has written something down.
+        told.inspect_err(|error| {
+            if error.is_about_the_arguments() {
+                desk.refused(self.event(), error.message());
+            }
+        })
+    }
+
+    fn event(self) -> Event {
+        match self {
+            Self::Send => Event::AtmSend,
+            Self::Read => Event::AtmRead,
+            Self::Broadcast => Event::AtmBroadcast,
+            Self::PendingCount => Event::AtmPendingCount,
+        }
+    }
+}
+
+impl TeamTool {
+    /// The tools that there are, with mail or without.
+    pub fn all(desk: Option<&Desk>) -> Vec<Self> {
+        let mail = desk.map_or([].as_slice(), |_| &Mail::ALL);
+        let mail = mail.iter().copied().map(Self::Mail);
+        std::iter::once(Self::Threads).chain(mail).collect()
+    }
+
+    /// The name of the tool.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Threads => codex_threads::NAME,
+            Self::Mail(mail) => mail.as_str(),
+        }
+    }
+
+    pub(crate) fn describe(self) -> Tool {
+        match self {
+            Self::Threads => codex_threads::describe(),
+            Self::Mail(mail) => mail.describe(),
+        }
+    }
+
+    /// Answers a call.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong with it, or with the team's files.
+    pub async fn call(self, office: &Office, given: JsonObject) -> Result<Told, ToolError> {
+        let Office { records, desk } = office;
+        match (self, desk) {
+            (Self::Threads, _) => codex_threads::call(records.as_deref(), given).await,
+            (Self::Mail(mail), Some(desk)) => mail.call(desk, given).await,
+            (Self::Mail(_), None) => Err(ToolError::new(Code::NoTeam, "this server is in no team")),
+        }
+    }
+}
+
+impl From<CallToolResult> for Told {
+    fn from(result: CallToolResult) -> Self {
+        Self { result, then: None }
+    }
+}
+
+impl From<DeskError> for ToolError {
+    fn from(error: DeskError) -> Self {
+        let code = match &error {
+            DeskError::Mail(MailError::UnknownTeam { .. } | MailError::UnknownAgent { .. }) => {
+                Code::UnknownRecipient
+            }
+            DeskError::NotIn(_) => Code::NoTeam,
+            DeskError::Mail(MailError::TooLong { .. }) => Code::MessageTooLong,
+            DeskError::Mail(_) | DeskError::Audit(_) => Code::TeamFiles,
+            DeskError::Clerk(_) => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
