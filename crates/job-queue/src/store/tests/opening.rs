@@ -21,7 +21,7 @@ fn many_processes_open_a_new_store_at_once() {
     for time in 0..TIMES {
         let path = folder.path().join(format!("{time}/jobs.db"));
         let start = || {
-            let test = "jobs::store::tests::opening::process_that_opens";
+            let test = "store::tests::opening::process_that_opens";
             WorkerProcess::start(test, &[(STORE, path.as_os_str())])
         };
         let mut processes: Vec<WorkerProcess> = (0..PROCESSES).map(|_| start()).collect();
@@ -147,7 +147,7 @@ fn a_store_that_cannot_be_written_says_so() {
     }
     let missing = folder.path().join("state/new/jobs.db");
     for store in [&path, &missing] {
-        let test = "jobs::store::tests::opening::process_that_cannot_write";
+        let test = "store::tests::opening::process_that_cannot_write";
         let variables: [(&str, &OsStr); 1] = [(STORE, store.as_os_str())];
         WorkerProcess::start(test, &variables).wait();
     }
