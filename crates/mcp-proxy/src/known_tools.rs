@@ -1,7 +1,7 @@
 //! The tools of `codex mcp-server`, for the moment before it has told them.
 
 use codex_protocol::codex::Release;
-use mcp_server::tools::{object, tool};
+use mcp_server::tools::definition::{object, tool};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 

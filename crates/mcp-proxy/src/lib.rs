@@ -54,10 +54,9 @@ use job_queue::service::Jobs;
 use mcp_server::defaults::Defaults;
 use mcp_server::deliveries::Then;
 use mcp_server::error::ToolError;
-use mcp_server::front::Patience;
 use mcp_server::incoming::{id_of, too_long, unreadable};
-use mcp_server::tools::Groups;
 use mcp_server::warnings::Warnings;
+use mcp_server::{Groups, Timeouts};
 use rmcp::model::Tool;
 use safe_files::off_runtime;
 use serde_json::json;
@@ -112,7 +111,7 @@ pub struct Options {
     /// Whether threads are asked for a summary in the end.
     pub farewell: Farewell,
     /// How long things may take.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// The longest message that is taken from the client, in bytes. The child's may be four
     /// times as long.
     pub line_limit: usize,
@@ -239,8 +238,8 @@ impl Proxy {
         closing: CancellationToken,
     ) -> Self {
         let limits = Limits {
-            call: options.patience.call,
-            approval: options.patience.approval,
+            call: options.timeouts.call,
+            approval: options.timeouts.approval,
             request: REQUEST_PATIENCE,
         };
         let own_tools = own::all(&options.office, &options.groups);

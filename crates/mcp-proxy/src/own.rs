@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use agent_team::Office;
 use codex_protocol::rpc::RequestId;
+use mcp_server::Groups;
 use mcp_server::code::Code;
+use mcp_server::deliveries::Told;
 use mcp_server::error::ToolError;
-use mcp_server::tools::codex_status::{self, Calls, Messages, Status};
+use mcp_server::status::{self, Calls, Messages, Status};
 use mcp_server::tools::jobs::{Called, JobTool};
-use mcp_server::tools::team::{TeamTool, Told};
-use mcp_server::tools::{Groups, Name};
+use mcp_server::tools::team::TeamTool;
+use mcp_server::tools::{Name, codex_status};
 use rmcp::model::{JsonObject, Tool};
 use serde_json::Value;
 
@@ -24,7 +26,7 @@ pub(super) fn all(office: &Office, groups: &Groups) -> Vec<Tool> {
     std::iter::once(Name::Status)
         .chain(jobs)
         .chain(team)
-        .filter(|name| groups.have(*name))
+        .filter(|name| name.is_in(groups))
         .map(Name::describe)
         .collect()
 }
@@ -81,11 +83,11 @@ impl Proxy {
         let state = lock(&self.state);
         let counts = state.router.counts();
         let codex = match state.router.child() {
-            Child::Starting => codex_status::Codex::Starting,
-            Child::Ready { version } => codex_status::Codex::Ready {
+            Child::Starting => status::Codex::Starting,
+            Child::Ready { version } => status::Codex::Ready {
                 version: version.clone(),
             },
-            Child::Gone(how) => codex_status::Codex::Gone {
+            Child::Gone(how) => status::Codex::Gone {
                 reason: format!("codex mcp-server {how}"),
             },
         };

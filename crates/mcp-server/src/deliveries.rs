@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rmcp::model::NumberOrString;
+use rmcp::model::{CallToolResult, NumberOrString};
 
 /// What is to be done once an answer has been written and flushed.
 pub type Then = Box<dyn FnOnce() + Send>;
@@ -34,5 +34,19 @@ impl Deliveries {
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<NumberOrString, Then>) -> T) -> T {
         // Nothing panics while holding it, and a map is valid at every point.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// An answer, and what its delivery entails.
+pub struct Told {
+    /// The answer.
+    pub result: CallToolResult,
+    /// What is to be done once it has reached the client.
+    pub then: Option<Then>,
+}
+
+impl From<CallToolResult> for Told {
+    fn from(result: CallToolResult) -> Self {
+        Self { result, then: None }
     }
 }

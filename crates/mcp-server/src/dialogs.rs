@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::question::{Elicitation, Origin, Titles};
-use super::turn::CLIENT_PATIENCE;
+use crate::progress::CLIENT_TIMEOUT;
 
 /// What can be done with a question in the middle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Dialogs {
             let params = CancelledNotificationParam::new(Some(request), Some(why));
             self.peer.notify_cancelled(params)
         });
-        if timeout(CLIENT_PATIENCE, join_all(withdrawals))
+        if timeout(CLIENT_TIMEOUT, join_all(withdrawals))
             .await
             .is_err()
         {

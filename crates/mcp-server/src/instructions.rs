@@ -1,6 +1,6 @@
 //! What a client is told about the server as a whole: the tools that it has.
 
-use super::tools::{Api, Group, Groups};
+use crate::tool_sets::{Api, Group, Groups};
 
 const CLASSIC: &str = "`codex` begins a thread with a prompt and waits for the final message; \
 `codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \

@@ -1,16 +1,14 @@
 //! The MCP server: the tools that clients see, their calls, and the resources.
 //!
 //! ```text
-//!            lines                     one call                    a turn
-//! client ─► transport ─► rmcp ─► front ─────────► tools/<tool> ─► turn ─► codex_engine
-//!                                  │                                │
-//!                                  │                                └► question: what Codex asks,
-//!                                  ├► settings::bounds: refused       put to the client
-//!                                  └► job_queue, agent_team           before anything begins
+//! client ─► transport ─► rmcp ─► handler ─► tools ─┬─► turn_call ─► turn ─► codex_engine
+//!                                   └► resources   ├─► job_queue      └─► question: what Codex
+//!                                                  └─► agent_team         asks, put to the client
 //! ```
 //!
-//! [`Front`] is rmcp's handler. It finds the tool, checks the call against the operator's
-//! bounds, and hands it to the engine, to the queue of jobs or to the team. What goes wrong
+//! `handler` answers MCP's methods and finds the tool of a call. The tool reads its arguments,
+//! checks them against the operator's bounds, and hands the work to the engine, to the queue
+//! of jobs or to the team. [`Server`] is the state that all of them share. What goes wrong
 //! becomes a [`Code`](code::Code) with a hint in one place, [`error`].
 //!
 //! The proxy of the old backend answers calls of the same tools, and takes them from here.
@@ -36,13 +34,14 @@
 
 mod answer;
 pub mod code;
+mod decision;
 pub mod defaults;
 pub mod deliveries;
 mod dialogs;
 #[cfg(test)]
 mod docs;
 pub mod error;
-pub mod front;
+mod handler;
 pub mod incoming;
 mod instructions;
 mod notices;
@@ -52,21 +51,26 @@ mod question;
 mod request_image;
 mod request_state;
 mod resources;
+mod server;
+pub mod status;
+mod stdio;
 mod team_tools;
 mod thread_tools;
+mod tool_sets;
 pub mod tools;
 mod transport;
 mod turn;
+mod turn_call;
 mod waiting;
 pub mod warnings;
 
 pub use defaults::Defaults;
 pub use deliveries::Deliveries;
-pub use front::{Decider, Front, Patience};
 pub use request_image::{Answer, Eyes, serve_eyes};
-pub use resources::{Stdio, StdioMode};
+pub use server::{Decider, Server, Timeouts};
+pub use stdio::{Stdio, StdioMode};
 pub use team_tools::serve_team_tools;
 pub use thread_tools::{Approval, OurTools};
-pub use tools::{Api, Group, Groups};
+pub use tool_sets::{Api, Group, Groups};
 pub use transport::LineTransport;
 pub use warnings::Warnings;

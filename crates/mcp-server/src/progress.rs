@@ -8,7 +8,8 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, timeout};
 
-use super::turn::CLIENT_PATIENCE;
+/// How long a notification may wait for a client that doesn't read.
+pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A client hears at least this often that we are still there (10 s): some cut
 /// a call that has been silent for a minute.
@@ -83,7 +84,7 @@ impl Progress {
         self.sent += 1;
         let params = ProgressNotificationParam::new(token.clone(), f64::from(self.sent))
             .with_message(message);
-        match timeout(CLIENT_PATIENCE, context.peer.notify_progress(params)).await {
+        match timeout(CLIENT_TIMEOUT, context.peer.notify_progress(params)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!("progress not sent: {error}"),
             Err(_) => tracing::debug!("progress not sent: the client does not read"),

@@ -30,8 +30,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::own_server::until_gone;
-use super::tools::tool;
 use super::transport::LineTransport;
+use crate::tools::definition::tool;
 
 /// How many pictures are decoded at once: each can take some 200 MB.
 static DECODERS: Semaphore = Semaphore::const_new(2);

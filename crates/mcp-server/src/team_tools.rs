@@ -11,11 +11,11 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::deliveries::Deliveries;
 use super::own_server::until_gone;
 use super::tools::annotated;
-use super::tools::team::{Mail, Told};
 use super::transport::LineTransport;
+use crate::deliveries::{Deliveries, Told};
+use crate::tools::team::Mail;
 
 /// Serves the mail tools to one client.
 struct TeamTools {

@@ -18,7 +18,8 @@ use safe_files::{directory, off_runtime};
 use serde_json::{Map, Value, json};
 
 use super::request_image::{Answer, describe, show};
-use super::tools::team::{Mail, Told};
+use crate::deliveries::Told;
+use crate::tools::team::Mail;
 
 /// How long an answer may be, in characters. Codex leaves out the middle of one that has
 /// some 12,000 (0.104.0 to 0.169.0), also where that is a message that counts as read then.

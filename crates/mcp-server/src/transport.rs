@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::deliveries::Deliveries;
 use super::incoming::{Line, already_open, begins_service, id_of, read_line, refusal, too_long};
+use crate::deliveries::Deliveries;
 
 /// How long the last words may take to a client that doesn't read.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);

@@ -36,10 +36,11 @@ use super::answer::{Answer, Status};
 use super::code::Code;
 use super::dialogs::{Answered, Dialogs, Manner};
 use super::error::ToolError;
-use super::front::{Front, Taken, decide};
 use super::progress::Progress;
 use super::question::{self, Elicitation, Origin, Titles};
 use super::request_state::RequestState;
+use crate::decision::{Taken, decide};
+use crate::server::Server;
 
 /// How long an interrupted turn may take to end before the call answers
 /// without it. Codex takes some 20 ms; rmcp waits 5 s for answers at the end.
@@ -48,9 +49,6 @@ const INTERRUPT_PATIENCE: Duration = Duration::from_secs(3);
 /// The same when the program ends. Less than rmcp waits for the last answers
 /// (5 s), or the call would stay without one.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long a notification may wait for a client that doesn't read.
-pub(super) const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What happens to a turn that takes longer than its call.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +61,7 @@ pub(super) enum Until {
 
 /// A tool call that waits for a turn.
 pub(super) struct TurnWait<'a> {
-    front: &'a Front,
+    server: &'a Server,
     context: &'a RequestContext<RoleServer>,
     turn: TurnRef,
     thread: ThreadId,
@@ -87,7 +85,7 @@ enum Event {
 
 impl<'a> TurnWait<'a> {
     pub(super) fn new(
-        front: &'a Front,
+        server: &'a Server,
         context: &'a RequestContext<RoleServer>,
         turn: TurnRef,
         thread: ThreadId,
@@ -95,7 +93,7 @@ impl<'a> TurnWait<'a> {
         told: Progress,
     ) -> Self {
         Self {
-            front,
+            server,
             context,
             turn,
             thread,
@@ -123,14 +121,14 @@ impl<'a> TurnWait<'a> {
     /// Waits until there is something to come back with.
     pub(super) async fn outcome(mut self) -> Result<CallToolResponse, ToolError> {
         let thread = self.thread.clone();
-        let span = self.front.engine.span(&self.turn.session);
+        let span = self.server.engine.span(&self.turn.session);
         let waited = self.wait().instrument(span).await;
         waited.map_err(|error| error.in_thread(&thread))
     }
 
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
         loop {
-            let view = self.front.engine.inspect(&self.turn.session)?;
+            let view = self.server.engine.inspect(&self.turn.session)?;
             // Before the end: the last step and the end may well come together.
             self.told.tell(self.context, &view.progress).await;
             if let Some(outcome) = self.ended(&view) {
@@ -145,7 +143,7 @@ impl<'a> TurnWait<'a> {
                 Event::Changed(changed) => changed?,
                 Event::Answered(answered) => self.take(answered),
                 Event::Heartbeat => {
-                    let view = self.front.engine.inspect(&self.turn.session)?;
+                    let view = self.server.engine.inspect(&self.turn.session)?;
                     self.told.take(&view.progress);
                     self.told.heartbeat(self.context).await;
                 }
@@ -175,8 +173,8 @@ impl<'a> TurnWait<'a> {
         tokio::select! {
             biased;
             () = self.context.ct.cancelled() => Event::Cancelled,
-            () = self.front.closing.cancelled() => Event::Closing,
-            changed = self.front.engine.changed(session, revision) => Event::Changed(changed),
+            () = self.server.closing.cancelled() => Event::Closing,
+            changed = self.server.engine.changed(session, revision) => Event::Changed(changed),
             Some(answered) = self.dialogs.next() => Event::Answered(answered),
             () = sleep_until(end) => late,
             () = sleep_until(self.told.next_heartbeat()) => Event::Heartbeat,
@@ -263,7 +261,7 @@ impl<'a> TurnWait<'a> {
     /// The client has answered a question, or can't.
     fn take(&mut self, (action, answer): Answered) {
         if self.dialogs.is_first_answer(&action) {
-            let engine = &self.front.engine;
+            let engine = &self.server.engine;
             match decide(engine, &self.turn.session, &action, answer.as_ref()) {
                 Taken::Decided => {}
                 Taken::Dismissed => self.manner = Manner::ComeBack,
@@ -273,7 +271,7 @@ impl<'a> TurnWait<'a> {
 
     /// At the end nobody is left to send withdrawals.
     async fn withdraw_all(&mut self) {
-        if !self.front.closing.is_cancelled() {
+        if !self.server.closing.is_cancelled() {
             self.dialogs.withdraw_closed(&[]).await;
         }
     }
@@ -326,7 +324,7 @@ impl<'a> TurnWait<'a> {
              approval-policy or sandbox.",
             questions.join("\n\n"),
             self.turn.session,
-            self.front.patience.approval.as_secs(),
+            self.server.timeouts.approval.as_secs(),
         );
         let actions = open.iter().map(question::as_action).collect();
         self.answer(content, Status::WaitingApproval(actions))
@@ -336,7 +334,7 @@ impl<'a> TurnWait<'a> {
     /// what Codex had said, or all of it if the turn has just ended.
     async fn give_up(&mut self, code: Code) -> Result<CallToolResponse, ToolError> {
         self.withdraw_all().await;
-        let engine = &self.front.engine;
+        let engine = &self.server.engine;
         if let Some(outcome) = self.ended(&engine.inspect(&self.turn.session)?) {
             return self.come_back_with(outcome?);
         }
@@ -358,7 +356,7 @@ impl<'a> TurnWait<'a> {
         match code {
             Code::Timeout => format!(
                 "the turn took longer than {} s and was interrupted; the last that was heard: {}",
-                self.front.patience.call.as_secs(),
+                self.server.timeouts.call.as_secs(),
                 self.told.doing(),
             ),
             Code::ShuttingDown => "codex-mcp is shutting down; the turn was interrupted".to_owned(),
@@ -367,7 +365,7 @@ impl<'a> TurnWait<'a> {
     }
 
     async fn until_ended(&mut self) -> Option<Arc<Outcome>> {
-        let engine = &self.front.engine;
+        let engine = &self.server.engine;
         loop {
             let view = engine.inspect(&self.turn.session).ok()?;
             if let Some(outcome) = self.ended(&view) {

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::code::Code;
 use super::error::ToolError;
-use super::front::Front;
 use super::progress::Progress;
+use crate::server::Server;
 
 /// What a call does until a step is known.
 const WAITING: &str = "waiting for Codex";
@@ -20,7 +20,7 @@ const WAITING: &str = "waiting for Codex";
 /// How long what was asked for may take when the client has gone.
 const LAST_ACTS_PATIENCE: Duration = Duration::from_secs(5);
 
-impl Front {
+impl Server {
     /// Waits for what is dropped when the caller goes away.
     pub(super) async fn wait_for<T>(
         &self,

@@ -14,7 +14,7 @@ use codex_engine::{Engine, InstalledCodex, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use job_queue::service::Jobs;
 use mcp_server::{
-    Api, Decider, Defaults, Deliveries, Front, Group, Groups, LineTransport, Patience, Warnings,
+    Api, Decider, Defaults, Deliveries, Group, Groups, LineTransport, Server, Timeouts, Warnings,
 };
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
@@ -190,7 +190,7 @@ async fn serve_client(
                 jobs,
                 groups,
                 farewell: identity.farewell,
-                patience: patience(args, &config),
+                timeouts: timeouts(args, &config),
                 line_limit: args.max_line,
             };
             preflight.report();
@@ -203,8 +203,8 @@ async fn serve_client(
     served.map(|()| ended.exit_code())
 }
 
-fn patience(args: &Args, config: &Config) -> Patience {
-    Patience {
+fn timeouts(args: &Args, config: &Config) -> Timeouts {
+    Timeouts {
         call: config.request_timeout.value,
         approval: args.approval_timeout,
         stall: args
@@ -237,7 +237,7 @@ async fn through_app_server(
         warnings,
         groups,
     } = setup;
-    let patience = patience(args, &config);
+    let timeouts = timeouts(args, &config);
     let told = warnings.clone();
     let bounds = config.bounds();
     let engine = Engine::new(Options {
@@ -246,7 +246,7 @@ async fn through_app_server(
             line_limit: args.max_line,
         },
         codex_home: config.codex_home.clone(),
-        patience: patience.session(),
+        patience: timeouts.session(),
     })
     .with_tools(own_servers::tools_of_a_member(&config, identity))
     .with_sandbox_bound(bounds.of_the_sandbox().map(|bound| bound.to_string()))
@@ -270,11 +270,11 @@ async fn through_app_server(
         false => Decider::Poller,
     };
     let deliveries = Deliveries::default();
-    let front = Front::new(
+    let server = Server::new(
         Arc::clone(&engine),
         args.api,
         decider,
-        patience,
+        timeouts,
         closing.clone(),
     )
     .with_groups(groups)
@@ -284,7 +284,7 @@ async fn through_app_server(
     .with_warnings(warnings)
     .with_bounds(bounds)
     .with_office(identity.office.clone(), deliveries.clone());
-    let served = serve_front(front, args.max_line, deliveries, closing).await;
+    let served = serve_on_stdio(server, args.max_line, deliveries, closing).await;
     if identity.farewell == Farewell::Asked {
         say_farewell(&engine, &identity.office, &hurry).await;
     }
@@ -292,15 +292,15 @@ async fn through_app_server(
     served
 }
 
-async fn serve_front(
-    front: Front,
+async fn serve_on_stdio(
+    server: Server,
     line_limit: usize,
     deliveries: Deliveries,
     closing: CancellationToken,
 ) -> Result<(), ServeError> {
     let (stdin, stdout) = stdio_pipes();
     let transport = LineTransport::new(stdin, stdout, line_limit, closing.clone());
-    match front.serve(transport.with_deliveries(deliveries)).await {
+    match server.serve(transport.with_deliveries(deliveries)).await {
         Ok(service) => {
             if let Err(error) = service.waiting().await {
                 tracing::error!("serving ended abruptly: {error}");

@@ -83,7 +83,7 @@ fn postgres_conforms() {
     block_on(conformance::all(&mut |name| Stage::postgres(&server, name)));
 }
 
-/// The front's tasks may move between threads as far as the compiler knows.
+/// The server's tasks may move between threads as far as the compiler knows.
 #[test]
 fn what_the_store_does_can_be_a_task() {
     fn is_send<T: Send>(_: &T) {}

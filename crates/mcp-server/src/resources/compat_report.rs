@@ -3,14 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::VERSION;
-use crate::front::Front;
+use crate::server::{Server, VERSION};
 use crate::tools;
 
 /// The form of the report, which is the npm package's.
 const SCHEMA_VERSION: &str = "1.0.0";
 
-pub(super) fn show(front: &Front) -> Value {
+pub(super) fn show(server: &Server) -> Value {
     json!({
         "schemaVersion": SCHEMA_VERSION,
         "features": features(),
@@ -26,13 +25,13 @@ pub(super) fn show(front: &Front) -> Value {
                 },
             },
         },
-        "toolCounts": { "core": tools::list(front.api).len() },
-        "runtimeWarnings": front.stdio.warnings,
+        "toolCounts": { "core": tools::list(server.api).len() },
+        "runtimeWarnings": server.stdio.warnings,
         "detectedMismatches": [],
         "runtime": {
             "codexMcpVersion": VERSION,
-            "codexCliVersion": front.engine.codex_version(),
-            "activeSessions": front.engine.active_sessions(),
+            "codexCliVersion": server.engine.codex_version(),
+            "activeSessions": server.engine.active_sessions(),
         },
     })
 }

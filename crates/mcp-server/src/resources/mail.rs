@@ -3,13 +3,13 @@
 use rmcp::ErrorData;
 use serde_json::Value;
 
-use crate::front::Front;
+use crate::server::Server;
 use crate::tools::team::atm_pending_count;
 
 /// As `atm_pending_count` answers it.
-pub(super) async fn show(front: &Front) -> Result<Value, ErrorData> {
+pub(super) async fn show(server: &Server) -> Result<Value, ErrorData> {
     let none = || ErrorData::internal_error("this server has no mail", None);
-    let pending = front.desk().ok_or_else(none)?.pending().await;
+    let pending = server.desk().ok_or_else(none)?.pending().await;
     let pending = pending.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(atm_pending_count::shown(&pending))
 }

@@ -12,36 +12,10 @@ use std::borrow::Cow;
 
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents};
-use serde::Serialize;
 use serde_json::json;
 
-use super::front::Front;
-use super::notices::MAIL;
-
-/// Ours.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// What to do where stdin and stdout can't carry the protocol.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StdioMode {
-    /// Say so, and go on.
-    #[default]
-    Auto,
-    /// Refuse to start.
-    Strict,
-    /// Don't look.
-    Off,
-}
-
-/// What is known about stdin and stdout.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stdio {
-    /// What to do about them.
-    pub mode: StdioMode,
-    /// What is wrong with them, in words.
-    pub warnings: Vec<String>,
-}
+use crate::notices::MAIL;
+use crate::server::Server;
 
 /// A resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,13 +52,13 @@ const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
 
 /// What `resources/list` answers.
-pub(super) fn list(front: &Front) -> Vec<Resource> {
-    all(front).map(Name::describe).collect()
+pub(super) fn list(server: &Server) -> Vec<Resource> {
+    all(server).map(Name::describe).collect()
 }
 
 /// Those that there are.
-fn all(front: &Front) -> impl Iterator<Item = Name> {
-    let mail = front.desk().map(|_| Name::Mail);
+fn all(server: &Server) -> impl Iterator<Item = Name> {
+    let mail = server.desk().map(|_| Name::Mail);
     ALWAYS.into_iter().chain(mail)
 }
 
@@ -93,10 +67,10 @@ fn all(front: &Front) -> impl Iterator<Item = Name> {
 /// # Errors
 ///
 /// That there is no such resource, as MCP wants it said.
-pub(super) fn find(front: &Front, uri: &str) -> Result<Name, ErrorData> {
-    let found = all(front).find(|name| name.row().uri == uri);
+pub(super) fn find(server: &Server, uri: &str) -> Result<Name, ErrorData> {
+    let found = all(server).find(|name| name.row().uri == uri);
     found.ok_or_else(|| {
-        let known: Vec<&str> = all(front).map(|name| name.row().uri).collect();
+        let known: Vec<&str> = all(server).map(|name| name.row().uri).collect();
         let message = format!(
             "there is no resource {uri:?}; there are {}",
             known.join(", ")
@@ -110,9 +84,9 @@ pub(super) fn find(front: &Front, uri: &str) -> Result<Name, ErrorData> {
 /// # Errors
 ///
 /// That there is no such resource, as MCP wants it said.
-pub(super) async fn read(front: &Front, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let name = find(front, uri)?;
-    let text = name.text(front).await?;
+pub(super) async fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let name = find(server, uri)?;
+    let text = name.text(server).await?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.row().mime);
     Ok(ReadResourceResult::new(vec![contents]))
 }
@@ -193,15 +167,15 @@ impl Name {
             .with_mime_type(mime)
     }
 
-    async fn text(self, front: &Front) -> Result<Cow<'static, str>, ErrorData> {
+    async fn text(self, server: &Server) -> Result<Cow<'static, str>, ErrorData> {
         Ok(match self {
-            Self::ServerInfo => format!("{:#}", server_info::show(front)).into(),
-            Self::CompatReport => format!("{:#}", compat_report::show(front)).into(),
+            Self::ServerInfo => format!("{:#}", server_info::show(server, &list(server))).into(),
+            Self::CompatReport => format!("{:#}", compat_report::show(server)).into(),
             Self::Config => include_str!("config.md").into(),
             Self::Gotchas => include_str!("gotchas.md").into(),
             Self::Quickstart => include_str!("quickstart.md").into(),
             Self::Errors => errors::text().into(),
-            Self::Mail => format!("{:#}", mail::show(front).await?).into(),
+            Self::Mail => format!("{:#}", mail::show(server).await?).into(),
         })
     }
 }

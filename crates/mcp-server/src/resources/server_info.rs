@@ -2,26 +2,27 @@
 
 use std::env::consts::{ARCH, OS};
 
+use rmcp::model::Resource;
 use serde_json::{Value, json};
 
-use super::VERSION;
-use crate::front::Front;
-use crate::tools::{self, Api};
+use crate::server::{Server, VERSION};
+use crate::tool_sets::Api;
+use crate::tools;
 
-pub(super) fn show(front: &Front) -> Value {
+pub(super) fn show(server: &Server, resources: &[Resource]) -> Value {
     json!({
         "name": "codex-mcp",
         "version": VERSION,
-        "codexCliVersion": front.engine.codex_version(),
+        "codexCliVersion": server.engine.codex_version(),
         "platform": platform(OS),
         "arch": arch(ARCH),
-        "api": api(front.api),
-        "stdioMode": front.stdio.mode,
+        "api": api(server.api),
+        "stdioMode": server.stdio.mode,
         "supportedApprovalPolicies": allowed("approvalPolicy"),
         "supportedSandboxModes": allowed("sandbox"),
         "supportedEffortLevels": allowed("effort"),
-        "activeSessions": front.engine.active_sessions(),
-        "resources": super::list(front),
+        "activeSessions": server.engine.active_sessions(),
+        "resources": resources,
     })
 }
 

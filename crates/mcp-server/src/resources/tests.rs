@@ -10,7 +10,8 @@ use image_request::logic::picture::{SizeLimit, answer_limit};
 use serde_json::Value;
 
 use super::*;
-use crate::tools::{self, Api};
+use crate::tool_sets::Api;
+use crate::tools;
 
 const CONFIG: &str = include_str!("config.md");
 const GOTCHAS: &str = include_str!("gotchas.md");

@@ -63,7 +63,7 @@ fn tools() -> String {
 /// The groups that a tool is in.
 fn groups(name: Name) -> String {
     let all = Group::value_variants();
-    let has = |group: &&Group| Groups::of(vec![**group]).have(name);
+    let has = |group: &&Group| name.is_in(&Groups::of(vec![**group]));
     let found: Vec<&Group> = all.iter().filter(has).collect();
     if found.len() == all.len() {
         return "every".to_owned();

@@ -1,11 +1,12 @@
 //! The tools, one module each, by the program whose tools they are.
 
 mod annotations;
+mod calls;
 mod classic;
 pub mod codex_status;
+pub mod definition;
 #[cfg(test)]
 mod docs;
-mod groups;
 pub mod jobs;
 mod output_schema;
 mod parameter_names;
@@ -14,34 +15,19 @@ mod schema;
 mod sessions;
 pub mod team;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use agent_team::Desk;
 use common::nearest::folded;
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Tool};
-use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer};
-use serde_json::Value;
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
 
-use super::error::ToolError;
-use super::front::Front;
+use crate::error::ToolError;
+use crate::tool_sets::{Api, Group, Groups};
 use jobs::JobTool;
 use team::TeamTool;
 
 pub(super) use annotations::annotated;
-pub use groups::{Group, Groups};
-
-/// Which set of tools is served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Api {
-    /// `codex` and `codex-reply`, as `codex mcp-server` had them: a call waits
-    /// for Codex's final message.
-    Classic,
-    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call
-    /// returns at once, and the work is looked into.
-    Sessions,
-}
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +81,7 @@ pub(super) fn names(api: Api, groups: &Groups, desk: Option<&Desk>) -> Vec<Name>
     let of_team = TeamTool::all(desk).into_iter().map(Name::Team);
     let of_both = of_jobs.into_iter().chain(of_team);
     let all = of_api.into_iter().chain(of_both);
-    all.filter(|name| groups.have(*name)).collect()
+    all.filter(|name| name.is_in(groups)).collect()
 }
 
 /// The tools of a set that every server has.
@@ -156,24 +142,22 @@ impl Name {
         }
     }
 
-    pub(super) async fn call(
-        self,
-        front: &Front,
-        context: &RequestContext<RoleServer>,
-        arguments: JsonObject,
-    ) -> Result<CallToolResponse, ToolError> {
-        match self {
-            Self::Codex => classic::codex::call(front, context, arguments).await,
-            Self::CodexReply => classic::codex_reply::call(front, context, arguments).await,
-            Self::StartSession => sessions::codex::call(front, context, arguments).await,
-            Self::ReplyToSession => sessions::codex_reply::call(front, context, arguments).await,
-            Self::Session => sessions::codex_session::call(front, context, arguments).await,
-            Self::Check => sessions::codex_check::call(front, context, arguments).await,
-            Self::Review => classic::codex_review::call(front, context, arguments).await,
-            Self::Status => Ok(codex_status::call(arguments, front.status().await)?.into()),
-            Self::Job(tool) => front.job_tool(tool, context, arguments).await,
-            Self::Team(tool) => front.team_tool(tool, context, arguments).await,
-        }
+    /// Whether it is in one of these groups.
+    pub fn is_in(self, groups: &Groups) -> bool {
+        let of_tool: &[Group] = match self {
+            Self::Status => return true,
+            Self::Codex
+            | Self::CodexReply
+            | Self::StartSession
+            | Self::ReplyToSession
+            | Self::Session
+            | Self::Check => &[Group::Sessions],
+            Self::Job(JobTool::Codex | JobTool::Jobs | JobTool::Respond) => &[Group::Jobs],
+            Self::Job(JobTool::Status | JobTool::Cancel) => &[Group::Jobs, Group::Runs],
+            Self::Review | Self::Job(JobTool::Run) => &[Group::Runs],
+            Self::Team(_) => &[Group::Team],
+        };
+        of_tool.iter().any(|group| groups.has(*group))
     }
 
     /// Whether it waits for a turn, and so may come back with a question.
@@ -217,40 +201,16 @@ impl Name {
 /// How long a call that comes again, with the answers to its questions, is to
 /// wait.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
-    let wanted = folded(classic::WAIT);
+    let wanted = folded(classic::definition::WAIT);
     let (_, wait) = arguments.iter().find(|(name, _)| folded(name) == wanted)?;
     let parameters::Wait(wait) = serde_json::from_value(wait.clone()).ok()?;
     Some(wait)
 }
 
-/// A tool whose schema is written as JSON.
-pub fn tool(
-    name: &'static str,
-    title: &'static str,
-    description: &'static str,
-    input: Value,
-) -> Tool {
-    Tool::new(name, description, object(input)).with_title(title)
-}
-
-/// An object, also as text for clients that read only that.
-fn answer(object: Value) -> CallToolResult {
-    let mut result = CallToolResult::success(vec![ContentBlock::text(object.to_string())]);
-    result.structured_content = Some(object);
-    result
-}
-
-/// The members of an object; none of anything else.
-pub fn object(value: Value) -> Arc<JsonObject> {
-    match value {
-        Value::Object(object) => Arc::new(object),
-        _ => Arc::default(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum as _;
+    use serde_json::Value;
 
     use super::*;
 
@@ -337,7 +297,7 @@ mod tests {
             assert!(whole <= LIMIT, "{api:?}: {whole} bytes");
             for group in Group::value_variants() {
                 let groups = Groups::of(vec![*group]);
-                let size = length(all.iter().copied().filter(|name| groups.have(*name)));
+                let size = length(all.iter().copied().filter(|name| name.is_in(&groups)));
                 assert!(size <= GROUP_LIMIT, "{api:?} {group:?}: {size} bytes");
             }
         }

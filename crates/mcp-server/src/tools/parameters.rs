@@ -14,7 +14,7 @@ use settings::{PolicyName, REPLACED};
 use super::parameter_names::{resolved, unknown};
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::front::Front;
+use crate::server::Server;
 
 /// Reads the arguments of a tool, under any of their names; says which one is wrong and
 /// how.
@@ -120,8 +120,8 @@ pub(super) struct Policy(PolicyName);
 impl Policy {
     /// The policy by the name that Codex has for it today; the first time that
     /// this is another one, a warning is added.
-    pub(super) fn today(self, front: &Front, warnings: &mut Vec<String>) -> ApprovalPolicy {
-        if self.0 == PolicyName::OnFailure && front.first_on_failure() {
+    pub(super) fn today(self, server: &Server, warnings: &mut Vec<String>) -> ApprovalPolicy {
+        if self.0 == PolicyName::OnFailure && server.first_on_failure() {
             tracing::warn!("{REPLACED}");
             warnings.push(format!("{REPLACED}."));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
 
-use super::object;
+use super::definition::object;
 
 /// A text that is one of these.
 pub(super) fn one_of(values: &[&str]) -> Value {

@@ -1,4 +1,4 @@
-//! Ring 2: the front in memory, with an app-server played by the test, in
+//! Ring 2: the server in memory, with an app-server played by the test, in
 //! simulated time.
 //!
 //! Nothing that either side is sent may be left unread: a test that ends with
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use codex_engine::in_memory::engine_over;
 use codex_engine::{Engine, Launch, Options, ThreadTools};
-use mcp_server::{Api, Decider, Front, LineTransport, OurTools, Patience};
+use mcp_server::{Api, Decider, LineTransport, OurTools, Server, Timeouts};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -71,7 +71,7 @@ impl End {
     }
 }
 
-/// A front between a client and a Codex, both played by the test.
+/// A server between a client and a Codex, both played by the test.
 struct World {
     client: End,
     codex: End,
@@ -104,7 +104,7 @@ impl World {
     }
 
     async fn begin(api: Api, decider: Decider, tools: Arc<dyn ThreadTools>) -> Self {
-        let patience = Patience {
+        let timeouts = Timeouts {
             call: Duration::from_secs(300),
             approval: Duration::from_secs(60),
             stall: Duration::from_secs(300),
@@ -118,7 +118,7 @@ impl World {
                 line_limit: 1 << 20,
             },
             codex_home: "/nonexistent".into(),
-            patience: patience.session(),
+            patience: timeouts.session(),
         };
         let introduced = tokio::spawn(engine_over(options, reader, writer));
         let hello = codex.next_is("initialize").await;
@@ -140,9 +140,9 @@ impl World {
         let (reader, writer) = tokio::io::split(ours);
         let closing = CancellationToken::new();
         let transport = LineTransport::new(reader, writer, 1 << 20, closing.clone());
-        let front = Front::new(Arc::clone(&engine), api, decider, patience, closing);
+        let server = Server::new(Arc::clone(&engine), api, decider, timeouts, closing);
         let served = tokio::spawn(async move {
-            front
+            server
                 .serve(transport)
                 .await
                 .unwrap()

@@ -12,11 +12,12 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::parameters::{Policy, Wait, Words, arguments};
-use super::super::schema::{approval_policy, input, sandbox};
-use super::tool;
+use super::definition::tool;
 use crate::error::ToolError;
-use crate::front::{Front, TurnCall};
+use crate::server::Server;
+use crate::tools::parameters::{Policy, Wait, Words, arguments};
+use crate::tools::schema::{approval_policy, input, sandbox};
+use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex";
 
@@ -63,19 +64,19 @@ Codex's config.";
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
     let mut warnings = Vec::new();
     let policy = given.approval_policy;
-    let policy = policy.map(|policy| policy.today(front, &mut warnings));
+    let policy = policy.map(|policy| policy.today(server, &mut warnings));
     let wait = given.wait_ms;
     let (mut start, prompt) = given.into_start(policy);
-    start.settings = front.settings(start.settings).await?;
-    let engine = Arc::clone(&front.engine);
-    let defaults = front.defaults.clone();
+    start.settings = server.settings(start.settings).await?;
+    let engine = Arc::clone(&server.engine);
+    let defaults = server.defaults.clone();
     let opening = async move {
         let opened = engine.start(start).await?;
         defaults.recalled();
@@ -86,7 +87,7 @@ pub(in crate::tools) async fn call(
         warnings,
         wait: wait.map(|Wait(wait)| wait),
     };
-    front.run_turn(context, opening, call).await
+    server.run_turn(context, opening, call).await
 }
 
 impl Arguments {

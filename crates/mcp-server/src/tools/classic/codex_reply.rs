@@ -9,12 +9,13 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::parameters::{Wait, Words, arguments};
-use super::super::schema::input;
-use super::tool;
+use super::definition::tool;
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::front::{Front, TurnCall};
+use crate::server::Server;
+use crate::tools::parameters::{Wait, Words, arguments};
+use crate::tools::schema::input;
+use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex-reply";
 
@@ -47,15 +48,15 @@ returns as codex.";
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
-    let thread = front.thread(given.thread()?).await?;
-    let engine = Arc::clone(&front.engine);
+    let thread = server.thread(given.thread()?).await?;
+    let engine = Arc::clone(&server.engine);
     let mut start = Start::default();
-    front.bound_resumed(&thread, &mut start.settings)?;
+    server.bound_resumed(&thread, &mut start.settings)?;
     let resume = Resume {
         thread: thread.clone(),
         start,
@@ -66,7 +67,7 @@ pub(in crate::tools) async fn call(
         warnings: Vec::new(),
         wait: given.wait.map(|Wait(wait)| wait),
     };
-    front
+    server
         .run_turn(context, opening, call)
         .await
         .map_err(|error| error.in_thread(&thread))

@@ -12,12 +12,13 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::parameters::{Wait, Words, arguments};
-use super::super::schema::input;
-use super::tool;
+use super::definition::tool;
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::front::{Front, TurnCall};
+use crate::server::Server;
+use crate::tools::parameters::{Wait, Words, arguments};
+use crate::tools::schema::input;
+use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex_review";
 
@@ -48,7 +49,7 @@ since the branch base, of commit, or what instructions say. Returns as codex.";
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
@@ -62,7 +63,7 @@ pub(in crate::tools) async fn call(
         },
         ..Settings::default()
     };
-    let settings = front.settings(reading(settings)).await?;
+    let settings = server.settings(reading(settings)).await?;
     let here = Path::new(".");
     let cwd = settings.thread.cwd.as_deref().unwrap_or(here);
     let target = given.subject()?.target(cwd).await?;
@@ -70,14 +71,14 @@ pub(in crate::tools) async fn call(
         settings,
         ..Start::default()
     };
-    let engine = Arc::clone(&front.engine);
+    let engine = Arc::clone(&server.engine);
     let opening = async move { engine.start(start).await };
     let call = TurnCall {
         prompt: Prompt::review(target),
         warnings: Vec::new(),
         wait,
     };
-    front.run_turn(context, opening, call).await
+    server.run_turn(context, opening, call).await
 }
 
 impl Arguments {

@@ -4,22 +4,4 @@
 pub(super) mod codex;
 pub(super) mod codex_reply;
 pub(super) mod codex_review;
-
-use rmcp::model::Tool;
-use serde_json::{Value, json};
-
-use super::schema::output;
-
-/// The parameter that says how long to wait.
-pub(super) const WAIT: &str = "wait-ms";
-
-/// A classic tool.
-fn tool(name: &'static str, title: &'static str, description: &'static str, input: Value) -> Tool {
-    let answer = output(json!({
-        "threadId": "string",
-        "content": "string",
-        "status": "string",
-        "sessionId": "string",
-    }));
-    super::tool(name, title, description, input).with_raw_output_schema(answer)
-}
+pub(super) mod definition;

@@ -12,11 +12,12 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::parameters::{Count, Limit, arguments};
-use super::schema::{about, input, off, one_of, output, sandbox, texts};
-use super::{Thread, answer, tool};
+use super::ids::Thread;
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, Limit, arguments};
+use crate::tools::schema::{about, input, off, one_of, output, sandbox, texts};
 
 pub(super) const NAME: &str = "call_codex";
 

@@ -8,11 +8,11 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::parameters::{Count, arguments};
-use super::schema::{input, one_of, output};
-use super::{answer, tool};
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, arguments};
+use crate::tools::schema::{input, one_of, output};
 
 pub(super) const NAME: &str = "call_jobs";
 

@@ -6,11 +6,12 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::parameters::{Words, arguments};
-use super::schema::{input, output};
-use super::{Id, answer, tool};
+use super::ids::Id;
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Words, arguments};
+use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "call_respond";
 

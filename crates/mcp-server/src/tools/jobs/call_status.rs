@@ -10,12 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::parameters::{Count, Wait, arguments};
-use super::schema::{input, output};
-use super::watch::{Waited, until_ended};
-use super::{Id, answer, tool};
+use super::ids::Id;
+use super::waited::{Waited, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, Wait, arguments};
+use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "call_status";
 

@@ -21,12 +21,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::parameters::{Count, Wait, arguments};
-use super::schema::{about, input, off, one_of, output, sandbox, texts};
-use super::watch::{Waited, until_ended};
-use super::{Thread, answer, tool};
+use super::ids::Thread;
+use super::waited::{Waited, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, Wait, arguments};
+use crate::tools::schema::{about, input, off, one_of, output, sandbox, texts};
 
 pub(super) const NAME: &str = job_queue::run::order::TOOL;
 

@@ -8,21 +8,20 @@ mod call_jobs;
 mod call_respond;
 mod call_status;
 mod codex_run;
+mod ids;
+mod waited;
 mod watch;
 
-use job_queue::logic::{BadPrefix, JobPrefix};
 use job_queue::order::BadOrder;
 use job_queue::service::{Jobs, JobsError, NotTold};
 use job_queue::store::StoreError;
-use job_queue::thread_ids::{NotAThread, ThreadPrefix};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
-use serde::Deserialize;
 
-use super::{answer, parameters, schema, tool};
 use crate::code::Code;
 use crate::error::ToolError;
 
-pub(crate) use watch::{Waited, Watch};
+pub(crate) use waited::Waited;
+pub(crate) use watch::Watch;
 
 /// A tool for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,32 +116,6 @@ pub enum Called {
     Answered(CallToolResult),
     /// A job whose end may be waited for.
     Watched(Watch),
-}
-
-/// The id of a job, or how it begins.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct Id(JobPrefix);
-
-impl TryFrom<String> for Id {
-    type Error = BadPrefix;
-
-    fn try_from(text: String) -> Result<Self, BadPrefix> {
-        text.parse().map(Self)
-    }
-}
-
-/// The id of a thread, or how it begins.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct Thread(ThreadPrefix);
-
-impl TryFrom<String> for Thread {
-    type Error = NotAThread;
-
-    fn try_from(text: String) -> Result<Self, NotAThread> {
-        text.parse().map(Self)
-    }
 }
 
 impl From<JobsError> for ToolError {

@@ -1,20 +1,12 @@
 //! Waiting for the end of a job on behalf of a call.
 
-use std::time::{Duration, SystemTime};
-
-use codex_engine::logic::progress::CurrentStep;
-use job_queue::activity;
-use job_queue::logic::JobId;
-use job_queue::service::{Jobs, Looked};
+use job_queue::service::Jobs;
 use rmcp::model::CallToolResult;
-use tokio::time::Instant;
 
 use super::call_status::Asked;
 use super::codex_run::Begun;
+use super::waited::Waited;
 use crate::error::ToolError;
-
-/// How often a caller that waits can be told what happens.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// A job whose end a call waits for.
 #[derive(Debug)]
@@ -23,24 +15,6 @@ pub enum Watch {
     Run(Begun),
     /// A job that the call asks about.
     Job(Asked),
-}
-
-/// What has come of waiting for a while.
-#[derive(Debug)]
-pub(crate) enum Waited<T = CallToolResult> {
-    /// The job has ended, or has been waited for long enough.
-    Over(T),
-    /// It runs, and is at this step, if that is known.
-    Doing(Option<CurrentStep>),
-}
-
-impl<T> Waited<T> {
-    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Waited<U> {
-        match self {
-            Self::Over(what) => Waited::Over(change(what)),
-            Self::Doing(step) => Waited::Doing(step),
-        }
-    }
 }
 
 impl Watch {
@@ -69,23 +43,4 @@ impl Watch {
             Self::Job(_) => None,
         }
     }
-}
-
-/// Waits for the end of a job, or for a question, for a second at most.
-pub(super) async fn until_ended(
-    jobs: &Jobs,
-    id: &JobId,
-    until: Instant,
-) -> Result<Waited<Looked>, ToolError> {
-    let left = until.saturating_duration_since(Instant::now());
-    let looked = jobs.look(id, Some(left.min(BETWEEN_LOOKS))).await?;
-    let is_asked = !looked.questions.is_empty();
-    if looked.job.summary.state.has_ended() || is_asked || Instant::now() >= until {
-        return Ok(Waited::Over(looked));
-    }
-    let events = jobs.tail(id, activity::TAIL).await?;
-    Ok(Waited::Doing(activity::current_step(
-        &events,
-        SystemTime::now(),
-    )))
 }

@@ -12,12 +12,14 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::parameters::{Policy, Words, arguments};
-use super::super::schema::{approval_policy, effort, input, off, or, sandbox, texts};
+use super::answers::{begun, opened};
+use super::elicit::elicit;
 use super::settings::{Advanced, Beginning, Wanted};
-use super::{answer, begun, elicit, opened, tool};
 use crate::error::ToolError;
-use crate::front::Front;
+use crate::server::Server;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Policy, Words, arguments};
+use crate::tools::schema::{approval_policy, effort, input, off, or, sandbox, texts};
 
 pub(in crate::tools) const NAME: &str = "codex";
 
@@ -73,7 +75,7 @@ codex_check until status is idle; its result has the final message.";
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
@@ -92,17 +94,17 @@ pub(in crate::tools) async fn call(
         mut start,
         first,
         warnings,
-    } = wanted.into_beginning(front).await?;
-    start.settings = front.settings(start.settings).await?;
+    } = wanted.into_beginning(server).await?;
+    start.settings = server.settings(start.settings).await?;
     start.settings.manner.effort.get_or_insert(EFFORT);
     let prompt = Prompt {
         text: given.prompt.0,
         ..first
     };
-    let engine = Arc::clone(&front.engine);
-    let defaults = front.defaults.clone();
+    let engine = Arc::clone(&server.engine);
+    let defaults = server.defaults.clone();
     // Half a start is worse than none, so it goes on should the caller leave.
-    let started = front
+    let started = server
         .to_the_end(context, async move {
             let opened = engine.start(start).await?;
             defaults.recalled();
@@ -116,6 +118,6 @@ pub(in crate::tools) async fn call(
             }
         })
         .await?;
-    elicit(front, context, &started.1, &started.0.thread);
-    Ok(answer(opened(&front.engine, &started.0, warnings)?).into())
+    elicit(server, context, &started.1, &started.0.thread);
+    Ok(answer(opened(&server.engine, &started.0, warnings)?).into())
 }

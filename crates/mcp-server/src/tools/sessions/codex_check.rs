@@ -12,13 +12,14 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::parameters::{Count, Wait, arguments};
-use super::super::schema::{input, one_of, or, output, texts};
+use super::answers::{insert_poll_interval, missing, session};
 use super::elicit::asks_the_user;
-use super::{answer, insert_poll_interval, missing, session, tool};
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::front::Front;
+use crate::server::Server;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, Wait, arguments};
+use crate::tools::schema::{input, one_of, or, output, texts};
 
 pub(in crate::tools) const NAME: &str = "codex_check";
 
@@ -127,37 +128,37 @@ fit, others if in availableDecisions. To wait: codex_session wait_any.";
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let mut given: Arguments = arguments(given)?;
-    let session = session(&front.engine, given.session_id.take())?;
+    let session = session(&server.engine, given.session_id.take())?;
     let mut poll = given.poll();
     if given.action == Action::Poll {
         given.nothing_to_decide()?;
         let wait = given.wait_ms.map_or(Duration::ZERO, |Wait(wait)| wait);
         if !wait.is_zero() {
-            let deciding = match asks_the_user(front, context) {
+            let deciding = match asks_the_user(server, context) {
                 true => Deciding::Other,
                 false => Deciding::Reader,
             };
-            let news = front.engine.news(&session, &poll, wait, deciding);
-            let look = || front.engine.current_step(&session);
-            front.wait_watching(context, look, news).await??;
+            let news = server.engine.news(&session, &poll, wait, deciding);
+            let look = || server.engine.current_step(&session);
+            server.wait_watching(context, look, news).await??;
         }
     } else {
         given.nothing_to_wait_for()?;
         // Somebody who answers may have an old cursor: nothing is shown twice.
-        poll.cursor = Some(front.engine.place(&session, poll.cursor)?);
+        poll.cursor = Some(server.engine.place(&session, poll.cursor)?);
         let decision = given.decision()?;
         let request = given.request_id.take();
         let request = request.ok_or_else(|| missing("requestId", given.action.name()))?;
         let note = given.deny_message.as_deref();
-        let engine = &front.engine;
+        let engine = &server.engine;
         engine.respond(&session, &ActionId(request), &decision, note)?;
     }
-    let polled = front.engine.poll(&session, &poll)?;
+    let polled = server.engine.poll(&session, &poll)?;
     Ok(answer(shown(&session, polled)?).into())
 }
 

@@ -11,12 +11,14 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::output_schema::OutputSchema;
-use super::super::parameters::{Policy, Words, arguments};
-use super::super::schema::input;
-use super::{answer, begun, elicit, opened, tool};
+use super::answers::{begun, opened};
+use super::elicit::elicit;
 use crate::error::ToolError;
-use crate::front::Front;
+use crate::server::Server;
+use crate::tools::definition::{answer, tool};
+use crate::tools::output_schema::OutputSchema;
+use crate::tools::parameters::{Policy, Words, arguments};
+use crate::tools::schema::input;
 
 pub(in crate::tools) const NAME: &str = "codex_reply";
 
@@ -55,7 +57,7 @@ whose settings it takes; they hold from now on.";
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
@@ -63,10 +65,10 @@ pub(in crate::tools) async fn call(
     let mut warnings = Vec::new();
     let approval_policy = given
         .approval_policy
-        .map(|policy| policy.today(front, &mut warnings));
-    let session = front.engine.session_named(&given.session_id)?;
+        .map(|policy| policy.today(server, &mut warnings));
+    let session = server.engine.session_named(&given.session_id)?;
     let opened_before = Opened {
-        thread: front.engine.get(&session)?.thread,
+        thread: server.engine.get(&session)?.thread,
         session: session.clone(),
         sandbox: None,
     };
@@ -76,7 +78,7 @@ pub(in crate::tools) async fn call(
         approval_policy,
         sandbox: given.sandbox,
     };
-    front.bounds.bound_overrides(&mut overrides)?;
+    server.bounds.bound_overrides(&mut overrides)?;
     let prompt = Prompt {
         text: given.prompt.0,
         pictures: Vec::new(),
@@ -89,13 +91,13 @@ pub(in crate::tools) async fn call(
         output_schema: given.output_schema.map(|OutputSchema(schema)| schema),
         ..Prompt::default()
     };
-    let engine = Arc::clone(&front.engine);
-    let turn = front
+    let engine = Arc::clone(&server.engine);
+    let turn = server
         .to_the_end(
             context,
             async move { engine.prompt(&session, prompt).await },
         )
         .await?;
-    elicit(front, context, &turn, &opened_before.thread);
-    Ok(answer(opened(&front.engine, &opened_before, warnings)?).into())
+    elicit(server, context, &turn, &opened_before.thread);
+    Ok(answer(opened(&server.engine, &opened_before, warnings)?).into())
 }

@@ -16,14 +16,16 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::parameter_names::resolved;
-use super::super::parameters::{Policy, Wait, Words, arguments};
-use super::super::schema::{input, off, one_of, output, texts};
+use super::answers::{forked, milliseconds, missing, opened, session};
+use super::elicit::elicit;
 use super::settings::{Advanced, Beginning, Wanted};
-use super::{answer, elicit, forked, milliseconds, missing, opened, session, tool};
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::front::Front;
+use crate::server::Server;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameter_names::resolved;
+use crate::tools::parameters::{Policy, Wait, Words, arguments};
+use crate::tools::schema::{input, off, one_of, output, texts};
 
 pub(in crate::tools) const NAME: &str = "codex_session";
 
@@ -111,7 +113,7 @@ the first of sessionIds (but those dealt with) to be idle, ended or asking; term
 }
 
 pub(in crate::tools) async fn call(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
@@ -119,7 +121,7 @@ pub(in crate::tools) async fn call(
     let named: Vec<String> = named(&given);
     let given: Arguments = arguments(given)?;
     given.action.takes(&named)?;
-    let engine = &front.engine;
+    let engine = &server.engine;
     let told = match given.action {
         Action::List => list(engine, given.include_sensitive.unwrap_or(false)),
         Action::Get => {
@@ -140,13 +142,13 @@ pub(in crate::tools) async fn call(
             let session = session(engine, given.session_id)?;
             let engine = Arc::clone(engine);
             let forking = async move { engine.fork(&session).await };
-            forked(&front.to_the_end(context, forking).await?)
+            forked(&server.to_the_end(context, forking).await?)
         }
-        Action::Steer => steer(front, context, given).await?,
-        Action::Resume => resume(front, context, given).await?,
-        Action::WaitAny => wait_any(front, context, given).await?,
-        Action::Terminals => terminals(front, context, given).await?,
-        Action::EndTerminals => end_terminals(front, context, given).await?,
+        Action::Steer => steer(server, context, given).await?,
+        Action::Resume => resume(server, context, given).await?,
+        Action::WaitAny => wait_any(server, context, given).await?,
+        Action::Terminals => terminals(server, context, given).await?,
+        Action::EndTerminals => end_terminals(server, context, given).await?,
     };
     Ok(answer(told).into())
 }
@@ -216,29 +218,29 @@ fn done(session: &SessionId, what: &str) -> Value {
 }
 
 async fn steer(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
-    let session = session(&front.engine, given.session_id)?;
+    let session = session(&server.engine, given.session_id)?;
     let Words(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
-    let engine = Arc::clone(&front.engine);
+    let engine = Arc::clone(&server.engine);
     let steered = session.clone();
-    front
+    server
         .to_the_end(context, async move { engine.steer(&steered, &words).await })
         .await?;
     Ok(done(&session, "steered"))
 }
 
 async fn resume(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
     let thread = given
         .thread_id
         .ok_or_else(|| missing("threadId", "resume"))?;
-    let thread = front.thread(&thread).await?;
+    let thread = server.thread(&thread).await?;
     let wanted = Wanted {
         approval_policy: given.approval_policy,
         sandbox: given.sandbox,
@@ -253,8 +255,8 @@ async fn resume(
         mut start,
         first,
         warnings,
-    } = wanted.into_beginning(front).await?;
-    front.bound_resumed(&thread, &mut start.settings)?;
+    } = wanted.into_beginning(server).await?;
+    server.bound_resumed(&thread, &mut start.settings)?;
     let resume = Resume { thread, start };
     let prompt = match given.prompt {
         Some(Words(text)) => Some(Prompt { text, ..first }),
@@ -264,8 +266,8 @@ async fn resume(
         }
         None => None,
     };
-    let engine = Arc::clone(&front.engine);
-    let (taken_up, turn) = front
+    let engine = Arc::clone(&server.engine);
+    let (taken_up, turn) = server
         .to_the_end(context, async move {
             let opened = engine.resume(resume).await?;
             let turn = match prompt {
@@ -276,7 +278,7 @@ async fn resume(
         })
         .await?;
     match turn {
-        Some(Ok(turn)) => elicit(front, context, &turn, &taken_up.thread),
+        Some(Ok(turn)) => elicit(server, context, &turn, &taken_up.thread),
         Some(Err(error)) => {
             let session = &taken_up.session;
             let note = format!("session {session} has the thread, but not the prompt");
@@ -284,11 +286,11 @@ async fn resume(
         }
         None => {}
     }
-    opened(&front.engine, &taken_up, warnings)
+    opened(&server.engine, &taken_up, warnings)
 }
 
 async fn wait_any(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
@@ -296,15 +298,15 @@ async fn wait_any(
     if names.is_empty() {
         return Err(missing("sessionIds", "wait_any"));
     }
-    let sessions = names.iter().map(|name| front.engine.session_named(name));
+    let sessions = names.iter().map(|name| server.engine.session_named(name));
     let sessions = sessions.collect::<Result<Vec<SessionId>, _>>()?;
     let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
-    let attention = front.engine.attention(&sessions, wait);
+    let attention = server.engine.attention(&sessions, wait);
     let look = || {
         let mut sessions = sessions.iter();
-        sessions.find_map(|session| front.engine.current_step(session))
+        sessions.find_map(|session| server.engine.current_step(session))
     };
-    let first = front.wait_watching(context, look, attention).await??;
+    let first = server.wait_watching(context, look, attention).await??;
     Ok(match first {
         Some(Attention { session, state }) => json!({ "sessionId": session, "status": state }),
         None => json!({ "timedOut": true }),
@@ -312,23 +314,23 @@ async fn wait_any(
 }
 
 async fn terminals(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
-    let session = session(&front.engine, given.session_id)?;
-    let listing = front.engine.terminals(&session);
-    let terminals = front.wait_for(context, listing).await??;
+    let session = session(&server.engine, given.session_id)?;
+    let listing = server.engine.terminals(&session);
+    let terminals = server.wait_for(context, listing).await??;
     Ok(json!({ "sessionId": session, "terminals": terminals }))
 }
 
 async fn end_terminals(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     given: Arguments,
 ) -> Result<Value, ToolError> {
-    let session = session(&front.engine, given.session_id)?;
-    let engine = Arc::clone(&front.engine);
+    let session = session(&server.engine, given.session_id)?;
+    let engine = Arc::clone(&server.engine);
     let (process, of) = (given.process_id, session.clone());
     let ending = async move {
         match process {
@@ -336,7 +338,7 @@ async fn end_terminals(
             None => engine.end_terminals(&of).await,
         }
     };
-    front.to_the_end(context, ending).await?;
+    server.to_the_end(context, ending).await?;
     let message = format!("Background terminals of session {session} ended");
     Ok(json!({ "success": true, "message": message }))
 }

@@ -8,33 +8,34 @@ use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
+use crate::decision::decide;
 use crate::dialogs::{Dialogs, Manner};
-use crate::front::{self, Decider, Front};
 use crate::question::Origin;
+use crate::server::{Decider, Server};
 
 /// Whether the client's user is asked what Codex asks in a session.
-pub(super) fn asks_the_user(front: &Front, context: &RequestContext<RoleServer>) -> bool {
-    front.decider == Decider::User && Manner::of(context) == Manner::Elicit
+pub(super) fn asks_the_user(server: &Server, context: &RequestContext<RoleServer>) -> bool {
+    server.decider == Decider::User && Manner::of(context) == Manner::Elicit
 }
 
 /// Puts what Codex asks in a turn to the client's user, until the turn has ended.
 /// A client that can't be asked finds it when it looks in.
 pub(crate) fn elicit(
-    front: &Front,
+    server: &Server,
     context: &RequestContext<RoleServer>,
     turn: &TurnRef,
     thread: &ThreadId,
 ) {
-    if !asks_the_user(front, context) {
+    if !asks_the_user(server, context) {
         return;
     }
     let asking = Asking {
-        engine: Arc::clone(&front.engine),
+        engine: Arc::clone(&server.engine),
         turn: turn.clone(),
         thread: thread.clone(),
         dialogs: Dialogs::new(context.peer.clone()),
     };
-    let closing = front.closing.clone();
+    let closing = server.closing.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = closing.cancelled() => {}
@@ -76,7 +77,7 @@ impl Asking {
                 }
                 Some((action, answer)) = self.dialogs.next() => {
                     if self.dialogs.is_first_answer(&action) {
-                        front::decide(&self.engine, &session, &action, answer.as_ref());
+                        decide(&self.engine, &session, &action, answer.as_ref());
                     }
                 }
             }

@@ -1,94 +1,10 @@
 //! The tools of the npm package codex-mcp, which return at once; source of names,
 //! numbers and shapes is its README and its repository, version 2.1.0.
 
+mod answers;
 pub(super) mod codex;
 pub(super) mod codex_check;
 pub(super) mod codex_reply;
 pub(super) mod codex_session;
 mod elicit;
 mod settings;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use codex_engine::Engine;
-use codex_engine::command::{Opened, SessionId};
-use codex_engine::logic::session::{IDLE_POLL_INTERVAL, State};
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use serde_json::{Map, Value, json};
-
-use super::schema::output;
-use super::tool;
-use crate::code::Code;
-use crate::error::ToolError;
-use elicit::elicit;
-
-/// A result: the object, and the same as text for clients that read only that.
-fn answer(object: Value) -> CallToolResult {
-    let text = vec![ContentBlock::text(object.to_string())];
-    let mut result = CallToolResult::success(text);
-    result.structured_content = Some(object);
-    result
-}
-
-/// The schema of [`opened`].
-fn begun() -> Arc<JsonObject> {
-    output(json!({
-        "sessionId": "string",
-        "threadId": "string",
-        "status": "string",
-    }))
-}
-
-/// What is told of a session that has got something to do, or has just begun.
-fn opened(engine: &Engine, opened: &Opened, warnings: Vec<String>) -> Result<Value, ToolError> {
-    let info = engine.get(&opened.session)?;
-    let mut told = json!({
-        "sessionId": opened.session,
-        "threadId": opened.thread,
-        "status": info.view.state,
-    });
-    if let Some(told) = told.as_object_mut() {
-        insert_poll_interval(told, info.poll_interval);
-        if !warnings.is_empty() {
-            told.insert("warnings".to_owned(), warnings.into());
-        }
-    }
-    Ok(told)
-}
-
-/// The same of a fork, which is idle and yet has an interval.
-fn forked(opened: &Opened) -> Value {
-    let mut told = json!({
-        "sessionId": opened.session,
-        "threadId": opened.thread,
-        "status": State::Idle,
-    });
-    if let Some(told) = told.as_object_mut() {
-        insert_poll_interval(told, Some(IDLE_POLL_INTERVAL));
-    }
-    told
-}
-
-fn insert_poll_interval(told: &mut Map<String, Value>, interval: Option<Duration>) {
-    if let Some(interval) = interval {
-        told.insert("pollInterval".to_owned(), milliseconds(interval).into());
-    }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn missing(what: &str, action: &str) -> ToolError {
-    ToolError::new(
-        Code::InvalidArgument,
-        format!("{what} is missing, which {action} needs"),
-    )
-}
-
-/// The session that an argument names, by its id or how that begins.
-fn session(engine: &Engine, named: Option<String>) -> Result<SessionId, ToolError> {
-    let missing = || ToolError::new(Code::InvalidArgument, "sessionId is missing");
-    Ok(engine.session_named(&named.ok_or_else(missing)?)?)
-}

@@ -14,11 +14,11 @@ use safe_files::off_runtime;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::output_schema::OutputSchema;
-use super::super::parameters::{Limit, Policy};
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::front::Front;
+use crate::server::Server;
+use crate::tools::output_schema::OutputSchema;
+use crate::tools::parameters::{Limit, Policy};
 
 /// What is set but rarely.
 #[derive(Debug, Default, Deserialize)]
@@ -57,15 +57,15 @@ pub(super) struct Beginning {
 }
 
 impl Wanted {
-    pub(super) async fn into_beginning(self, front: &Front) -> Result<Beginning, ToolError> {
+    pub(super) async fn into_beginning(self, server: &Server) -> Result<Beginning, ToolError> {
         let mut warnings = Vec::new();
         let advanced = self.advanced.unwrap_or_default();
         let pictures = pictures(advanced.images.unwrap_or_default(), self.cwd.as_ref()).await?;
         let approval_policy = self
             .approval_policy
-            .map(|policy| policy.today(front, &mut warnings));
+            .map(|policy| policy.today(server, &mut warnings));
         let patience = patience(
-            front.patience.session(),
+            server.timeouts.session(),
             advanced.approval_timeout_ms,
             advanced.stall_timeout_ms,
         );

@@ -6,10 +6,11 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::parameters::{Words, arguments};
-use super::schema::{input, output};
-use super::{Told, answer, tool};
+use crate::deliveries::Told;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Words, arguments};
+use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "atm_broadcast";
 

@@ -6,12 +6,12 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::parameters::{Count, arguments};
-use super::schema::{input, output};
-use super::{Told, answer, tool};
 use crate::code::Code;
-use crate::deliveries::Then;
+use crate::deliveries::{Then, Told};
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, arguments};
+use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "atm_read";
 

@@ -7,10 +7,11 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::parameters::{Words, arguments};
-use super::schema::{input, output};
-use super::{Told, answer, tool};
+use crate::deliveries::Told;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Words, arguments};
+use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "atm_send";
 

@@ -6,11 +6,12 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::parameters::{Count, arguments};
-use super::schema::{input, output};
-use super::{Told, answer, tool};
 use crate::code::Code;
+use crate::deliveries::Told;
 use crate::error::ToolError;
+use crate::tools::definition::{answer, tool};
+use crate::tools::parameters::{Count, arguments};
+use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "codex_threads";
 

@@ -10,11 +10,10 @@ mod codex_threads;
 use agent_team::audit::Event;
 use agent_team::mail::MailError;
 use agent_team::{Desk, DeskError, Office};
-use rmcp::model::{CallToolResult, JsonObject, Tool};
+use rmcp::model::{JsonObject, Tool};
 
-use super::{answer, parameters, schema, tool};
 use crate::code::Code;
-use crate::deliveries::Then;
+use crate::deliveries::Told;
 use crate::error::ToolError;
 
 /// A tool of a member of a team.
@@ -37,14 +36,6 @@ pub enum Mail {
     Broadcast,
     /// `atm_pending_count`.
     PendingCount,
-}
-
-/// What comes of a call.
-pub struct Told {
-    /// The answer.
-    pub result: CallToolResult,
-    /// What is to be done once it has reached the client.
-    pub then: Option<Then>,
 }
 
 impl Mail {
@@ -137,12 +128,6 @@ impl TeamTool {
             (Self::Mail(mail), Some(desk)) => mail.call(desk, given).await,
             (Self::Mail(_), None) => Err(ToolError::new(Code::NoTeam, "this server is in no team")),
         }
-    }
-}
-
-impl From<CallToolResult> for Told {
-    fn from(result: CallToolResult) -> Self {
-        Self { result, then: None }
     }
 }
 

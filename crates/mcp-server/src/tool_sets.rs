@@ -1,7 +1,15 @@
-//! Groups of tools (`--tools`): fewer tools take less of a client's context.
+//! Which tools are served (`--api`, `--tools`): fewer tools take less of a client's context.
 
-use super::Name;
-use super::jobs::JobTool;
+/// Which set of tools is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Api {
+    /// `codex` and `codex-reply`, as `codex mcp-server` had them: a call waits
+    /// for Codex's final message.
+    Classic,
+    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call
+    /// returns at once, and the work is looked into.
+    Sessions,
+}
 
 /// A group of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -41,23 +49,5 @@ impl Groups {
     #[must_use]
     pub fn has(&self, group: Group) -> bool {
         self.0.contains(&group)
-    }
-
-    /// Whether a tool is in one of them.
-    pub fn have(&self, tool: Name) -> bool {
-        let of_tool: &[Group] = match tool {
-            Name::Status => return true,
-            Name::Codex
-            | Name::CodexReply
-            | Name::StartSession
-            | Name::ReplyToSession
-            | Name::Session
-            | Name::Check => &[Group::Sessions],
-            Name::Job(JobTool::Codex | JobTool::Jobs | JobTool::Respond) => &[Group::Jobs],
-            Name::Job(JobTool::Status | JobTool::Cancel) => &[Group::Jobs, Group::Runs],
-            Name::Review | Name::Job(JobTool::Run) => &[Group::Runs],
-            Name::Team(_) => &[Group::Team],
-        };
-        of_tool.iter().any(|group| self.has(*group))
     }
 }

@@ -1,0 +1,139 @@
+//! The MCP methods: which tools and resources there are, and who answers a call.
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use supervise::io_thread::Ended;
+
+use crate::instructions::instructions;
+use crate::notices::{self, MAIL};
+use crate::server::Server;
+use crate::{resources, tools};
+
+impl Server {
+    fn tools(&self) -> Vec<tools::Name> {
+        tools::names(self.api, &self.groups, self.office.desk.as_ref())
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let builder = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources();
+        let capabilities = match self.desk() {
+            Some(_) => builder.enable_resources_subscribe().build(),
+            None => builder.build(),
+        };
+        ServerConfig::new(capabilities)
+            .with_server_info(
+                Implementation::new("codex-mcp", env!("CARGO_PKG_VERSION")).with_title("codex-mcp"),
+            )
+            .with_instructions(instructions(self.api, &self.groups))
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = self.tools().into_iter().map(tools::Name::describe);
+        Ok(ListToolsResult::with_all_items(tools.collect()))
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::list(self)))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(self, &request.uri).await?.into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        resources::find(self, &request.uri)?;
+        // The others never change.
+        if let (MAIL, Some(desk)) = (request.uri.as_str(), self.desk()) {
+            let subscribing = self.notices.subscribe(desk, &context.peer, &self.closing);
+            let told = |error: Ended| ErrorData::internal_error(error.to_string(), None);
+            subscribing.await.map_err(told)?;
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if request.uri == MAIL {
+            self.notices.unsubscribe();
+        }
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        self.desk().map(|_| requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        if let Some(desk) = self.desk() {
+            notices::listen(desk.clone(), &context, &self.closing).await;
+        }
+        Ok(())
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = tools::named(&self.tools(), &call.name)?;
+        let _counted = tool.prompts().then(|| self.calls.begin());
+        let answered = match &call.request_state {
+            Some(state) if tool.waits() => {
+                let answers = call.input_responses.unwrap_or_default();
+                let arguments = call.arguments.unwrap_or_default();
+                let wait = tools::wait_of(&arguments);
+                self.continue_turn(&context, state, answers, wait).await
+            }
+            _ => {
+                tool.call(self, &context, call.arguments.unwrap_or_default())
+                    .await
+            }
+        };
+        let answered = answered.map(|response| match response {
+            CallToolResponse::Complete(mut result) if tool.carries_warnings() => {
+                self.warnings.attach(&mut result, || self.news_of_death());
+                CallToolResponse::Complete(result)
+            }
+            other => other,
+        });
+        answered.or_else(|error| {
+            if error.is_about_a_death() {
+                // The next answer need not tell it again.
+                let _ = self.engine.unreported_death();
+            }
+            tracing::debug!("{}: {}", call.name, error.text());
+            Ok(tool.refusal(error).into())
+        })
+    }
+}

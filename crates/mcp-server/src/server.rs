@@ -1,0 +1,315 @@
+//! The state of the server that its tools and resources use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use agent_team::{Desk, Office};
+use codex_config::profile;
+use codex_engine::command::{Known, Overrides, Settings};
+use codex_engine::logic::session;
+use codex_engine::{Engine, Standing};
+use codex_protocol::codex::ThreadId;
+use job_queue::service::Jobs;
+use job_queue::thread_ids::{NotAThread, ThreadPrefix};
+use safe_files::{directory, off_runtime};
+use settings::bounds::Bounds;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::code::Code;
+use crate::defaults::Defaults;
+use crate::deliveries::Deliveries;
+use crate::error::ToolError;
+use crate::notices::Notices;
+use crate::status::{self, Calls, Status};
+use crate::stdio::Stdio;
+use crate::tool_sets::{Api, Groups};
+use crate::warnings::Warnings;
+
+/// The time-outs of calls, questions and silences.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// A classic tool call, from its arrival to its answer.
+    pub call: Duration,
+    /// A question of Codex's, until it is declined.
+    pub approval: Duration,
+    /// The silence of a turn, until it is reported as stalled.
+    pub stall: Duration,
+}
+
+impl Timeouts {
+    /// The time-outs of the sessions.
+    #[must_use]
+    pub fn session(self) -> session::Patience {
+        session::Patience {
+            approval: self.approval,
+            stall: self.stall,
+        }
+    }
+}
+
+/// This release.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Who answers Codex's questions in a session that no call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decider {
+    /// A program that polls the session.
+    Poller,
+    /// The client's user, who is asked at once if the client supports it.
+    User,
+}
+
+/// The state behind the tools of one client.
+pub struct Server {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) timeouts: Timeouts,
+    /// Cancelled when the client has gone or we are told to end.
+    pub(crate) closing: CancellationToken,
+    pub(crate) decider: Decider,
+    pub(crate) api: Api,
+    pub(crate) groups: Groups,
+    pub(crate) stdio: Stdio,
+    pub(crate) defaults: Defaults,
+    pub(crate) office: Office,
+    pub(crate) jobs: Option<Arc<Jobs>>,
+    pub(crate) deliveries: Deliveries,
+    pub(crate) notices: Notices,
+    pub(crate) warnings: Warnings,
+    pub(crate) bounds: Bounds,
+    pub(crate) warned_of_on_failure: AtomicBool,
+    pub(crate) started: Instant,
+    pub(crate) calls: CallCounter,
+}
+
+/// Calls of the tools that prompt Codex.
+#[derive(Default)]
+pub(crate) struct CallCounter {
+    total: AtomicU64,
+    in_flight: AtomicUsize,
+}
+
+/// A call that is under way, until it is dropped.
+pub(crate) struct Counted<'a>(&'a CallCounter);
+
+impl CallCounter {
+    pub(crate) fn begin(&self) -> Counted<'_> {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Counted(self)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// A server for one client of `engine`.
+    #[must_use]
+    pub fn new(
+        engine: Arc<Engine>,
+        api: Api,
+        decider: Decider,
+        timeouts: Timeouts,
+        closing: CancellationToken,
+    ) -> Self {
+        Self {
+            engine,
+            timeouts,
+            closing,
+            decider,
+            api,
+            groups: Groups::default(),
+            stdio: Stdio::default(),
+            defaults: Defaults::default(),
+            office: Office::default(),
+            jobs: None,
+            deliveries: Deliveries::default(),
+            notices: Notices::default(),
+            warnings: Warnings::default(),
+            bounds: Bounds::default(),
+            warned_of_on_failure: AtomicBool::new(false),
+            started: Instant::now(),
+            calls: CallCounter::default(),
+        }
+    }
+
+    /// How the server and its Codex are.
+    pub(crate) async fn status(&self) -> Status {
+        let codex = match self.engine.standing() {
+            Standing::Starting => status::Codex::Starting,
+            Standing::Ready(version) => status::Codex::Ready { version },
+            Standing::Absent(failure) => status::Codex::Absent {
+                reason: failure.map(|failure| failure.to_string()),
+            },
+        };
+        let (_, open_questions) = self.engine.under_way();
+        let mut warnings = self.warnings.all();
+        warnings.extend(self.news_of_death());
+        Status {
+            backend: "app-server",
+            member: self.defaults.member().cloned(),
+            codex,
+            limits: self
+                .engine
+                .limits()
+                .await
+                .map_err(|error| error.to_string()),
+            last_exit: self.engine.last_death(),
+            uptime: self.started.elapsed(),
+            calls: Calls {
+                total: self.calls.total.load(Ordering::Relaxed),
+                in_flight: self.calls.in_flight.load(Ordering::Relaxed),
+            },
+            active_threads: self.active_threads().await,
+            open_questions,
+            pending_mail: self.office.pending_mail().await,
+            messages: None,
+            warnings,
+        }
+    }
+
+    /// That Codex has died, for the first answer after that.
+    pub(crate) fn news_of_death(&self) -> Option<String> {
+        let death = self.engine.unreported_death()?;
+        let then = match self.engine.standing() {
+            Standing::Ready(_) | Standing::Starting => "It was started again",
+            Standing::Absent(_) => "The next call starts it again",
+        };
+        Some(format!("{death}. {then}, and its threads continue"))
+    }
+
+    /// How many threads are active, as `codex_threads` shows them; without a record of
+    /// threads, how many sessions are not cancelled.
+    async fn active_threads(&self) -> usize {
+        match self.office.active_threads().await {
+            Some(active) => active,
+            None => self.engine.active_sessions(),
+        }
+    }
+
+    /// The same server, with warnings for its caller, to which others may add.
+    #[must_use]
+    pub fn with_warnings(self, warnings: Warnings) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// The same server, with the tools of these groups alone.
+    #[must_use]
+    pub fn with_groups(self, groups: Groups) -> Self {
+        Self { groups, ..self }
+    }
+
+    /// The same server, with what is known about stdin and stdout.
+    #[must_use]
+    pub fn with_stdio(self, stdio: Stdio) -> Self {
+        Self { stdio, ..self }
+    }
+
+    /// The same server, with what threads are begun with where a call doesn't say.
+    #[must_use]
+    pub fn with_defaults(self, defaults: Defaults) -> Self {
+        Self { defaults, ..self }
+    }
+
+    /// The same server, with bounds of what its client may ask for.
+    #[must_use]
+    pub fn with_bounds(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// The settings of a new thread: what a call says, within the bounds, with the
+    /// defaults below.
+    pub(crate) async fn settings(&self, given: Settings) -> Result<Settings, ToolError> {
+        self.bounds.check_asked(&given)?;
+        if let Some(profile) = &given.profile {
+            profile::check_exists(self.engine.codex_home(), profile)
+                .map_err(|error| ToolError::new(Code::InvalidArgument, error.to_string()))?;
+        }
+        let settings = self.defaults.under(given).await;
+        Ok(self.bounds.bound_laid(settings)?)
+    }
+
+    /// Brings what a call says of a thread from before within the bounds.
+    pub(crate) fn bound_resumed(
+        &self,
+        thread: &ThreadId,
+        settings: &mut Settings,
+    ) -> Result<(), ToolError> {
+        match self.engine.known(thread) {
+            // It was brought within the bounds when it began, and the engine refuses it if
+            // a directory of it leads anywhere else since.
+            Known::Here => {
+                self.bounds.check_config(&settings.thread.config)?;
+                let mut changes = Overrides {
+                    cwd: settings.thread.cwd.take(),
+                    sandbox: settings.thread.sandbox,
+                    ..Overrides::default()
+                };
+                self.bounds.bound_overrides(&mut changes)?;
+                settings.thread.cwd = changes.cwd;
+            }
+            Known::Before(known) => {
+                if let (None, Some(cwd)) = (&settings.thread.cwd, &known.thread.cwd) {
+                    directory::check(cwd)?;
+                }
+                self.bounds.bound_resumed(settings, Some(&known))?;
+            }
+            Known::Unknown => self.bounds.bound_resumed(settings, None)?,
+        }
+        Ok(())
+    }
+
+    /// The thread that a call names, by its id or how that begins: one of a session here, or
+    /// one of which Codex has a rollout. Whether there is one of a whole id is Codex's to say.
+    pub(crate) async fn thread(&self, text: &str) -> Result<ThreadId, ToolError> {
+        if let Ok(thread) = ThreadId::parse(text) {
+            return Ok(thread);
+        }
+        let prefix: ThreadPrefix = text.parse().map_err(|error: NotAThread| {
+            ToolError::new(Code::InvalidArgument, format!("threadId: {error}"))
+        })?;
+        let mut live = self.engine.threads();
+        live.retain(|thread| prefix.fits(thread));
+        let codex_home = self.engine.codex_home().to_owned();
+        let resolve = move || prefix.resolve_with(live, &codex_home, &settings::atm_home());
+        let resolved = off_runtime::run(resolve).await;
+        let resolved =
+            resolved.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+        Ok(resolved?)
+    }
+
+    /// The same server, with what it does as a member of a team. The transport that it
+    /// is served on has to tell of `deliveries`.
+    #[must_use]
+    pub fn with_office(self, office: Office, deliveries: Deliveries) -> Self {
+        Self {
+            office,
+            deliveries,
+            ..self
+        }
+    }
+
+    /// The same server, with the store of jobs.
+    #[must_use]
+    pub fn with_jobs(self, jobs: Arc<Jobs>) -> Self {
+        Self {
+            jobs: Some(jobs),
+            ..self
+        }
+    }
+
+    /// The mail, if there is some.
+    pub(crate) fn desk(&self) -> Option<&Desk> {
+        self.office.desk.as_ref()
+    }
+
+    /// Whether this is the first call with the approval policy `on-failure`.
+    pub(crate) fn first_on_failure(&self) -> bool {
+        !self.warned_of_on_failure.swap(true, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,104 @@
+//! The call of a tool, by its name.
+
+use std::sync::Arc;
+
+use job_queue::service::Jobs;
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResponse, JsonObject};
+use rmcp::service::RequestContext;
+
+use super::jobs::{Called, JobTool, Waited, Watch};
+use super::team::TeamTool;
+use super::{Name, classic, codex_status, sessions};
+use crate::code::Code;
+use crate::deliveries::Told;
+use crate::error::ToolError;
+use crate::progress::Progress;
+use crate::server::Server;
+
+impl Name {
+    /// Answers a call.
+    pub(crate) async fn call(
+        self,
+        server: &Server,
+        context: &RequestContext<RoleServer>,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, ToolError> {
+        match self {
+            Self::Codex => classic::codex::call(server, context, arguments).await,
+            Self::CodexReply => classic::codex_reply::call(server, context, arguments).await,
+            Self::StartSession => sessions::codex::call(server, context, arguments).await,
+            Self::ReplyToSession => sessions::codex_reply::call(server, context, arguments).await,
+            Self::Session => sessions::codex_session::call(server, context, arguments).await,
+            Self::Check => sessions::codex_check::call(server, context, arguments).await,
+            Self::Review => classic::codex_review::call(server, context, arguments).await,
+            Self::Status => Ok(codex_status::call(arguments, server.status().await)?.into()),
+            Self::Job(tool) => job_tool(server, tool, context, arguments).await,
+            Self::Team(tool) => team_tool(server, tool, context, arguments).await,
+        }
+    }
+}
+
+/// Answers a call of a tool of the team.
+async fn team_tool(
+    server: &Server,
+    tool: TeamTool,
+    context: &RequestContext<RoleServer>,
+    arguments: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let Told { result, then } = tool.call(&server.office, arguments).await?;
+    if let Some(then) = then {
+        server.deliveries.expect(context.id.clone(), then);
+    }
+    Ok(result.into())
+}
+
+/// Answers a call of a tool for jobs.
+async fn job_tool(
+    server: &Server,
+    tool: JobTool,
+    context: &RequestContext<RoleServer>,
+    arguments: JsonObject,
+) -> Result<CallToolResponse, ToolError> {
+    let none = || ToolError::new(Code::JobStore, "this server has no store of jobs");
+    let jobs = Arc::clone(server.jobs.as_ref().ok_or_else(none)?);
+    let client = context.peer.peer_info();
+    let client = client.map(|info| info.client_info.name.clone());
+    let of_call = Arc::clone(&jobs);
+    let call = async move { tool.call(&of_call, client, arguments).await };
+    let called = match tool.acts() {
+        true => server.done_in_any_case(context, call).await?,
+        false => server.wait_for(context, call).await??,
+    };
+    match called {
+        Called::Answered(answer) => Ok(answer.into()),
+        Called::Watched(job) => wait_for_job(server, context, &jobs, &job).await,
+    }
+}
+
+/// Waits for a job on behalf of a call, and tells what happens in it.
+async fn wait_for_job(
+    server: &Server,
+    context: &RequestContext<RoleServer>,
+    jobs: &Jobs,
+    job: &Watch,
+) -> Result<CallToolResponse, ToolError> {
+    let mut progress = Progress::new(context, "waiting for the job");
+    loop {
+        let waited = job.wait(jobs);
+        match server
+            .wait_until(context, None, &mut progress, waited)
+            .await
+        {
+            Ok(waited) => match waited? {
+                Waited::Over(answer) => return Ok(answer.into()),
+                Waited::Doing(Some(step)) => progress.tell(context, &step).await,
+                Waited::Doing(None) => {}
+            },
+            Err(error) => {
+                let known = job.goes_on().filter(|_| server.closing.is_cancelled());
+                return known.map(CallToolResponse::from).ok_or(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the tools for sessions answer with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_engine::Engine;
+use codex_engine::command::{Opened, SessionId};
+use codex_engine::logic::session::{IDLE_POLL_INTERVAL, State};
+use rmcp::model::JsonObject;
+use serde_json::{Map, Value, json};
+
+use crate::code::Code;
+use crate::error::ToolError;
+use crate::tools::schema::output;
+
+/// The schema of [`opened`].
+pub(super) fn begun() -> Arc<JsonObject> {
+    output(json!({
+        "sessionId": "string",
+        "threadId": "string",
+        "status": "string",
+    }))
+}
+
+/// What is told of a session that has got something to do, or has just begun.
+pub(super) fn opened(
+    engine: &Engine,
+    opened: &Opened,
+    warnings: Vec<String>,
+) -> Result<Value, ToolError> {
+    let info = engine.get(&opened.session)?;
+    let mut told = json!({
+        "sessionId": opened.session,
+        "threadId": opened.thread,
+        "status": info.view.state,
+    });
+    if let Some(told) = told.as_object_mut() {
+        insert_poll_interval(told, info.poll_interval);
+        if !warnings.is_empty() {
+            told.insert("warnings".to_owned(), warnings.into());
+        }
+    }
+    Ok(told)
+}
+
+/// The same of a fork, which is idle and yet has an interval.
+pub(super) fn forked(opened: &Opened) -> Value {
+    let mut told = json!({
+        "sessionId": opened.session,
+        "threadId": opened.thread,
+        "status": State::Idle,
+    });
+    if let Some(told) = told.as_object_mut() {
+        insert_poll_interval(told, Some(IDLE_POLL_INTERVAL));
+    }
+    told
+}
+
+pub(super) fn insert_poll_interval(told: &mut Map<String, Value>, interval: Option<Duration>) {
+    if let Some(interval) = interval {
+        told.insert("pollInterval".to_owned(), milliseconds(interval).into());
+    }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn missing(what: &str, action: &str) -> ToolError {
+    ToolError::new(
+        Code::InvalidArgument,
+        format!("{what} is missing, which {action} needs"),
+    )
+}
+
+/// The session that an argument names, by its id or how that begins.
+pub(super) fn session(engine: &Engine, named: Option<String>) -> Result<SessionId, ToolError> {
+    let missing = || ToolError::new(Code::InvalidArgument, "sessionId is missing");
+    Ok(engine.session_named(&named.ok_or_else(missing)?)?)
+}
