@@ -11,6 +11,12 @@ const LIMIT: usize = 16 * 1024;
 /// The ID of the limit of the account as a whole. Models may have limits of their own.
 const GENERAL: &str = "codex";
 
+/// The keys of the limits, the one over the shorter time first.
+const WINDOWS: [&str; 2] = ["primary", "secondary"];
+
+/// The key of what may be used beyond them.
+const CREDITS: &str = "credits";
+
 /// The state of the limits, as Codex tells it: `primary` and `secondary`, each with
 /// `usedPercent`, `windowDurationMins` and `resetsAt` (seconds since 1970), and more.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -64,29 +70,59 @@ impl RateLimits {
         }
     }
 
-    /// Takes in newer news, which need not tell all again. The limit of a single model is
-    /// not that of the account, and is left out.
-    pub fn update(&mut self, newer: Self) {
-        let limit = newer.0.get("limitId").and_then(Value::as_str);
-        if limit.is_some_and(|limit| limit != GENERAL) {
-            return;
+    /// Takes in newer news of Codex's, which tell no more than one answer of the model did:
+    /// credits and the plan are `null` in them, and keep their values. Both windows are `null`
+    /// after an answer that told nothing of the limits, and keep theirs, too; if one is there,
+    /// an account without the other has no such limit. News of a model's own limit are left
+    /// out.
+    ///
+    /// Returns whether the news told of the account's windows.
+    pub fn update(&mut self, newer: Self) -> bool {
+        if !newer.is_of_the_account() {
+            return false;
         }
-        let told = newer.0.into_iter().filter(|(_, value)| !value.is_null());
+        let has_windows = newer.windows().next().is_some();
+        let told = newer.0.into_iter().filter(|(name, value)| {
+            !value.is_null() || (has_windows && WINDOWS.contains(&name.as_str()))
+        });
         self.0.extend(told);
+        has_windows
+    }
+
+    /// Takes in an answer to `account/rateLimits/read`, which tells all of the account's
+    /// limits. Credits that it does not tell keep their value.
+    pub fn replace(&mut self, mut read: Self) {
+        if !read.is_of_the_account() {
+            read.0.retain(|name, _| !WINDOWS.contains(&name.as_str()));
+        }
+        let credits = self.0.remove(CREDITS).filter(|_| !read.tells(CREDITS));
+        read.0
+            .extend(credits.map(|known| (CREDITS.to_owned(), known)));
+        *self = read;
+    }
+
+    fn is_of_the_account(&self) -> bool {
+        let limit = self.0.get("limitId").and_then(Value::as_str);
+        limit.is_none_or(|limit| limit == GENERAL)
+    }
+
+    fn tells(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// What may be used beyond them, if Codex has told.
     #[must_use]
     pub fn credits(&self) -> Credits {
-        let told = self.0.get("credits").cloned();
+        let told = self.0.get(CREDITS).cloned();
         let read = told.map(serde_json::from_value);
         read.and_then(Result::ok).unwrap_or_default()
     }
 
     /// The limits, the one over the shorter time first.
     pub fn windows(&self) -> impl Iterator<Item = RateWindow> + '_ {
-        let named = ["primary", "secondary"].into_iter();
-        named.filter_map(|name| serde_json::from_value(self.0.get(name)?.clone()).ok())
+        WINDOWS
+            .into_iter()
+            .filter_map(|name| serde_json::from_value(self.0.get(name)?.clone()).ok())
     }
 }
 
@@ -98,25 +134,59 @@ mod tests {
         RateLimits::read(&RawValue::from_string(json.to_owned()).unwrap()).unwrap()
     }
 
+    fn used(limits: &RateLimits) -> Vec<f64> {
+        limits.windows().map(|window| window.used_percent).collect()
+    }
+
+    /// As 0.104.0, 0.153.4 and 0.169.0 tell them.
     #[test]
-    fn newer_limits_replace_what_they_tell() {
+    fn update_changes_the_windows_that_it_tells() {
         let mut limits = read(
-            r#"{"rateLimits":{"primary":{"usedPercent":40,"windowDurationMins":300},
-                "secondary":{"usedPercent":7.5},"planType":"plus"}}"#,
+            r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":40,"windowDurationMins":300},
+                "secondary":{"usedPercent":7.5},"credits":{"hasCredits":true,"unlimited":false},
+                "planType":"plus"}}"#,
         );
-        limits.update(read(
-            r#"{"rateLimits":{"primary":{"usedPercent":41.0,"windowDurationMins":300},"secondary":null}}"#,
-        ));
-        let used: Vec<f64> = limits.windows().map(|window| window.used_percent).collect();
-        assert_eq!(used, [41.0, 7.5]);
-        let first = limits.windows().next().unwrap();
-        assert_eq!(first.window_duration_mins, Some(300));
-        limits.update(read(
+        let known = limits.clone();
+        // An answer without a word about the limits.
+        let nothing = r#"{"rateLimits":{"limitId":"codex","limitName":null,"primary":null,
+            "secondary":null,"credits":null,"planType":null}}"#;
+        assert!(!limits.update(read(nothing)));
+        // The limit of one model.
+        assert!(!limits.update(read(
             r#"{"rateLimits":{"limitId":"codex_spark","primary":{"usedPercent":100}}}"#,
-        ));
-        assert_eq!(limits.windows().next(), Some(first));
+        )));
+        assert_eq!(limits, known);
+        assert!(limits.update(read(
+            r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":41,
+                "windowDurationMins":300},"secondary":null,"credits":null,"planType":null}}"#,
+        )));
+        assert_eq!(used(&limits), [41.0]);
+        assert!(limits.credits().has_credits && limits.tells("planType"));
         let long = format!(r#"{{"rateLimits":{{"x":"{}"}}}}"#, "x".repeat(LIMIT));
         assert_eq!(read(&long), RateLimits::default());
+    }
+
+    #[test]
+    fn read_replaces_all_but_credits_that_it_does_not_tell() {
+        let mut limits = read(
+            r#"{"rateLimits":{"primary":{"usedPercent":100},"secondary":{"usedPercent":7},
+                "credits":{"hasCredits":true}}}"#,
+        );
+        limits.replace(read(
+            r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":3},"secondary":null,
+                "credits":null}}"#,
+        ));
+        assert_eq!(used(&limits), [3.0]);
+        assert!(limits.credits().has_credits);
+        limits.replace(read(
+            r#"{"rateLimits":{"limitId":"codex","primary":null,"credits":{"hasCredits":false}}}"#,
+        ));
+        assert_eq!(used(&limits), [0.0; 0]);
+        assert!(!limits.credits().has_credits);
+        limits.replace(read(
+            r#"{"rateLimits":{"limitId":"codex_spark","primary":{"usedPercent":100}}}"#,
+        ));
+        assert_eq!(used(&limits), [0.0; 0]);
     }
 
     #[test]
