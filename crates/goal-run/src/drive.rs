@@ -78,6 +78,9 @@ pub struct Done {
     /// How much of the account's limits is used, where Codex tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limits: Option<RateLimits>,
+    /// Whether the last turn failed at a usage limit of the account.
+    #[serde(skip)]
+    pub at_usage_limit: bool,
     /// What Codex said last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response: String,
@@ -187,6 +190,7 @@ pub async fn drive<W: Watcher>(
         not_opened: None,
         errors: Vec::new(),
         failure: None,
+        at_usage_limit: false,
         response: String::new(),
     };
     driver.drive().await
@@ -311,6 +315,8 @@ struct Driver<'a, W> {
     errors: Vec<String>,
     /// Why the last turn failed.
     failure: Option<String>,
+    /// Whether it failed at a usage limit of the account.
+    at_usage_limit: bool,
     response: String,
 }
 
@@ -802,6 +808,7 @@ impl<W: Watcher> Driver<'_, W> {
             usage,
             text,
             failure,
+            at_usage_limit,
         } = came;
         let denied = notes(steps.denied.into_iter().chain(denied));
         let errors = notes(failure.clone().into_iter().chain(steps.errors));
@@ -810,6 +817,7 @@ impl<W: Watcher> Driver<'_, W> {
         let told = errors.iter().cloned().chain(not_allowed).chain(advice);
         self.errors = told.collect();
         self.failure = failure;
+        self.at_usage_limit = at_usage_limit;
         let record = TurnRecord {
             turn: wanted.turn,
             prompt: wanted.kind,
@@ -854,6 +862,7 @@ impl<W: Watcher> Driver<'_, W> {
             sandbox: self.sandbox,
             usage: self.usage,
             rate_limits: self.rig.engine.rate_limits(),
+            at_usage_limit: self.at_usage_limit,
             response: self.response,
             evidence_file,
             warnings: self.rig.warnings,

@@ -16,6 +16,11 @@ pub(super) fn of_turn(ending: &Ending) -> (TurnEnd, Option<String>) {
     }
 }
 
+/// Whether a turn failed at a usage limit of the account.
+pub(super) fn is_at_usage_limit(ending: &Ending) -> bool {
+    matches!(ending, Ending::Failed(error) if error.is_of_the_account())
+}
+
 /// What Codex is to do after a turn that took too long.
 pub(super) const IN_SMALLER_STEPS: &str =
     "work in smaller steps, as a turn that takes too long is interrupted";

@@ -38,6 +38,8 @@ pub(super) struct Came {
     pub(super) text: String,
     /// Why it failed.
     pub(super) failure: Option<String>,
+    /// Whether it failed at a usage limit of the account.
+    pub(super) at_usage_limit: bool,
 }
 
 /// The longest line about a declined question, in bytes.
@@ -53,6 +55,7 @@ impl Came {
             usage: Usage::default(),
             text: String::new(),
             failure: None,
+            at_usage_limit: false,
         }
     }
 
@@ -316,6 +319,7 @@ impl<'a, W: Watcher> Turn<'a, W> {
             usage: outcome.facts.spent.into(),
             text: outcome.text.clone(),
             failure,
+            at_usage_limit: failing::is_at_usage_limit(&outcome.ending),
         }
     }
 }
