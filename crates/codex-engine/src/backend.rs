@@ -185,6 +185,18 @@ impl Backend {
         running.filter(|(server, _)| server.is_alive())
     }
 
+    /// The app-server, if there is one. Waits for one that is being started, and starts none.
+    pub(crate) async fn current(&self) -> Option<Running> {
+        let running = self.slot.lock().await.running.clone();
+        running.filter(|(server, _)| server.is_alive())
+    }
+
+    /// Holds the app-server as its start does.
+    #[cfg(test)]
+    pub(crate) async fn hold(&self) -> impl Sized {
+        self.slot.lock().await
+    }
+
     /// How the app-server stands.
     pub(crate) fn standing(&self) -> Standing {
         let Ok(slot) = self.slot.try_lock() else {

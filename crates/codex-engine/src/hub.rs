@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::backend::{Generation, Supervisor};
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
+use super::limits::ReportedLimits;
 use super::sessions::{Entry, Sessions};
 use super::thread_tools::{NoTools, ThreadTools};
 use super::witness::Witness;
@@ -33,8 +34,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
-    /// The account's usage limits and the moment of Codex's last report, if there was one.
-    rate_limits: Mutex<Option<(RateLimits, Instant)>>,
+    /// The account's usage limits.
+    rate_limits: Mutex<ReportedLimits>,
     deaths: Mutex<Deaths>,
     /// What threads are given, unless that is nothing.
     tools: OnceLock<Arc<dyn ThreadTools>>,
@@ -58,19 +59,14 @@ impl Deaths {
 }
 
 impl Hub {
+    /// The account's usage limits and when Codex last reported them, if it has.
     pub(super) fn rate_limits(&self) -> Option<(RateLimits, Instant)> {
-        lock(&self.rate_limits).clone()
+        lock(&self.rate_limits).get()
     }
 
-    /// Takes in limits that were told, and returns all that is known of them now.
-    pub(super) fn note_limits(&self, told: RateLimits) -> RateLimits {
-        let mut known = lock(&self.rate_limits);
-        let (mut limits, _) = known
-            .take()
-            .unwrap_or_else(|| (RateLimits::default(), Instant::now()));
-        limits.update(told);
-        *known = Some((limits.clone(), Instant::now()));
-        limits
+    /// Takes in an answer about the limits, and returns all that is known of them now.
+    pub(super) fn replace_limits(&self, read: RateLimits) -> RateLimits {
+        lock(&self.rate_limits).replace(read)
     }
 
     /// Gives threads these tools. Those of the first call stay.
@@ -150,7 +146,7 @@ impl Listener for Hub {
     }
 
     fn rate_limits(&self, limits: RateLimits) {
-        self.note_limits(limits);
+        lock(&self.rate_limits).update(limits);
     }
 
     fn cut_off(&self, thread: &str, why: &str) {

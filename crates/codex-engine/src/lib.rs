@@ -143,8 +143,8 @@ pub struct Engine {
     mount_targets: Mutex<MountTargets>,
     /// Codex's register of mount targets.
     register: PathBuf,
-    /// The last time that Codex was asked about the limits, if it has not told them.
-    asked: tokio::sync::Mutex<Option<limits::Failed>>,
+    /// The last question about the limits. Held while Codex is asked.
+    asked: tokio::sync::Mutex<Option<limits::LastQuery>>,
 }
 
 /// Whether Codex has ended.

@@ -1,30 +1,32 @@
-//! The usage limits of the account, and how much of them is used.
+//! The usage limits of the account: what Codex has reported of them, and asking it.
 //!
 //! Codex reports them with each turn. When no recent report is there, Codex can be asked, and
 //! asks its backend. While the backend is silent, Codex before 0.130.0 answers no other
-//! request: such a release is asked in an app-server started for this question alone.
+//! request: such a release is asked in an app-server started for this question alone. Jobs
+//! that need an answer at the same time share one question.
 
 use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{AccountReadParams, Method, RateLimits, Release};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::account::Account;
 use super::app_server::AppServer;
 use super::connection::CallError;
-use crate::logic::limits::{is_outdated, used_up_until};
+use crate::logic::limits::{is_outdated, unusable_until, used_up_until};
 
 /// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
-const PATIENCE: Duration = Duration::from_secs(3);
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a report counts as recent. After a failed question, Codex is not asked again for
 /// as long.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
 /// How long it may take to start a separate app-server and to get its answer.
-const ASIDE_PATIENCE: Duration = Duration::from_secs(8);
+const SEPARATE_SERVER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Why the limits are not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,125 +40,217 @@ pub enum LimitsUnknown {
     /// Only accounts of ChatGPT have such limits.
     #[error("Codex uses no ChatGPT account, and nothing else has such limits")]
     NotLimited,
-    /// Codex could not be asked, or did not tell.
+    /// The question to Codex failed, for this reason.
     #[error("{0}")]
-    NotTold(String),
+    QueryFailed(String),
 }
 
-/// What is known when a turn has failed as a limit was reached.
+/// A usage limit at which a turn has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
-    /// When it is reset, if Codex has told.
+    /// When it is reset, if Codex has reported that.
     pub reset: Option<SystemTime>,
 }
 
+/// The limits that Codex has reported.
+#[derive(Debug, Default)]
+pub(super) struct ReportedLimits {
+    limits: RateLimits,
+    /// When Codex last reported the windows of the account.
+    at: Option<Instant>,
+}
+
+impl ReportedLimits {
+    /// The limits, and when they were reported, if they were.
+    pub(super) fn get(&self) -> Option<(RateLimits, Instant)> {
+        Some((self.limits.clone(), self.at?))
+    }
+
+    /// Takes in the news that come with a turn.
+    pub(super) fn update(&mut self, news: RateLimits) {
+        if self.limits.update(news) {
+            self.at = Some(Instant::now());
+        }
+    }
+
+    /// Takes in an answer of Codex's.
+    pub(super) fn replace(&mut self, read: RateLimits) -> RateLimits {
+        self.limits.replace(read);
+        self.at = Some(Instant::now());
+        self.limits.clone()
+    }
+}
+
+/// The last question about the limits.
+pub(super) struct LastQuery {
+    ended: Instant,
+    result: Result<RateLimits, LimitsUnknown>,
+}
+
+impl LastQuery {
+    /// Whether its result answers a question that was wanted at this moment.
+    fn answers(&self, wanted: Instant) -> bool {
+        self.ended > wanted
+    }
+
+    fn has_failed_recently(&self) -> bool {
+        self.result.is_err() && self.ended.elapsed() < RECENT
+    }
+}
+
 impl Engine {
-    /// How much of the account's limits is used, if Codex has told.
+    /// How much of the account's limits is used, if Codex has reported that.
     #[must_use]
     pub fn rate_limits(&self) -> Option<RateLimits> {
         self.hub.rate_limits().map(|(limits, _)| limits)
     }
 
-    /// The same; Codex is asked where nothing recent is known: the one that runs, or an old
-    /// one that is started for that.
+    /// How much of the account's limits is used. Without a recent report, Codex is asked; a
+    /// release that could do nothing else meanwhile is asked in an app-server of its own.
     ///
     /// # Errors
     ///
     /// [`LimitsUnknown`].
     pub async fn limits(&self) -> Result<RateLimits, LimitsUnknown> {
         let (server, _) = self.backend.running().ok_or(LimitsUnknown::NoCodex)?;
+        self.limits_of(&server).await
+    }
+
+    async fn limits_of(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
         check(server.account)?;
-        let mut asked = self.asked.lock().await;
+        let wanted = Instant::now();
+        let mut last = self.asked.lock().await;
         if let Some(recent) = self.recent_limits() {
             return Ok(recent);
         }
-        if let Some(failed) = asked.as_ref().filter(|failed| failed.at.elapsed() < RECENT) {
-            return Err(failed.error.clone());
+        match last.as_ref() {
+            Some(query) if query.answers(wanted) || query.has_failed_recently() => {
+                query.result.clone()
+            }
+            _ => self.query(server, &mut last).await,
         }
-        let told = match answers_aside(&server) {
-            true => self.ask(&server).await,
-            false => self.ask_another().await,
-        };
-        *asked = told.as_ref().err().map(Failed::now);
-        told
     }
 
-    /// The same in an app-server that does nothing else, whatever its release. It is started
-    /// if none runs.
+    /// Asks the app-server of this engine, which must have nothing else to do, about the
+    /// limits. It is started if it does not run.
     ///
     /// # Errors
     ///
     /// [`LimitsUnknown`].
-    pub async fn limits_here(&self) -> Result<RateLimits, LimitsUnknown> {
+    pub async fn query_limits(&self) -> Result<RateLimits, LimitsUnknown> {
         let ready = self.backend.ready(&self.hub).await;
-        let (server, _) = ready.map_err(|error| LimitsUnknown::NotTold(error.to_string()))?;
+        let (server, _) = ready.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
         check(server.account)?;
-        self.ask(&server).await
+        self.read_limits(&server).await
     }
 
-    /// Until when the account is used up, as far as that is known and concerns a thread with
-    /// this provider, or that of the configuration. Where nothing recent is known, a Codex
-    /// that goes on with its work meanwhile is asked.
-    pub async fn used_up(&self, provider: Option<&str>) -> Option<SystemTime> {
-        let (server, _) = self.backend.running()?;
+    /// Until when a turn with this provider, or that of the configuration, need not be tried,
+    /// as the account is used up. `refused` is until when an earlier turn of the same job was
+    /// refused: Codex rounds 99.5 % to 100, so that at 100 % one turn is tried for each reset.
+    ///
+    /// A turn is tried, too, where the limits are not known, unless one was refused.
+    pub async fn used_up(
+        &self,
+        provider: Option<&str>,
+        refused: Option<SystemTime>,
+    ) -> Option<SystemTime> {
+        let (server, _) = self.backend.current().await?;
         if !server.account.limits(provider) {
             return None;
         }
-        if answers_aside(&server)
-            && let Err(why) = self.limits().await
+        let refused = refused.filter(|&until| until > SystemTime::now());
+        if (reads_limits_aside(&server) || refused.is_some())
+            && let Err(why) = self.limits_of(&server).await
         {
             tracing::debug!("the usage limits are not known: {why}");
+            if refused.is_some() {
+                return refused;
+            }
         }
-        used_up_until(&self.rate_limits()?, SystemTime::now())
+        unusable_until(&self.rate_limits()?, refused, SystemTime::now())
     }
 
-    /// What is known of the limit at which a turn with this provider has just failed; `None`
-    /// if time does not lift it, as it is not that of an account of ChatGPT.
-    pub async fn limit_reached(&self, provider: Option<&str>) -> Option<LimitReached> {
-        let (server, _) = self.backend.running()?;
+    /// The limit at which a turn with this provider has just failed; `None` if time does not
+    /// lift it, as it is not that of an account of ChatGPT. Once `cancel` is cancelled, Codex
+    /// is not asked.
+    pub async fn limit_reached(
+        &self,
+        provider: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Option<LimitReached> {
+        let (server, _) = match self.backend.running() {
+            Some(running) => running,
+            None => cancel.run_until_cancelled(self.backend.current()).await??,
+        };
         if !server.account.limits(provider) {
             return None;
         }
-        let known = || used_up_until(&self.rate_limits()?, SystemTime::now());
-        let reset = match known() {
-            None if answers_aside(&server) => {
-                let mut asked = self.asked.lock().await;
-                *asked = self.ask(&server).await.as_ref().err().map(Failed::now);
-                known()
-            }
-            known => known,
-        };
+        if self.reported_reset().is_none() && reads_limits_aside(&server) {
+            cancel.run_until_cancelled(self.query_once(&server)).await;
+        }
+        let reset = self.reported_reset();
         Some(LimitReached { reset })
+    }
+
+    /// When the limits are reset that are used up, as far as Codex has reported that.
+    fn reported_reset(&self) -> Option<SystemTime> {
+        used_up_until(&self.rate_limits()?, SystemTime::now())
     }
 
     fn recent_limits(&self) -> Option<RateLimits> {
         let (limits, told) = self.hub.rate_limits()?;
-        // A turn may end without a word about them.
-        let is_told = limits.windows().next().is_some();
         let is_recent = told.elapsed() < RECENT && !is_outdated(&limits, SystemTime::now());
-        (is_told && is_recent).then_some(limits)
+        is_recent.then_some(limits)
     }
 
-    async fn ask(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
+    /// Asks Codex, unless a question was answered while this one waited its turn.
+    async fn query_once(&self, server: &AppServer) {
+        let wanted = Instant::now();
+        let mut last = self.asked.lock().await;
+        if !last.as_ref().is_some_and(|query| query.answers(wanted))
+            && let Err(why) = self.query(server, &mut last).await
+        {
+            tracing::debug!("the usage limits are not known: {why}");
+        }
+    }
+
+    async fn query(
+        &self,
+        server: &AppServer,
+        last: &mut Option<LastQuery>,
+    ) -> Result<RateLimits, LimitsUnknown> {
+        let result = match reads_limits_aside(server) {
+            true => self.read_limits(server).await,
+            false => self.query_separate_server().await,
+        };
+        *last = Some(LastQuery {
+            ended: Instant::now(),
+            result: result.clone(),
+        });
+        result
+    }
+
+    async fn read_limits(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
         let method = Method::AccountRateLimitsRead;
         let params = AccountReadParams::default();
-        let told: Result<Box<RawValue>, CallError> = server.call(method, &params, PATIENCE).await;
-        let told = told.map_err(|error| LimitsUnknown::NotTold(error.to_string()))?;
+        let told: Result<Box<RawValue>, CallError> =
+            server.call(method, &params, READ_TIMEOUT).await;
+        let told = told.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
         let read = RateLimits::read(&told);
-        let limits = read.map_err(|error| LimitsUnknown::NotTold(error.to_string()))?;
-        Ok(self.hub.note_limits(limits))
+        let limits = read.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
+        Ok(self.hub.replace_limits(limits))
     }
 
-    /// Asks an app-server that is started for that.
-    async fn ask_another(&self) -> Result<RateLimits, LimitsUnknown> {
-        let another = Self {
+    /// Asks an app-server that is started for this question alone.
+    async fn query_separate_server(&self) -> Result<RateLimits, LimitsUnknown> {
+        let separate = Self {
             backend: self.backend.another(),
             ..Self::new(self.options.clone())
         };
-        let told = tokio::time::timeout(ASIDE_PATIENCE, another.limits_here()).await;
-        another.shut_down().await;
-        let slow = |_| LimitsUnknown::NotTold("Codex takes too long to start".to_owned());
-        Ok(self.hub.note_limits(told.map_err(slow)??))
+        let result = tokio::time::timeout(SEPARATE_SERVER_TIMEOUT, separate.query_limits()).await;
+        separate.shut_down().await;
+        let slow = |_| LimitsUnknown::QueryFailed("Codex takes too long to start".to_owned());
+        Ok(self.hub.replace_limits(result.map_err(slow)??))
     }
 }
 
@@ -168,27 +262,128 @@ fn check(account: Account) -> Result<(), LimitsUnknown> {
         Account::Unlimited => Err(LimitsUnknown::NotLimited),
         Account::Silent => {
             let words = "Codex does not answer which account it uses";
-            Err(LimitsUnknown::NotTold(words.to_owned()))
+            Err(LimitsUnknown::QueryFailed(words.to_owned()))
         }
     }
 }
 
-fn answers_aside(server: &AppServer) -> bool {
+/// Whether Codex answers other requests while it asks its backend about the limits.
+fn reads_limits_aside(server: &AppServer) -> bool {
     let release = server.about.codex_version().and_then(Release::parse);
     release.is_some_and(|release| release >= Release::FIRST_TO_READ_LIMITS_ASIDE)
 }
 
-/// When Codex was asked and did not tell, and why.
-pub(super) struct Failed {
-    at: Instant,
-    error: LimitsUnknown,
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-impl Failed {
-    fn now(error: &LimitsUnknown) -> Self {
-        Self {
-            at: Instant::now(),
-            error: error.clone(),
+    use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+    use futures::future::join_all;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, split};
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::in_memory::engine_over;
+    use crate::logic::session::Patience;
+    use crate::{Launch, Options};
+
+    /// How long the Codex of these tests takes to answer about the limits.
+    const READ_TIME: Duration = Duration::from_secs(2);
+
+    /// A Codex with an account of ChatGPT, and how often it was asked about its limits.
+    async fn codex(version: &str) -> (Engine, Arc<AtomicUsize>) {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let asked = Arc::<AtomicUsize>::default();
+        tokio::spawn(answer(theirs, version.to_owned(), Arc::clone(&asked)));
+        let options = Options {
+            launch: Launch {
+                codex: None,
+                line_limit: DEFAULT_LINE_LIMIT,
+            },
+            codex_home: "/nowhere".into(),
+            patience: Patience {
+                approval: READ_TIME,
+                stall: READ_TIME,
+            },
+        };
+        let (reader, writer) = split(ours);
+        let engine = engine_over(options, reader, writer).await;
+        (engine.map_err(|error| panic!("{error}")).unwrap(), asked)
+    }
+
+    async fn answer(stream: DuplexStream, version: String, asked: Arc<AtomicUsize>) {
+        let (reader, mut writer) = split(stream);
+        let mut lines = BufReader::new(reader).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let result = match request["method"].as_str().unwrap() {
+                "initialize" => json!({ "userAgent": format!("codex/{version} (test)") }),
+                "account/read" => {
+                    json!({ "account": { "type": "chatgpt" }, "requiresOpenaiAuth": true })
+                }
+                "account/rateLimits/read" => {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    sleep(READ_TIME).await;
+                    json!({ "rateLimits": { "limitId": "codex",
+                        "primary": { "usedPercent": 42 } } })
+                }
+                _ => continue,
+            };
+            let answer = json!({ "id": request["id"], "result": result });
+            let line = format!("{answer}\n");
+            writer.write_all(line.as_bytes()).await.unwrap();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_that_fail_at_once_share_one_question() {
+        let (engine, asked) = codex("0.169.0").await;
+        let cancel = CancellationToken::new();
+        let began = Instant::now();
+        let reached = join_all((0..8).map(|_| engine.limit_reached(None, &cancel))).await;
+        assert_eq!(reached, [Some(LimitReached { reset: None }); 8]);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(began.elapsed() < READ_TIME * 2);
+        // A turn that fails later needs a later answer.
+        engine.limit_reached(None, &cancel).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancelled_turn_does_not_wait_for_the_answer() {
+        let (engine, asked) = codex("0.169.0").await;
+        let cancel = CancellationToken::new();
+        let began = Instant::now();
+        let others = CancellationToken::new();
+        let second = async {
+            let reached = engine.limit_reached(None, &cancel).await;
+            assert!(began.elapsed() < READ_TIME / 2);
+            reached
+        };
+        let (first, second, ()) =
+            tokio::join!(engine.limit_reached(None, &others), second, async {
+                sleep(READ_TIME / 4).await;
+                cancel.cancel();
+                assert_eq!(asked.load(Ordering::Relaxed), 1);
+            },);
+        let unknown = Some(LimitReached { reset: None });
+        assert_eq!((first, second), (unknown, unknown));
+        let late = engine.limit_reached(None, &cancel);
+        assert_eq!(timeout(READ_TIME / 4, late).await, Ok(unknown));
+    }
+
+    /// The start of an app-server holds the slot of the backend.
+    #[tokio::test(start_paused = true)]
+    async fn limit_is_known_while_an_app_server_is_being_started() {
+        let (engine, _) = codex("0.169.0").await;
+        let cancel = CancellationToken::new();
+        let starting = engine.backend.hold().await;
+        let (reached, ()) = tokio::join!(engine.limit_reached(None, &cancel), async {
+            sleep(READ_TIME).await;
+            drop(starting);
+        });
+        assert_eq!(reached, Some(LimitReached { reset: None }));
     }
 }

@@ -162,6 +162,7 @@ mod tests {
             prompt: PromptText::Whole,
             attempts: 0,
             waits: 0,
+            wait_history: crate::logic::WaitHistory::default(),
             worker: None,
             worker_host: None,
             exchange_id: None,

@@ -1,5 +1,5 @@
-//! The usage limits of an account: whether they are used up, until when, and how they are
-//! told.
+//! The usage limits of an account: whether they are used up and until when, in words and as
+//! JSON.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,8 @@ use codex_protocol::codex::{RateLimits, RateWindow};
 use common::timestamp::{minute, timestamp};
 use serde_json::{Value, json};
 
-/// From so much on, in percent, a limit is used up.
+/// How much of a limit is used, in percent, when it is used up. Codex rounds to whole
+/// percents (0.104.0 to 0.169.0): at 100 a little may be left, and above it nothing is.
 const USED_UP: f64 = 100.0;
 
 /// The furthest reset that is believed: a little more than the longest window, a month.
@@ -24,6 +25,34 @@ pub fn used_up_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime>
     let full = limits.windows().filter(is_full);
     let resets = full.filter_map(|window| reset(&window, now));
     resets.filter(|&reset| reset > now).max()
+}
+
+/// How far two reports of the same reset are apart at most, with the margins that are added
+/// to it.
+const SAME_RESET: Duration = Duration::from_secs(61 * 60);
+
+/// Until when no turn can succeed. At 100 %, one can, unless a turn was refused until about
+/// the same reset.
+#[must_use]
+pub fn unusable_until(
+    limits: &RateLimits,
+    refused: Option<SystemTime>,
+    now: SystemTime,
+) -> Option<SystemTime> {
+    used_up_until(limits, now)?;
+    let was_refused = |reset| refused.is_some_and(|refused| is_same_reset(refused, reset));
+    let resets = limits.windows().filter(is_full).filter_map(|window| {
+        let reset = reset(&window, now).filter(|&reset| reset > now)?;
+        (window.used_percent > USED_UP || was_refused(reset)).then_some(reset)
+    });
+    resets.max()
+}
+
+fn is_same_reset(one: SystemTime, other: SystemTime) -> bool {
+    let (earlier, later) = (one.min(other), one.max(other));
+    later
+        .duration_since(earlier)
+        .is_ok_and(|apart| apart <= SAME_RESET)
 }
 
 /// Whether a limit that was used up has been reset since this was told.
@@ -62,7 +91,7 @@ pub fn in_words(limits: &RateLimits, now: SystemTime) -> String {
     };
     let told = windows.into_iter().chain(credits.map(str::to_owned));
     match told.collect::<Vec<_>>().join("; ") {
-        empty if empty.is_empty() => "Codex tells of none".to_owned(),
+        empty if empty.is_empty() => "Codex reports none".to_owned(),
         told => told,
     }
 }
@@ -140,6 +169,26 @@ mod tests {
     }
 
     #[test]
+    fn turn_is_tried_at_100_percent_unless_one_was_refused_until_that_reset() {
+        let hours = |hours: u64| NOW + hours * 3600;
+        let full = |used| json!({ "primary": window(used, hours(5)) });
+        let both =
+            json!({ "primary": window(101.0, hours(2)), "secondary": window(100.0, hours(9)) });
+        for (told, refused, expected) in [
+            (full(100.0), None, None),
+            (full(100.0), Some(hours(5) + 1), Some(hours(5))),
+            (full(100.0), Some(hours(3)), None),
+            (full(101.0), None, Some(hours(5))),
+            (full(99.0), Some(hours(5)), None),
+            (both.clone(), None, Some(hours(2))),
+            (both, Some(hours(9)), Some(hours(9))),
+        ] {
+            let until = unusable_until(&limits(&told), refused.map(at), at(NOW));
+            assert_eq!(until, expected.map(at), "{told}, {refused:?}");
+        }
+    }
+
+    #[test]
     fn credits_lift_the_limits() {
         for (has, unlimited, lifted) in [
             (false, false, false),
@@ -184,9 +233,6 @@ mod tests {
                 "usedUpUntil": "1970-01-12T13:47:40.000Z",
             })
         );
-        assert_eq!(
-            in_words(&limits(&json!({})), at(NOW)),
-            "Codex tells of none"
-        );
+        assert_eq!(in_words(&limits(&json!({})), at(NOW)), "Codex reports none");
     }
 }

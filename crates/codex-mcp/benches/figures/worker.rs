@@ -249,6 +249,7 @@ impl Stage {
             tool_limit: None,
             stream: KeepStream::No,
             member: None,
+            refused_until: None,
         };
         let options = Options {
             launch: Launch {

@@ -51,6 +51,7 @@ pub(crate) fn request(home: &Home, prompt: &str) -> Request {
         tool_limit: None,
         stream: KeepStream::No,
         member: None,
+        refused_until: None,
     }
 }
 

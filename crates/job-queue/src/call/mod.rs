@@ -100,6 +100,8 @@ pub struct Request {
     pub stream: KeepStream,
     /// For whom Codex works; a new conversation is told.
     pub member: Option<Member>,
+    /// Until when an earlier turn of the job was refused for a usage limit, if that is known.
+    pub refused_until: Option<SystemTime>,
 }
 
 /// Whether the events of a job are kept for its outcome.
@@ -237,7 +239,7 @@ struct Call<'a> {
     cancel: &'a CancellationToken,
     hearing: Hearing<'a>,
     sandbox: Option<String>,
-    /// The model provider that the job names.
+    /// The model provider of a thread that is resumed, else the one that the job names.
     provider: Option<String>,
     leaves_threads: bool,
     /// Since when a question has been open.
@@ -272,8 +274,14 @@ impl Call<'_> {
             Err(why) => return (nothing, Ending::NotStarted(why)),
         };
         self.hearing.warn(left_out);
-        self.provider = provider;
-        match self.before_the_end(self.used_up()).await {
+        self.provider = match self.provider_of_resumed().await {
+            Some(begun) => Some(begun),
+            None => provider,
+        };
+        let used_up = self
+            .engine
+            .used_up(self.provider.as_deref(), self.request.refused_until);
+        match self.before_the_end(used_up).await {
             Ok(None) => {}
             Ok(Some(until)) => return (nothing, Ending::UsedUp(until)),
             Err(ending) => return (nothing, ending),
@@ -324,18 +332,12 @@ impl Call<'_> {
         (looks, ending)
     }
 
-    /// Until when the account is used up that the thread would use.
-    async fn used_up(&self) -> Option<SystemTime> {
-        let until = self.engine.used_up(self.provider.as_deref()).await?;
-        let Some(thread) = self.request.resume.clone() else {
-            return Some(until);
-        };
+    /// The model provider with which the thread began that is resumed: it keeps that.
+    async fn provider_of_resumed(&self) -> Option<String> {
+        let thread = self.request.resume.clone()?;
         let codex_home = self.request.codex_home.clone();
         let begun = off_runtime::run(move || rollouts::provider(&codex_home, &thread)).await;
-        match begun.ok().flatten() {
-            Some(begun) => self.engine.used_up(Some(&begun)).await,
-            None => Some(until),
-        }
+        begun.ok().flatten()
     }
 
     /// What is known of the usage limit, if that is why it ended so.
@@ -345,7 +347,8 @@ impl Call<'_> {
                 reset: Some(*until),
             }),
             Ending::Failed(error) if error.is_of_the_account() => {
-                self.engine.limit_reached(self.provider.as_deref()).await
+                let provider = self.provider.as_deref();
+                self.engine.limit_reached(provider, self.cancel).await
             }
             _ => None,
         }

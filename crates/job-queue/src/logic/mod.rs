@@ -36,7 +36,7 @@ pub use cancel::CancelAnswer;
 pub use id::{BadId, BadPrefix, JobId, JobPrefix, WorkerId};
 pub use idle::Idle;
 pub use lease::Lease;
-pub use wait::{UnknownReason, Wait, WaitReason};
+pub use wait::{LONGEST_WAIT, UnknownReason, Wait, WaitHistory, WaitReason, Waiting};
 
 /// What is noted of a job whose worker has died, or was not heard of for too long.
 pub const WORKER_LOST: &str = "worker lost";

@@ -1,4 +1,5 @@
-//! How long a job waits whose account is used up.
+//! The waits of a job for a usage limit of its account: until when, how often and for how
+//! long in all.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +7,28 @@ use std::time::{Duration, SystemTime};
 
 use common::timestamp::minute;
 
-/// The first pause where no reset is known, and after how many waits the job fails instead:
-/// the pauses are five hours in all then, as long as the shorter window of an account.
+/// The first pause where no reset is known, and how many there are at most: they take five
+/// hours in all, as long as the shorter window of an account.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const MOST_PAUSES: u32 = 10;
 
 /// The margin after a reset, as the account's clock is not ours.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The longest pause and margin. Both double with each wait, so that no job is claimed in a
-/// loop, whatever resets are told.
+/// The longest pause and margin. A pause doubles with each pause and a margin with each
+/// reset, so that no job is claimed in a loop, whatever resets Codex reports.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+/// How far two reports of the same reset may be apart.
+const SAME_RESET: Duration = LONGEST;
+
+/// How often a job that waits is looked at: its account may have been changed, or may have
+/// got credits.
+const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How long a job waits in all: a little longer than the longest window of an account, a
+/// month.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(35 * 24 * 60 * 60);
 
 /// A job in the queue that is not to be claimed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,25 +48,84 @@ pub enum WaitReason {
     NextTry,
 }
 
+/// All waits of a job so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitHistory {
+    /// When the first of them began.
+    pub since: Option<SystemTime>,
+    /// The last of them.
+    pub last: Option<Wait>,
+    /// How many different resets it has waited for.
+    pub resets: u32,
+    /// How many pauses it has made without a known reset.
+    pub pauses: u32,
+}
+
+/// A wait that is to begin, and the counts of all waits of its job with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Until when, and why.
+    pub wait: Wait,
+    /// When the job is looked at next: when its wait is over, or earlier.
+    pub look_at: SystemTime,
+    /// Whether the job waited for something else before.
+    pub is_new: bool,
+    /// How many different resets it has waited for.
+    pub resets: u32,
+    /// How many pauses it has made without a known reset.
+    pub pauses: u32,
+}
+
 /// Why a text is not a [`WaitReason`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a reason why jobs wait")]
 pub struct UnknownReason(String);
 
-impl Wait {
-    /// How long a job waits that has waited so often before; `None` if it is to fail.
+impl WaitHistory {
+    /// The next wait of the job, for this reset if it is known; `None` if it has waited too
+    /// often or would wait too long, and is to fail.
     #[must_use]
-    pub fn for_limit(reset: Option<SystemTime>, before: u32, now: SystemTime) -> Option<Self> {
-        let reason = match reset {
-            Some(_) => WaitReason::LimitReset,
-            None if before < MOST_PAUSES => WaitReason::NextTry,
-            None => return None,
+    pub fn next(self, reset: Option<SystemTime>, now: SystemTime) -> Option<Waiting> {
+        let pending = self.last.filter(|wait| wait.until > now);
+        let (wait, resets, pauses) = match (reset, pending) {
+            (Some(reset), Some(last)) if last.is_for(reset) => (last, self.resets, self.pauses),
+            (Some(reset), _) => {
+                let until = reset.max(now) + doubled(MARGIN, self.resets);
+                let reason = WaitReason::LimitReset;
+                (Wait { until, reason }, self.resets + 1, self.pauses)
+            }
+            (None, _) if self.pauses < MOST_PAUSES => {
+                let until = now + doubled(FIRST_PAUSE, self.pauses);
+                let reason = WaitReason::NextTry;
+                (Wait { until, reason }, self.resets, self.pauses + 1)
+            }
+            (None, _) => return None,
         };
-        let until = match reset {
-            Some(reset) => reset.max(now) + doubled(MARGIN, before),
-            None => now + doubled(FIRST_PAUSE, before),
-        };
-        Some(Self { until, reason })
+        let since = self.since.unwrap_or(now);
+        let waited = wait.until.duration_since(since).unwrap_or_default();
+        (waited <= LONGEST_WAIT).then(|| Waiting {
+            wait,
+            look_at: wait.until.min(now + LOOK_EVERY),
+            is_new: self.last != Some(wait),
+            resets,
+            pauses,
+        })
+    }
+
+    /// Until when the last turn was refused, if that is known.
+    #[must_use]
+    pub fn refused_until(self) -> Option<SystemTime> {
+        let last = self.last?;
+        (last.reason == WaitReason::LimitReset).then_some(last.until)
+    }
+}
+
+impl Wait {
+    /// Whether the job waits for about this reset.
+    fn is_for(self, reset: SystemTime) -> bool {
+        let (earlier, later) = (self.until.min(reset), self.until.max(reset));
+        let apart = later.duration_since(earlier);
+        self.reason == WaitReason::LimitReset && apart.is_ok_and(|apart| apart <= SAME_RESET)
     }
 }
 
@@ -66,7 +137,7 @@ fn doubled(first: Duration, times: u32) -> Duration {
 impl WaitReason {
     const ALL: [Self; 2] = [Self::LimitReset, Self::NextTry];
 
-    /// It in a word.
+    /// The reason as the store and programs know it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -75,13 +146,13 @@ impl WaitReason {
         }
     }
 
-    /// It for people.
+    /// The reason as people read it.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::LimitReset => "the usage limit of the account is reached",
             Self::NextTry => {
-                "the usage limit of the account is reached, and Codex does not tell when it is \
+                "the usage limit of the account is reached, and Codex does not report when it is \
                  reset; the job is tried again then"
             }
         }
@@ -110,27 +181,83 @@ mod tests {
 
     use super::*;
 
+    const DAY: u64 = 24 * 60 * 60;
+
     fn at(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
+    fn waited(resets: u32, pauses: u32) -> WaitHistory {
+        WaitHistory {
+            since: Some(at(0)),
+            last: None,
+            resets,
+            pauses,
+        }
+    }
+
+    /// The history of a job that has begun to wait at this moment.
+    fn after(history: WaitHistory, waiting: Waiting, now: SystemTime) -> WaitHistory {
+        WaitHistory {
+            since: history.since.or(Some(now)),
+            last: Some(waiting.wait),
+            resets: waiting.resets,
+            pauses: waiting.pauses,
+        }
+    }
+
     #[test]
     fn job_waits_until_the_reset_and_a_margin_that_grows() {
-        for (before, until) in [(0, 1001), (1, 1002), (5, 1032), (12, 4600), (99, 4600)] {
-            let wait = Wait::for_limit(Some(at(1000)), before, at(500)).unwrap();
-            assert_eq!(wait.until, at(until), "{before}");
-            assert_eq!(wait.reason, WaitReason::LimitReset);
+        for (resets, until) in [(0, 1001), (1, 1002), (5, 1032), (12, 4600), (99, 4600)] {
+            // Pauses do not count.
+            let next = waited(resets, 7).next(Some(at(1000)), at(500)).unwrap();
+            assert_eq!((next.resets, next.pauses), (resets + 1, 7));
+            assert_eq!(next.wait.until, at(until), "{resets}");
+            assert_eq!(next.wait.reason, WaitReason::LimitReset);
         }
-        let past = Wait::for_limit(Some(at(1000)), 0, at(2000)).unwrap();
-        assert_eq!(past.until, at(2001));
+        let past = WaitHistory::default().next(Some(at(1000)), at(2000));
+        assert_eq!(past.unwrap().wait.until, at(2001));
+    }
+
+    #[test]
+    fn job_is_looked_at_each_hour_and_waits_on_for_the_same_reset() {
+        let (none, reset) = (WaitHistory::default(), at(5 * DAY));
+        let first = none.next(Some(reset), at(0)).unwrap();
+        assert_eq!((first.look_at, first.is_new), (at(3600), true));
+        let history = after(none, first, at(0));
+        assert_eq!(history.refused_until(), Some(reset + MARGIN));
+        let again = history.next(Some(reset + MARGIN * 9), at(3600)).unwrap();
+        assert_eq!((again.wait, again.resets), (first.wait, 1));
+        assert_eq!((again.look_at, again.is_new), (at(7200), false));
+        let last = history.next(Some(reset), at(5 * DAY - 10)).unwrap();
+        assert_eq!(last.look_at, reset + MARGIN);
+        // A turn that is refused when the wait is over waits longer.
+        let late = history.next(Some(reset), at(5 * DAY + 1)).unwrap();
+        assert_eq!((late.wait.until, late.resets), (at(5 * DAY + 3), 2));
+        let other = history.next(Some(at(7 * DAY)), at(3600)).unwrap();
+        assert_eq!((other.resets, other.is_new), (2, true));
+    }
+
+    #[test]
+    fn job_fails_that_would_wait_too_long_in_all() {
+        let mut history = WaitHistory::default();
+        let mut now = at(0);
+        let week = Duration::from_secs(7 * DAY);
+        while let Some(next) = history.next(Some(now + week), now) {
+            history = after(history, next, now);
+            now = next.wait.until;
+        }
+        assert_eq!((history.resets, history.since), (4, Some(at(0))));
     }
 
     #[test]
     fn job_without_a_known_reset_pauses_longer_each_time_and_fails_after_hours() {
-        let pause = |before| {
-            let wait = Wait::for_limit(None, before, at(0))?;
-            assert_eq!(wait.reason, WaitReason::NextTry);
-            wait.until.duration_since(at(0)).ok()
+        let pause = |pauses| {
+            // Resets do not count.
+            let next = waited(99, pauses).next(None, at(0))?;
+            assert_eq!((next.resets, next.pauses), (99, pauses + 1));
+            assert_eq!(next.wait.reason, WaitReason::NextTry);
+            next.wait.until.duration_since(at(0)).ok()
         };
         let pauses: Vec<Duration> = (0..MOST_PAUSES).map_while(pause).collect();
         assert_eq!(pauses[..3], [60, 120, 240].map(Duration::from_secs));
@@ -141,9 +268,9 @@ mod tests {
 
     #[test]
     fn wait_says_until_when_and_why() {
-        let wait = Wait::for_limit(Some(at(1000)), 0, at(0)).unwrap();
+        let next = WaitHistory::default().next(Some(at(1000)), at(0));
         assert_eq!(
-            wait.to_string(),
+            next.unwrap().wait.to_string(),
             "waits until 1970-01-01 00:16 UTC: the usage limit of the account is reached"
         );
         for reason in WaitReason::ALL {

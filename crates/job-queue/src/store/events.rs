@@ -88,7 +88,7 @@ impl JobStore {
     }
 }
 
-async fn append(
+pub(super) async fn append(
     connection: &mut Connection,
     claim: &Claim,
     events: &[NewEvent],

@@ -1,6 +1,7 @@
 //! The way of a job: submitted, claimed, renewed, finished, called off, taken from a
 //! worker that was lost.
 
+use std::slice;
 use std::time::{Duration, SystemTime};
 
 use settings::store_access::OthersJobs;
@@ -11,10 +12,12 @@ use super::record::{self, SIGNED, count, optional, parsed, wanted};
 use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
-    Claim, Claimed, Finished, Job, JobStore, NewJob, Reaped, Renewed, StoreError, Tell, Written,
-    access,
+    Claim, Claimed, Finished, Job, JobStore, NewEvent, NewJob, Reaped, Renewed, StoreError, Tell,
+    Written, access, events,
 };
-use crate::logic::{Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, Wait, Wanted, WorkerId};
+use crate::logic::{
+    Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, Waiting, Wanted, WorkerId,
+};
 
 /// How many jobs are taken from lost workers, and how many ended ones removed, in
 /// one transaction: others wait meanwhile.
@@ -109,9 +112,9 @@ impl JobStore {
         let sql = format!(
             "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
              attempts = attempts + 1, started_at = {{now}}, lease_until = {{now}} + $3, \
-             not_before = NULL, waits_for = NULL \
+             look_at = NULL \
              WHERE seq = (SELECT seq FROM codex_jobs WHERE state = 'queued' \
-             AND (not_before IS NULL OR not_before <= {{now}}) \
+             AND (look_at IS NULL OR look_at <= {{now}}) \
              AND (run_on IS NULL OR run_on = $2) AND {may} ORDER BY seq LIMIT 1 {{free}}) \
              RETURNING {{job}}"
         );
@@ -216,9 +219,9 @@ impl JobStore {
         writing!(self, give_up, Purpose::Write, Tell::Watchers)
     }
 
-    /// Puts a job back into the queue, where it waits, or ends it if it was called off. The
-    /// attempt does not count. Returns what has become of it; `None` if it was not that
-    /// worker's any more.
+    /// Puts a job back into the queue, where it waits, with this event. The attempt does not
+    /// count. Nothing is written if the job was called off, or is not that worker's any more
+    /// (`None`).
     ///
     /// # Errors
     ///
@@ -226,30 +229,30 @@ impl JobStore {
     pub async fn put_back(
         &self,
         claim: &Claim,
-        wait: &Wait,
-    ) -> Result<Option<JobState>, StoreError> {
+        waiting: &Waiting,
+        event: Option<&NewEvent>,
+    ) -> Result<Option<Wanted>, StoreError> {
         let sql = format!("SELECT {LOST} FROM codex_jobs WHERE {FENCE} {{locked}}");
-        // By the clock of the database, as all that it compares.
-        let left = wait.until.duration_since(SystemTime::now());
-        let left = left.unwrap_or_default();
         let put_back = async |connection: &mut Connection| {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
             };
-            let state = match wanted(&row)? {
-                Wanted::Yes => JobState::Queued,
-                Wanted::No => JobState::Cancelled,
-            };
-            let lost = Lost::read(&row)?;
-            Lost { state, ..lost }.write(connection, "").await?;
-            if state == JobState::Queued {
-                let sql = "UPDATE codex_jobs SET not_before = {now} + $2, waits_for = $3, \
-                           waits = waits + 1 WHERE id = $1";
-                let job = claim.job.as_str().into();
-                let values = vec![job, millis(left), wait.reason.as_str().into()];
-                connection.run(sql, values).await?;
+            if wanted(&row)? == Wanted::No {
+                return Ok(Some(Wanted::No));
             }
-            Ok(Some(state))
+            if let Some(event) = event {
+                events::append(connection, claim, slice::from_ref(event)).await?;
+            }
+            let queued = Lost {
+                state: JobState::Queued,
+                ..Lost::read(&row)?
+            };
+            queued.write(connection, "").await?;
+            let sql = "UPDATE codex_jobs SET not_before = {now} + $2, waits_for = $3, \
+                       look_at = {now} + $4, wait_since = COALESCE(wait_since, {now}), \
+                       wait_resets = $5, wait_pauses = $6, waits = waits + 1 WHERE id = $1";
+            connection.run(sql, waiting_values(claim, waiting)).await?;
+            Ok(Some(Wanted::Yes))
         };
         writing!(self, put_back, Purpose::Write, Tell::Watchers)
     }
@@ -443,6 +446,21 @@ struct Lost {
     state: JobState,
 }
 
+/// The parameters by which a job is made to wait.
+fn waiting_values(claim: &Claim, waiting: &Waiting) -> Vec<Value> {
+    let now = SystemTime::now();
+    // By the clock of the database, as all that it compares.
+    let left = |until: SystemTime| millis(until.duration_since(now).unwrap_or_default());
+    vec![
+        claim.job.as_str().into(),
+        left(waiting.wait.until),
+        waiting.wait.reason.as_str().into(),
+        left(waiting.look_at),
+        waiting.resets.into(),
+        waiting.pauses.into(),
+    ]
+}
+
 impl Lost {
     fn read(row: &super::sql::Row) -> Result<Self, Fault> {
         let attempt = Attempt {
@@ -462,8 +480,8 @@ impl Lost {
         match self.state {
             JobState::Queued => {
                 let sql = "UPDATE codex_jobs SET state = 'queued', worker = NULL, \
-                           worker_host = NULL, started_at = NULL, lease_until = NULL \
-                           WHERE id = $1 RETURNING seq";
+                           worker_host = NULL, started_at = NULL, lease_until = NULL, \
+                           not_before = NULL, waits_for = NULL WHERE id = $1 RETURNING seq";
                 if let Some(row) = connection.row(sql, vec![job]).await? {
                     leave(connection, row.number("seq")?).await?;
                 }

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::timestamp::writable;
 use serde_json::Value as Json;
 use uuid::Uuid;
 
 use super::access::Identity;
 use super::error::Fault;
 use super::sql::{Row, Value};
-use crate::logic::{Ending, JobId, JobState, Wait, Wanted, WorkerId};
+use crate::logic::{Ending, JobId, JobState, Wait, WaitHistory, Wanted, WorkerId};
 
 /// The longest text, in bytes: a prompt, a result, an event.
 pub const LONGEST_TEXT: usize = 16 << 20;
@@ -225,6 +226,8 @@ pub struct Job {
     pub attempts: u32,
     /// How many of these attempts do not count, as its account was used up.
     pub waits: u32,
+    /// The waits at the end of these attempts.
+    pub wait_history: WaitHistory,
     /// Who has it, or had it last.
     pub worker: Option<WorkerId>,
     /// On which machine.
@@ -484,7 +487,7 @@ pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_
     {role matches} AS same_role";
 
 /// The other columns of a job.
-pub(super) const REST: &str = "attempts, waits, worker, worker_host, exchange_id, result, signature, \
+pub(super) const REST: &str = "attempts, waits, wait_since, wait_resets, wait_pauses, worker, worker_host, exchange_id, result, signature, \
     ended_signature, masked";
 
 /// The columns that a host signs with, in the order of [`Identity::sign`].
@@ -610,6 +613,7 @@ impl Job {
             },
             attempts: count(row, "attempts")?,
             waits: count(row, "waits")?,
+            wait_history: wait_history(row)?,
             worker: optional(row, "worker")?,
             worker_host: row.text("worker_host")?,
             exchange_id: row.text("exchange_id")?,
@@ -687,11 +691,26 @@ pub(super) fn wanted(row: &Row) -> Result<Wanted, Fault> {
     })
 }
 
-/// Until when the job of a row waits, if that moment is not past.
+/// Until when the job of a row waits in the queue, if that moment is not past.
 fn wait(row: &Row) -> Result<Option<Wait>, Fault> {
-    let until = moment(row, "not_before")?.filter(|&until| until > SystemTime::now());
-    let wait = until.zip(optional(row, "waits_for")?);
+    let is_queued = state(row)? == JobState::Queued;
+    let wait = last_wait(row)?.filter(|wait| is_queued && wait.until > SystemTime::now());
+    Ok(wait)
+}
+
+/// The last wait of the job of a row.
+fn last_wait(row: &Row) -> Result<Option<Wait>, Fault> {
+    let wait = moment(row, "not_before")?.zip(optional(row, "waits_for")?);
     Ok(wait.map(|(until, reason)| Wait { until, reason }))
+}
+
+fn wait_history(row: &Row) -> Result<WaitHistory, Fault> {
+    Ok(WaitHistory {
+        since: moment(row, "wait_since")?,
+        last: last_wait(row)?,
+        resets: count(row, "wait_resets")?,
+        pauses: count(row, "wait_pauses")?,
+    })
 }
 
 /// A text that has to be there.
@@ -741,7 +760,9 @@ fn truth(row: &Row, column: &'static str) -> Result<bool, Fault> {
 
 fn moment(row: &Row, column: &'static str) -> Result<Option<SystemTime>, Fault> {
     let since = |millis: i64| Duration::from_millis(millis.try_into().unwrap_or_default());
-    Ok(row.number(column)?.map(|millis| UNIX_EPOCH + since(millis)))
+    // Whoever else writes to the database may have written any number.
+    let moment = row.number(column)?;
+    Ok(moment.map(|millis| writable(UNIX_EPOCH + since(millis))))
 }
 
 fn nothing(column: &'static str) -> Fault {

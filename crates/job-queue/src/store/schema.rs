@@ -43,6 +43,10 @@ pub(super) const STEPS: &[Step] = &[
         sqlite: include_str!("schema/7-sqlite.sql"),
         postgres: include_str!("schema/7-postgres.sql"),
     },
+    Step {
+        sqlite: include_str!("schema/8-sqlite.sql"),
+        postgres: include_str!("schema/8-postgres.sql"),
+    },
 ];
 
 impl Step {

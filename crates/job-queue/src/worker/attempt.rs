@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use codex_engine::logic::session::Alert;
 use codex_engine::logic::work::{Failure, FailureClass};
 use codex_protocol::codex::ThreadId;
+use common::timestamp::minute;
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
@@ -22,11 +23,12 @@ use super::stalls::StallWatch;
 use super::{Worker, running, telling};
 use crate::call::{self, Control, KeepStream, News, Outcome, Request};
 use crate::logic::{
-    Attempt, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wait, Wanted,
+    Attempt, CODEX_LOST, Ending, JobId, JobState, LONGEST_WAIT, Lease, WORKER_LOST, WORKER_STOPPED,
+    Wait, Waiting, Wanted,
 };
 use crate::report::{FailureReport, Report};
 use crate::run::order::Kept;
-use crate::store::{Claim, Claimed, Finished, Job, Renewed, Written};
+use crate::store::{Claim, Claimed, Finished, Job, NewEvent, Renewed, Written};
 
 /// Runs a job whose claim was asked for at this moment, and writes down what has come
 /// of it.
@@ -175,7 +177,7 @@ pub(super) enum Came {
     /// Codex itself went away, and the job is to run again.
     LostCodex,
     /// The account is used up, and the job is to wait.
-    UsedUp(Wait),
+    UsedUp(Waiting),
 }
 
 /// What is to be written of its end.
@@ -184,7 +186,7 @@ enum Closing {
     Finish(Ending),
     /// For this reason.
     GiveUp(&'static str),
-    PutBack(Wait),
+    PutBack(Waiting),
     Nothing,
 }
 
@@ -193,37 +195,58 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
     let running = async {
         let working = async {
             match Kept::of(&job.request) {
-                Some(kept) => Box::pin(running::run(worker, job, kept, &journal, leash)).await,
+                Some(kept) => {
+                    let done = Box::pin(running::run(worker, job, kept, &journal, leash)).await;
+                    let closing = closing(leash.why(), done.came);
+                    (done, closing)
+                }
                 None => {
                     let mut done = Box::pin(ask_codex(worker, claim, job, &journal, leash)).await;
-                    if let Closing::Finish(ending) = closing(leash.why(), done.came) {
-                        let options = &worker.options;
-                        let told = telling::of_call(job, options, ending, &done, leash).await;
-                        done.report.notified = told;
+                    let closing = closing(leash.why(), done.came);
+                    if let Closing::Finish(ending) = closing {
+                        tell_end(worker, job, ending, &mut done, leash).await;
                     }
-                    done
+                    (done, closing)
                 }
             }
         };
-        let done = worker.work.on(working).await;
-        if let Closing::PutBack(wait) = closing(leash.why(), done.came) {
-            journal.note(WAITS, &json!({ "words": wait.to_string() }));
-        }
+        let ended = worker.work.on(working).await;
         journal.close();
-        done
+        ended
     };
-    let (done, ()) = tokio::join!(running, journal.write(worker, claim, leash));
+    let ((mut done, closing), ()) = tokio::join!(running, journal.write(worker, claim, leash));
     if let Some(failure) = &done.report.failure
         && failure.class == FailureClass::Timeout.name()
     {
         tracing::warn!("{}", failure.message);
     }
-    match closing(leash.why(), done.came) {
+    if leash.why() == Some(End::Lost) {
+        return Ended::NotOurs;
+    }
+    match closing {
         Closing::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
-        Closing::PutBack(wait) => put_back(worker, claim, wait).await,
+        Closing::PutBack(waiting) => match put_back(worker, claim, &waiting).await {
+            Some(Wanted::Yes) => Ended::PutBack(waiting.wait),
+            // The store decides of a cancellation that comes at the same time.
+            Some(Wanted::No) => {
+                leash.pull(End::Unwanted);
+                if Kept::of(&job.request).is_none() {
+                    tell_end(worker, job, Ending::Cancelled, &mut done, leash).await;
+                }
+                let finished = finished(claim, Ending::Cancelled, &done);
+                finish(worker, claim, finished).await
+            }
+            None => Ended::NotOurs,
+        },
         Closing::Nothing => Ended::NotOurs,
     }
+}
+
+/// Tells others of the end of a call.
+async fn tell_end(worker: &Worker, job: &Job, ending: Ending, done: &mut Done, leash: &Leash) {
+    let told = telling::of_call(job, &worker.options, ending, done, leash).await;
+    done.report.notified = told;
 }
 
 /// What Codex has done by itself counts, whatever it was to be ended for meanwhile.
@@ -232,7 +255,7 @@ fn closing(why: Option<End>, came: Came) -> Closing {
         (Some(End::Lost), _) => Closing::Nothing,
         (_, Came::LostCodex) => Closing::GiveUp(CODEX_LOST),
         (Some(End::Unwanted), Came::UsedUp(_)) => Closing::Finish(Ending::Cancelled),
-        (_, Came::UsedUp(wait)) => Closing::PutBack(wait),
+        (_, Came::UsedUp(waiting)) => Closing::PutBack(waiting),
         (_, Came::Completed) => Closing::Finish(Ending::Completed),
         (Some(End::Unwanted), Came::Cancelled) => Closing::Finish(Ending::Cancelled),
         (Some(End::LeaseOver), Came::Cancelled) => Closing::GiveUp(WORKER_LOST),
@@ -324,12 +347,20 @@ impl Done {
         // What one attempt reports is its own work: one that has done some ends the job.
         let limit = outcome.limit.filter(|_| !outcome.has_worked());
         let limit = limit.map(|limit| limit.reset);
-        let wait = limit.and_then(|reset| Wait::for_limit(reset, job.waits, SystemTime::now()));
+        let now = SystemTime::now();
+        let waiting = limit.and_then(|reset| job.wait_history.next(reset, now));
+        let mut outcome = outcome;
+        if limit.is_some()
+            && waiting.is_none()
+            && let Some(failure) = &mut outcome.failure
+        {
+            failure.message += &waited(job);
+        }
         Self {
-            came: match (outcome.class(), wait) {
+            came: match (outcome.class(), waiting) {
                 (None, _) => Came::Completed,
                 (Some(FailureClass::Cancelled), _) => Came::Cancelled,
-                (_, Some(wait)) => Came::UsedUp(wait),
+                (_, Some(waiting)) => Came::UsedUp(waiting),
                 _ if outcome.lost_codex && runs_again => Came::LostCodex,
                 _ => Came::Failed,
             },
@@ -353,6 +384,18 @@ impl Done {
             session: None,
             came: Came::Failed,
         }
+    }
+}
+
+/// How long a job has waited for its usage limit that does not wait any more.
+pub(super) fn waited(job: &Job) -> String {
+    let most = LONGEST_WAIT.as_secs() / (24 * 60 * 60);
+    match job.wait_history.since {
+        Some(since) => format!(
+            "; the job has waited since {}, and is not tried again",
+            minute(since)
+        ),
+        None => format!("; a job waits {most} days at most"),
     }
 }
 
@@ -402,13 +445,13 @@ async fn finish(worker: &Worker, claim: &Claim, finished: Finished) -> Ended {
     }
 }
 
-async fn put_back(worker: &Worker, claim: &Claim, wait: Wait) -> Ended {
-    let put_back = async || worker.store.put_back(claim, &wait).await;
-    match worker.trouble.insist(put_back).await {
-        Some(JobState::Queued) => Ended::PutBack(wait),
-        Some(_) => Ended::Finished(Ending::Cancelled, None),
-        None => Ended::NotOurs,
-    }
+async fn put_back(worker: &Worker, claim: &Claim, waiting: &Waiting) -> Option<Wanted> {
+    let event = waiting.is_new.then(|| NewEvent {
+        kind: WAITS.to_owned(),
+        data: json!({ "words": waiting.wait.to_string() }).to_string(),
+    });
+    let put_back = async || worker.store.put_back(claim, waiting, event.as_ref()).await;
+    worker.trouble.insist(put_back).await
 }
 
 async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> Ended {
@@ -447,7 +490,7 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
-    use crate::logic::WaitReason;
+    use crate::logic::WaitHistory;
 
     use super::*;
 
@@ -461,6 +504,8 @@ mod tests {
             Some(End::LeaseOver),
             Some(End::Lost),
         ];
+        let waiting = WaitHistory::default().next(None, SystemTime::UNIX_EPOCH);
+        let waiting = waiting.unwrap();
         let mut table = String::new();
         for why in whys {
             for came in [
@@ -468,13 +513,11 @@ mod tests {
                 Came::Cancelled,
                 Came::Failed,
                 Came::LostCodex,
-                Came::UsedUp(Wait {
-                    until: SystemTime::UNIX_EPOCH,
-                    reason: WaitReason::NextTry,
-                }),
+                Came::UsedUp(waiting),
             ] {
                 let closing = closing(why, came);
-                table += &format!("{why:?}, {came:?}: {closing:?}\n");
+                let row = format!("{why:?}, {came:?}: {closing:?}\n");
+                table += &row.replace(&format!("{waiting:?}"), "waiting");
             }
         }
         insta::assert_snapshot!(table);

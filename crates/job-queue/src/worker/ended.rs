@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use codex_engine::Engine;
+use codex_engine::LimitReached;
 use codex_engine::binary::NoCodex;
-use codex_engine::logic::limits::used_up_until;
+use codex_engine::logic::work::Evidence;
 use codex_protocol::codex::ThreadId;
 use common::text::one_line;
 use common::timestamp::minute;
 use goal_run::RunError;
+use goal_run::logic::artifacts::Artifact;
 use goal_run::logic::outcome::{Reason, blocked};
 use goal_run::worktree::{Kept, WorktreeError};
 use safe_files::directory::ReplacedDirectory;
@@ -18,11 +19,12 @@ use serde_json::{Value, json};
 use settings::bounds::OutOfBounds;
 
 use super::admission::Refusal;
-use super::attempt::{Came, Done};
+use super::attempt::{Came, Done, waited};
 use super::order::NoBounds;
-use crate::logic::Wait;
+use crate::logic::Waiting;
 use crate::report::{FailureReport, Report};
 use crate::run::result;
+use crate::store::Job;
 
 /// The longest account of a failure, in bytes.
 const MESSAGE_LIMIT: usize = 2000;
@@ -71,7 +73,7 @@ pub(super) struct Ended {
     /// The worktree that stays.
     pub(super) worktree: Option<Kept>,
     /// Until when the job waits, if it is to be run again then.
-    pub(super) wait: Option<Wait>,
+    pub(super) wait: Option<Waiting>,
 }
 
 impl Ended {
@@ -86,18 +88,31 @@ impl Ended {
         }
     }
 
-    /// Has the job wait until the usage limit is reset at which Codex could not run, if it
-    /// has made nothing: a later attempt counts only what is made in it.
-    pub(super) fn wait_for_limit(&mut self, engine: &Engine, waits: u32) {
-        let now = SystemTime::now();
-        let reset = match &self.driven {
-            Err(Failure::UsedUp(until)) => Some(*until),
-            Ok(_) if self.reason() == Some(Reason::CouldNotRun) && !self.may_have_made() => engine
-                .rate_limits()
-                .and_then(|limits| used_up_until(&limits, now)),
-            _ => None,
-        };
-        self.wait = reset.and_then(|reset| Wait::for_limit(Some(reset), waits, now));
+    /// Whether the run has ended at a usage limit of the account, and has executed and made
+    /// nothing: a later attempt counts only its own work.
+    pub(super) fn is_at_usage_limit(&self) -> bool {
+        match &self.driven {
+            Err(Failure::UsedUp(_)) => true,
+            Ok(done) => {
+                let is_artifact = |made: &Artifact| !matches!(made, Artifact::Command { .. });
+                self.reason() == Some(Reason::CouldNotRun)
+                    && done.at_usage_limit
+                    && done.outcome.evidence.total == Evidence::default()
+                    && !done.outcome.made().iter().any(is_artifact)
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Has the job wait for this limit, unless it has waited too long.
+    pub(super) fn wait_for_limit(&mut self, limit: LimitReached, job: &Job) {
+        self.wait = job.wait_history.next(limit.reset, SystemTime::now());
+        if self.wait.is_none()
+            && let Ok(done) = &mut self.driven
+            && let Some(why) = &mut done.outcome.why
+        {
+            *why += &waited(job);
+        }
     }
 
     fn reason(&self) -> Option<Reason> {

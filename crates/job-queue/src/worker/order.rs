@@ -145,6 +145,7 @@ pub(super) async fn order(job: &Job, options: &Options) -> Result<Order, BadOrde
         settings,
         stream: keep(asked),
         member,
+        refused_until: job.wait_history.refused_until(),
         cwd,
     };
     Ok(Order {

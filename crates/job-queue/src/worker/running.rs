@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use codex_config::layers::get;
-use codex_config::writable_roots;
+use codex_config::{profile, writable_roots};
 use codex_engine::binary::{self, NoCodex};
 use codex_engine::command::Alerted;
 use codex_engine::logic::session::{Alert, Patience as SessionPatience};
-use codex_engine::{Engine, Launch, Options};
+use codex_engine::{Engine, Launch, LimitReached, Options, rollouts};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use git_probe::Submodules;
 use goal_run::look::{Looker, Means};
@@ -39,6 +39,9 @@ use crate::store::Job;
 /// there is (20 s), and one whose worker ends: less than that takes.
 const LAST_LOOK: Duration = Duration::from_secs(20);
 const PARTING_LOOK: Duration = Duration::from_secs(5);
+
+/// The key of the model provider.
+const PROVIDER: &str = "model_provider";
 
 /// How often it is looked whether there is still time for that.
 const LOOK_AT_LEASH: Duration = Duration::from_millis(50);
@@ -191,7 +194,7 @@ impl Attempt<'_> {
             thread: reporter.thread(),
             ..Ended::before(Failure::Cut)
         };
-        ended.wait_for_limit(&engine, self.job.waits);
+        self.wait_for_limit(&engine, order, &mut ended).await;
         engine.shut_down().await;
         // What Codex had started may have gone on until now.
         if let Some(submodules) = submodules.into_inner() {
@@ -205,6 +208,44 @@ impl Attempt<'_> {
             }
         }
         ended
+    }
+
+    /// Has the job wait for a usage limit at which the run has ended.
+    async fn wait_for_limit(&self, engine: &Engine, order: &Order, ended: &mut Ended) {
+        let limit = match &ended.driven {
+            _ if !ended.is_at_usage_limit() => return,
+            Err(Failure::UsedUp(until)) => Some(LimitReached {
+                reset: Some(*until),
+            }),
+            _ => {
+                let provider = self.provider(order).await;
+                let cancel = &self.leash.pulled;
+                engine.limit_reached(provider.as_deref(), cancel).await
+            }
+        };
+        if let Some(limit) = limit {
+            ended.wait_for_limit(limit, self.job);
+        }
+    }
+
+    /// The model provider of the run's thread, unless the configuration decides: a thread
+    /// that is resumed keeps its own, and a profile may name one.
+    async fn provider(&self, order: &Order) -> Option<String> {
+        let codex_home = order::codex_home(self.job, &self.worker.options);
+        let (thread, profile) = (order.thread.clone(), order.settings.profile.clone());
+        let named = get(&order.settings.thread.config, PROVIDER).cloned();
+        let found = off_runtime::run(move || {
+            let begun = thread.and_then(|thread| rollouts::provider(&codex_home, &thread));
+            begun.or_else(|| {
+                let of_profile = || {
+                    let overrides = profile::overrides(&codex_home, &profile?).ok()?;
+                    get(&overrides, PROVIDER).cloned()
+                };
+                let provider = named.or_else(of_profile)?;
+                provider.as_str().map(str::to_owned)
+            })
+        });
+        found.await.ok().flatten()
     }
 
     fn engine(&self, kept: &Kept) -> Result<Engine, NoCodex> {
@@ -265,9 +306,9 @@ impl Attempt<'_> {
             let (noted, not_noted) = looker.submodules().await;
             let submodules = submodules.get_or_init(|| noted);
             start(engine).await;
-            let provider = get(&order.settings.thread.config, "model_provider");
-            let provider = provider.and_then(Value::as_str);
-            if let Some(until) = engine.used_up(provider).await {
+            let provider = self.provider(order).await;
+            let refused = self.job.wait_history.refused_until();
+            if let Some(until) = engine.used_up(provider.as_deref(), refused).await {
                 return Err(Failure::UsedUp(until));
             }
             let clerk = Clerk::start().map_err(Failure::Thread)?;

@@ -90,7 +90,7 @@ async fn introduce(
         Err(_) => Introduction::Silent(limit),
     };
     let limits = match introduced {
-        Introduction::Answered(_) => engine.limits_here().await,
+        Introduction::Answered(_) => engine.query_limits().await,
         _ => Err(LimitsUnknown::NoCodex),
     };
     engine.shut_down().await;

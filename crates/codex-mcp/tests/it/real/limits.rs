@@ -22,6 +22,8 @@ on_each_release!(
     turn_that_hits_the_limit_is_taken_up_after_the_reset,
     turn_that_has_worked_before_the_limit_fails_and_reports_its_work,
     waiting_job_says_so_and_can_be_called_off,
+    job_that_reads_100_percent_tries_its_turn,
+    job_beyond_100_percent_tries_no_turn,
     job_without_a_known_reset_is_tried_again_later,
     job_with_an_api_key_fails_at_its_limit,
     job_of_another_account_does_not_wait,
@@ -70,6 +72,8 @@ enum Account {
     Free,
     /// Nothing is, until the reset.
     UsedUp(Reset),
+    /// Nothing is, by more than Codex rounds.
+    Exceeded(Reset),
     /// It answers with an error.
     Broken,
     /// It never answers.
@@ -137,6 +141,7 @@ async fn answer(
         (true, Account::Silent) => return std::future::pending().await,
         (true, Account::Broken) => ("500 Internal Server Error", json!({})),
         (true, Account::UsedUp(reset)) if !reset.is_past() => ("200 OK", usage(100, reset.at())),
+        (true, Account::Exceeded(reset)) => ("200 OK", usage(102, reset.at())),
         (true, Account::UsedUp(_) | Account::Free) => ("200 OK", usage(42, now() + LATER)),
     };
     let body = body.to_string();
@@ -282,8 +287,8 @@ async fn job_of_a_used_up_account_waits_for_the_reset_without_being_watched(rele
     let used_up = Account::UsedUp(reset.clone());
     let (stage, backend) = stage(release, after(&reset), used_up).await;
     let id = stage.submitted().await;
-    // Where the limits are known beforehand, the model is not asked before the reset.
-    let requests = if answers_aside(release) { 1 } else { 2 };
+    // At 100 %, which may be rounded, one turn is tried before the reset.
+    let requests = 2;
     timeout(LONG, stage.model.requested(requests))
         .await
         .unwrap();
@@ -356,6 +361,35 @@ async fn waiting_job_says_so_and_can_be_called_off(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
+/// Codex rounds 99.5 % to 100 (0.104.0 to 0.169.0).
+async fn job_that_reads_100_percent_tries_its_turn(release: &str) {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let used_up = Account::UsedUp(Reset::ahead(LATER));
+    let (stage, backend) = stage(release, script, used_up).await;
+    assert_eq!(
+        stage.told_of(&["submit", "--wait", "work"]).await,
+        "hello\n"
+    );
+    assert_eq!(backend.asked() > 0, answers_aside(release));
+    let control = AppServer::real(release, &stage.home).await;
+    let told = control.call("account/rateLimits/read", json!({})).await;
+    assert_eq!(
+        told["rateLimits"]["primary"]["usedPercent"], 100,
+        "{told:#}"
+    );
+}
+
+async fn job_beyond_100_percent_tries_no_turn(release: &str) {
+    let reset = Reset::ahead(LATER);
+    let exceeded = Account::Exceeded(reset.clone());
+    let (stage, _backend) = stage(release, after(&reset), exceeded).await;
+    let id = stage.submitted().await;
+    stage.waiting(&id).await;
+    let requests = if answers_aside(release) { 0 } else { 1 };
+    assert_eq!(stage.model.request_count(), requests);
+    stage.told_of(&["cancel", &id]).await;
+}
+
 /// A later attempt would report its own work alone.
 async fn turn_that_has_worked_before_the_limit_fails_and_reports_its_work(release: &str) {
     let reset = Reset::ahead(LATER);
@@ -388,7 +422,7 @@ async fn job_without_a_known_reset_is_tried_again_later(release: &str) {
     let job = stage.waiting(&id).await;
     let reason = job["waits_for"].as_str().unwrap();
     assert!(
-        reason.contains("does not tell when it is reset"),
+        reason.contains("does not report when it is reset"),
         "{reason}"
     );
     assert_eq!(stage.model.request_count(), 1);

@@ -11,7 +11,9 @@ use super::counting::{
     a_store_of_the_first_form_is_brought_up_to_date, counts_are_right_in_a_storm,
 };
 use super::*;
-use crate::logic::{CancelAnswer, Ending, JobState, WORKER_LOST, Wait, WaitReason, Wanted};
+use crate::logic::{
+    CancelAnswer, Ending, JobState, WORKER_LOST, Wait, WaitHistory, WaitReason, Waiting, Wanted,
+};
 
 /// No lease at all: it ends at the next moment of the database's clock.
 pub(super) const NONE: Duration = Duration::ZERO;
@@ -50,6 +52,8 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         a_job_that_is_given_up
         waiting_job_is_not_claimed_before_its_time
         waiting_job_can_be_called_off
+        waiting_job_is_looked_at_before_its_time
+        moment_beyond_the_calendar_is_shown_as_its_end
         every_state_can_be_called_off
         events_are_numbered_and_read_in_parts
         lists_are_newest_first_and_count_all
@@ -581,10 +585,17 @@ async fn demand_is_what_a_machine_may_run(stage: &Stage) {
     assert_eq!(demand().await, (Demand::Nothing, Demand::Nothing));
 }
 
-fn wait(long: Duration) -> Wait {
-    Wait {
-        until: SystemTime::now() + long,
-        reason: WaitReason::LimitReset,
+fn waiting(long: Duration) -> Waiting {
+    let until = SystemTime::now() + long;
+    Waiting {
+        wait: Wait {
+            until,
+            reason: WaitReason::LimitReset,
+        },
+        look_at: until,
+        is_new: true,
+        resets: 1,
+        pauses: 0,
     }
 }
 
@@ -598,10 +609,10 @@ async fn waiting_job_is_not_claimed_before_its_time(stage: &Stage) {
     }
     let claimed = claim(&store, &worker).await.unwrap();
     let put_back = async |claimed: &Claimed, long| {
-        let put_back = store.put_back(&claimed.claim, &wait(long)).await;
+        let put_back = store.put_back(&claimed.claim, &waiting(long), None).await;
         put_back.unwrap()
     };
-    assert_eq!(put_back(&claimed, LONG).await, Some(JobState::Queued));
+    assert_eq!(put_back(&claimed, LONG).await, Some(Wanted::Yes));
     let shown = store.summary(&first.id).await.unwrap().unwrap();
     assert_eq!(
         shown.wait.map(|wait| wait.reason),
@@ -616,7 +627,7 @@ async fn waiting_job_is_not_claimed_before_its_time(stage: &Stage) {
 
     // Another goes first whose time has come.
     let written = put_back(&other, Duration::from_millis(20)).await;
-    assert_eq!(written, Some(JobState::Queued));
+    assert_eq!(written, Some(Wanted::Yes));
     let claimed = claimed_in_time(&store, &worker).await;
     assert_eq!(claimed.claim.job, other.claim.job);
     assert_eq!(
@@ -649,18 +660,79 @@ async fn waiting_job_can_be_called_off(stage: &Stage) {
     let job = new_job("p");
     store.submit(&job).await.unwrap();
     let claimed = claim(&store, &worker).await.unwrap();
-    store.put_back(&claimed.claim, &wait(LONG)).await.unwrap();
+    let event = NewEvent {
+        kind: "waits".to_owned(),
+        data: "{}".to_owned(),
+    };
+    let put_back = async |claimed: &Claimed| {
+        let waiting = waiting(LONG);
+        let put_back = store.put_back(&claimed.claim, &waiting, Some(&event));
+        put_back.await.unwrap()
+    };
+    assert_eq!(put_back(&claimed).await, Some(Wanted::Yes));
+    let events = store.events(&job.id, 0, 9).await.unwrap();
+    assert_eq!(events.len(), 1);
     let answer = store.request_cancel(&job.id).await.unwrap();
     assert_eq!(answer, Some(CancelAnswer::Cancelled));
 
-    // One that was called off before does not wait.
+    // One that was called off before does not wait, and is finished with its result.
     let job = new_job("p");
     store.submit(&job).await.unwrap();
     let claimed = claim(&store, &worker).await.unwrap();
     store.request_cancel(&job.id).await.unwrap();
-    let put_back = store.put_back(&claimed.claim, &wait(LONG)).await.unwrap();
-    assert_eq!(put_back, Some(JobState::Cancelled));
+    assert_eq!(put_back(&claimed).await, Some(Wanted::No));
+    assert_eq!(store.events(&job.id, 0, 9).await.unwrap(), []);
+    let how = Finished {
+        result: Some(json!({ "class": "rate_limit" })),
+        ..finished(Ending::Cancelled)
+    };
+    let written = store.finish(&claimed.claim, &how).await.unwrap();
+    assert_eq!(written, Written::Done);
+    let job = store.get(&job.id).await.unwrap().unwrap();
+    assert_eq!(job.result, how.result);
     assert_eq!(store.demand("here").await.unwrap(), Demand::Nothing);
+}
+
+async fn waiting_job_is_looked_at_before_its_time(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let job = new_job("waits");
+    store.submit(&job).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(claimed.job.wait_history, WaitHistory::default());
+    let wait = Waiting {
+        look_at: SystemTime::now(),
+        pauses: 3,
+        ..waiting(LONG * 2)
+    };
+    store.put_back(&claimed.claim, &wait, None).await.unwrap();
+    let shown = store.summary(&job.id).await.unwrap().unwrap();
+    assert!(shown.wait.is_some());
+    let claimed = claimed_in_time(&store, &worker).await;
+    // It does not wait while it is looked at, but its worker knows for what it has waited.
+    assert_eq!(claimed.job.summary.wait, None);
+    let history = claimed.job.wait_history;
+    assert_eq!((history.resets, history.pauses), (1, 3));
+    assert!(history.since.is_some() && history.refused_until() > Some(SystemTime::now()));
+    // A worker that is lost leaves nothing to wait for.
+    store.give_up(&claimed.claim, "why").await.unwrap();
+    let shown = store.summary(&job.id).await.unwrap().unwrap();
+    assert_eq!(shown.wait, None);
+}
+
+async fn moment_beyond_the_calendar_is_shown_as_its_end(stage: &Stage) {
+    let store = stage.open().await;
+    let job = new_job("waits");
+    store.submit(&job).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let far = waiting(Duration::from_millis(9_000_000_000_000_000));
+    store.put_back(&claimed.claim, &far, None).await.unwrap();
+    let shown = store.summary(&job.id).await.unwrap().unwrap();
+    let words = shown.wait.unwrap().to_string();
+    assert!(
+        words.starts_with("waits until 9999-12-31 23:59 UTC"),
+        "{words}"
+    );
 }
 
 async fn whoever_waits_is_woken(stage: &Stage) {

@@ -13,7 +13,7 @@ use settings::store_location::Location;
 use tempfile::TempDir;
 
 use super::*;
-use crate::logic::{JobId, JobState, Wanted};
+use crate::logic::{JobId, JobState, WaitHistory, Wanted};
 use crate::run::order::Kept;
 use crate::store::{JobSummary, Owner, PromptText, Whose};
 use crate::worker::{GRACE, Timing, ToolsOfJobs};
@@ -92,6 +92,7 @@ impl Place {
             prompt: PromptText::Whole,
             attempts,
             waits: 0,
+            wait_history: WaitHistory::default(),
             worker: None,
             worker_host: None,
             exchange_id: None,
