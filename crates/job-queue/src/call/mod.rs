@@ -33,7 +33,7 @@ use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
 use codex_engine::picture::Picture;
 use codex_engine::tool_limit::ToolLimit;
-use codex_engine::{Closed, CommandMark, Engine, EngineError, LimitReached, rollouts};
+use codex_engine::{Closed, CommandMark, Engine, EngineError, LimitReached};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use safe_files::off_runtime;
 use serde_json::{Map, Value};
@@ -51,6 +51,7 @@ use crate::directive::Directive;
 
 pub use self::control::{Control, Given};
 pub use self::hearing::{STREAM_LIMIT, Stream};
+pub(crate) use self::thread::{PROVIDER, provider};
 
 /// How long each question to git may take, and once the job was cancelled.
 const GIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -239,7 +240,7 @@ struct Call<'a> {
     cancel: &'a CancellationToken,
     hearing: Hearing<'a>,
     sandbox: Option<String>,
-    /// The model provider of a thread that is resumed, else the one that the job names.
+    /// The model provider of the turn, unless it is that of the configuration.
     provider: Option<String>,
     leaves_threads: bool,
     /// Since when a question has been open.
@@ -274,10 +275,7 @@ impl Call<'_> {
             Err(why) => return (nothing, Ending::NotStarted(why)),
         };
         self.hearing.warn(left_out);
-        self.provider = match self.provider_of_resumed().await {
-            Some(begun) => Some(begun),
-            None => provider,
-        };
+        self.provider = self.provider(provider).await;
         let used_up = self
             .engine
             .used_up(self.provider.as_deref(), self.request.refused_until);
@@ -332,12 +330,11 @@ impl Call<'_> {
         (looks, ending)
     }
 
-    /// The model provider with which the thread began that is resumed: it keeps that.
-    async fn provider_of_resumed(&self) -> Option<String> {
-        let thread = self.request.resume.clone()?;
-        let codex_home = self.request.codex_home.clone();
-        let begun = off_runtime::run(move || rollouts::provider(&codex_home, &thread)).await;
-        begun.ok().flatten()
+    /// The model provider of the turn, unless it is that of the configuration.
+    async fn provider(&self, named: Option<String>) -> Option<String> {
+        let (codex_home, thread) = (self.request.codex_home.clone(), self.request.resume.clone());
+        let provider = move || thread::provider(&codex_home, thread.as_ref(), named);
+        off_runtime::run(provider).await.ok().flatten()
     }
 
     /// What is known of the usage limit, if that is why it ended so.

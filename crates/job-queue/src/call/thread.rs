@@ -14,7 +14,7 @@ use codex_engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left
 use codex_engine::logic::action::{ActionId, Decision};
 use codex_engine::logic::session::{Outcome as TurnOutcome, Patience};
 use codex_engine::logic::work::Ending;
-use codex_engine::{CommandMark, Engine, EngineError};
+use codex_engine::{CommandMark, Engine, EngineError, rollouts};
 use codex_protocol::codex::{
     ApprovalPolicy, Release, SandboxMode, ThreadId, ThreadSettings, TurnManner,
 };
@@ -29,7 +29,7 @@ use crate::call_settings::Approval;
 const POLICY: &str = "approval_policy";
 
 /// The key of the model provider.
-const PROVIDER: &str = "model_provider";
+pub(crate) const PROVIDER: &str = "model_provider";
 
 /// What a thread is begun or taken up with.
 pub(super) struct Prepared {
@@ -115,6 +115,20 @@ pub(super) fn prepare(
         provider,
         left_out: left_out(&trust),
     })
+}
+
+/// The model provider of a turn, unless it is that of the configuration: the one with which
+/// its thread began, which keeps it, else the one that is named.
+pub(crate) fn provider(
+    codex_home: &Path,
+    thread: Option<&ThreadId>,
+    named: Option<String>,
+) -> Option<String> {
+    let begun = thread.and_then(|thread| rollouts::provider(codex_home, thread));
+    let config = UserConfig::read(codex_home).layers(None, None);
+    let configured = config.get(PROVIDER).and_then(Value::as_str);
+    let provider = begun.or(named);
+    provider.filter(|provider| configured != Some(provider))
 }
 
 /// Checks that the directories and the profile are there, and the same as when the job was

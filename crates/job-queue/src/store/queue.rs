@@ -257,6 +257,23 @@ impl JobStore {
         writing!(self, put_back, Purpose::Write, Tell::Watchers)
     }
 
+    /// Has a job that waits claimed as soon as a worker has room, to look whether it still has
+    /// to wait.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn look_now(&self, job: &JobId) -> Result<(), StoreError> {
+        let sql = "UPDATE codex_jobs SET look_at = {now} \
+                   WHERE id = $1 AND state = 'queued' AND look_at IS NOT NULL";
+        let look_now = async |connection: &mut Connection| {
+            let values = vec![job.as_str().into()];
+            connection.run(sql, values).await?;
+            Ok(())
+        };
+        writing!(self, look_now, Purpose::Write, Tell::Watchers)
+    }
+
     /// Takes jobs, at most 200, from workers whose leases have ended. Jobs of others
     /// only if this host runs them.
     ///

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
 use super::dialog::Dialog;
+use super::engines::Login;
 use super::journal::{Journal, WAITS};
 use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
@@ -192,6 +193,8 @@ enum Closing {
 
 async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended {
     let journal = Journal::of(of(job).number);
+    worker.waiting.borrow_mut().remove(&claim.job);
+    let login = Login::of(&order::codex_home(job, &worker.options));
     let running = async {
         let working = async {
             match Kept::of(&job.request) {
@@ -227,7 +230,11 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
         Closing::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
         Closing::PutBack(waiting) => match put_back(worker, claim, &waiting).await {
-            Some(Wanted::Yes) => Ended::PutBack(waiting.wait),
+            Some(Wanted::Yes) => {
+                let mut logins = worker.waiting.borrow_mut();
+                logins.insert(claim.job.clone(), login);
+                Ended::PutBack(waiting.wait)
+            }
             // The store decides of a cancellation that comes at the same time.
             Some(Wanted::No) => {
                 leash.pull(End::Unwanted);

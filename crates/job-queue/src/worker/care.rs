@@ -3,10 +3,12 @@
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
+use crate::logic::JobId;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::Worker;
 use super::claiming::jobs;
+use super::engines::Login;
 use super::leash::End;
 use crate::store::{StoreError, Written};
 
@@ -84,8 +86,24 @@ impl Worker {
                 break;
             }
         }
+        self.look_at_new_logins().await?;
         let silent_for = self.options.timing.lease * FORGOTTEN_AFTER;
         self.store.forget_workers(silent_for).await?;
+        Ok(())
+    }
+
+    /// Has the jobs looked at that wait for a usage limit of a login that was replaced.
+    async fn look_at_new_logins(&self) -> Result<(), StoreError> {
+        let has_changed = |(_, login): &(&JobId, &Login)| login.has_changed();
+        let changed: Vec<JobId> = {
+            let waiting = self.waiting.borrow();
+            let changed = waiting.iter().filter(has_changed);
+            changed.map(|(job, _)| job.clone()).collect()
+        };
+        for job in changed {
+            self.store.look_now(&job).await?;
+            self.waiting.borrow_mut().remove(&job);
+        }
         Ok(())
     }
 

@@ -57,6 +57,20 @@ impl Key {
 /// A file as it is now: one that is replaced is another one.
 type Stamp = (PathBuf, u64, Option<SystemTime>);
 
+/// The login of a CODEX_HOME as it was at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Login(Stamp);
+
+impl Login {
+    pub(super) fn of(codex_home: &Path) -> Self {
+        Self(stamp(&codex_home.join(LOGIN)))
+    }
+
+    pub(super) fn has_changed(&self) -> bool {
+        stamp(&self.0.0) != self.0
+    }
+}
+
 /// All engines of a worker.
 #[derive(Default)]
 pub(super) struct Engines {

@@ -80,7 +80,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::engines::Engines;
+use self::engines::{Engines, Login};
 use self::leash::Leash;
 use self::trouble::Trouble;
 use super::store::{JobStore, NewWorker, StoreError, new_worker_id};
@@ -258,6 +258,8 @@ struct Worker {
     options: Options,
     /// Those of the jobs that run.
     leashes: RefCell<HashMap<JobId, Rc<Leash>>>,
+    /// The logins of the jobs that this worker has put back to wait for a usage limit.
+    waiting: RefCell<HashMap<JobId, Login>>,
     trouble: Trouble,
     work: Work,
     engines: Engines,
@@ -308,6 +310,7 @@ impl Worker {
             about,
             options,
             leashes: RefCell::default(),
+            waiting: RefCell::default(),
             trouble: Trouble::new(),
             work: Work::new(),
             engines: Engines::default(),

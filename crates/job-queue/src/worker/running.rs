@@ -11,7 +11,7 @@ use codex_config::{profile, writable_roots};
 use codex_engine::binary::{self, NoCodex};
 use codex_engine::command::Alerted;
 use codex_engine::logic::session::{Alert, Patience as SessionPatience};
-use codex_engine::{Engine, Launch, LimitReached, Options, rollouts};
+use codex_engine::{Engine, Launch, LimitReached, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use git_probe::Submodules;
 use goal_run::look::{Looker, Means};
@@ -32,6 +32,7 @@ use super::leash::{End, Leash};
 use super::reporter::Reporter;
 use super::telling::{News, Telling, notice};
 use super::{Worker, admission, order};
+use crate::call;
 use crate::run::order::Kept;
 use crate::store::Job;
 
@@ -39,9 +40,6 @@ use crate::store::Job;
 /// there is (20 s), and one whose worker ends: less than that takes.
 const LAST_LOOK: Duration = Duration::from_secs(20);
 const PARTING_LOOK: Duration = Duration::from_secs(5);
-
-/// The key of the model provider.
-const PROVIDER: &str = "model_provider";
 
 /// How often it is looked whether there is still time for that.
 const LOOK_AT_LEASH: Duration = Duration::from_millis(50);
@@ -228,22 +226,19 @@ impl Attempt<'_> {
         }
     }
 
-    /// The model provider of the run's thread, unless the configuration decides: a thread
-    /// that is resumed keeps its own, and a profile may name one.
+    /// The model provider of the run's thread, unless it is that of the configuration.
     async fn provider(&self, order: &Order) -> Option<String> {
         let codex_home = order::codex_home(self.job, &self.worker.options);
         let (thread, profile) = (order.thread.clone(), order.settings.profile.clone());
-        let named = get(&order.settings.thread.config, PROVIDER).cloned();
+        let of_run = get(&order.settings.thread.config, call::PROVIDER).cloned();
         let found = off_runtime::run(move || {
-            let begun = thread.and_then(|thread| rollouts::provider(&codex_home, &thread));
-            begun.or_else(|| {
-                let of_profile = || {
-                    let overrides = profile::overrides(&codex_home, &profile?).ok()?;
-                    get(&overrides, PROVIDER).cloned()
-                };
-                let provider = named.or_else(of_profile)?;
-                provider.as_str().map(str::to_owned)
-            })
+            let of_profile = || {
+                let overrides = profile::overrides(&codex_home, &profile?).ok()?;
+                get(&overrides, call::PROVIDER).cloned()
+            };
+            let named = of_run.or_else(of_profile);
+            let named = named.as_ref().and_then(Value::as_str).map(str::to_owned);
+            call::provider(&codex_home, thread.as_ref(), named)
         });
         found.await.ok().flatten()
     }

@@ -24,12 +24,15 @@ on_each_release!(
     waiting_job_says_so_and_can_be_called_off,
     job_that_reads_100_percent_tries_its_turn,
     job_beyond_100_percent_tries_no_turn,
+    waiting_job_runs_when_the_login_is_replaced,
     job_without_a_known_reset_is_tried_again_later,
     job_with_an_api_key_fails_at_its_limit,
     job_of_another_account_does_not_wait,
     job_runs_although_the_backend_fails,
     job_runs_although_the_backend_is_silent,
     run_of_a_used_up_account_waits,
+    run_that_fails_for_another_reason_does_not_wait,
+    resumed_job_waits_again,
     limits_are_told_by_codex_status_and_doctor,
 );
 
@@ -390,6 +393,24 @@ async fn job_beyond_100_percent_tries_no_turn(release: &str) {
     stage.told_of(&["cancel", &id]).await;
 }
 
+async fn waiting_job_runs_when_the_login_is_replaced(release: &str) {
+    let reset = Reset::ahead(LATER);
+    let at = reset.clone();
+    let is_first = AtomicBool::new(true);
+    let script = Script::by(move |_| match is_first.swap(false, Ordering::Relaxed) {
+        true => Reply::usage_limit(at.at()),
+        false => Reply::say("hello"),
+    });
+    let (stage, _backend) = stage(release, script, Account::UsedUp(reset)).await;
+    let id = stage.submitted().await;
+    stage.waiting(&id).await;
+    let login = stage.home.codex_home().join("auth.json");
+    std::fs::write(login, r#"{"OPENAI_API_KEY":"sk-test"}"#).unwrap();
+    let wait = ["wait", id.as_str()];
+    let ended = timeout(LONG, stage.told_of(&wait)).await;
+    assert_eq!(ended.unwrap(), "hello\n");
+}
+
 /// A later attempt would report its own work alone.
 async fn turn_that_has_worked_before_the_limit_fails_and_reports_its_work(release: &str) {
     let reset = Reset::ahead(LATER);
@@ -501,8 +522,10 @@ async fn run_of_a_used_up_account_waits(release: &str) {
     let used_up = Account::UsedUp(reset.clone());
     let (stage, backend) = stage(release, after(&reset), used_up).await;
     let mut client = stage.client_of_openai().await;
+    // A command of the criteria that succeeds is nothing that the run has made.
     let arguments = json!({ "task": "make a file", "cwd": stage.home.work(), "wait_ms": 0,
-        "sandbox": "workspace-write", "exit_criteria": { "files": ["new"] } });
+        "sandbox": "workspace-write",
+        "exit_criteria": { "files": ["new"], "command": "true" } });
     let begun = client.call_tool("codex_run", arguments).await;
     let id = structured(&begun)["job_id"].as_str().unwrap();
     let job = stage.waiting(id).await;
@@ -512,6 +535,38 @@ async fn run_of_a_used_up_account_waits(release: &str) {
         .call_tool("call_cancel", json!({ "job_id": id }))
         .await;
     stage.finish_with_worker(client).await;
+}
+
+async fn run_that_fails_for_another_reason_does_not_wait(release: &str) {
+    let body = json!({ "error": { "type": "invalid_request", "message": "not that" } });
+    let script = Script::by(move |_| Reply::fail(400, body.to_string()));
+    let used_up = Account::UsedUp(Reset::ahead(LATER));
+    let (stage, _backend) = stage(release, script, used_up).await;
+    let mut client = stage.client_of_openai().await;
+    let arguments = json!({ "task": "make a file", "cwd": stage.home.work(),
+        "sandbox": "workspace-write", "exit_criteria": { "files": ["new"] } });
+    let ran = timeout(LONG, client.call_tool("codex_run", arguments)).await;
+    let ran = ran.unwrap();
+    assert_eq!(structured(&ran)["reason"], "could_not_run", "{ran:#}");
+    stage.finish_with_worker(client).await;
+}
+
+/// The provider of the configuration is that of the thread.
+async fn resumed_job_waits_again(release: &str) {
+    let (first, second) = (Reset::ahead(SOON), Reset::ahead(LATER * 2));
+    let resets = [first.clone(), second.clone()];
+    let count = AtomicUsize::new(0);
+    let script = Script::by(move |_| {
+        let reset = resets.get(count.fetch_add(1, Ordering::Relaxed));
+        Reply::usage_limit(reset.unwrap_or(&second).at())
+    });
+    let (stage, _backend) = stage(release, script, Account::Broken).await;
+    let id = stage.submitted().await;
+    timeout(LONG, stage.model.requested(2)).await.unwrap();
+    let job = stage.waiting(&id).await;
+    assert_eq!(job["status"], "queued", "{job:#}");
+    assert!(first.is_past());
+    stage.told_of(&["cancel", &id]).await;
 }
 
 async fn limits_are_told_by_codex_status_and_doctor(release: &str) {

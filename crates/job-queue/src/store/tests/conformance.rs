@@ -714,6 +714,13 @@ async fn waiting_job_is_looked_at_before_its_time(stage: &Stage) {
     let history = claimed.job.wait_history;
     assert_eq!((history.resets, history.pauses), (1, 3));
     assert!(history.since.is_some() && history.refused_until() > Some(SystemTime::now()));
+    store
+        .put_back(&claimed.claim, &waiting(LONG), None)
+        .await
+        .unwrap();
+    assert!(claim(&store, &worker).await.is_none());
+    store.look_now(&job.id).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
     // A worker that is lost leaves nothing to wait for.
     store.give_up(&claimed.claim, "why").await.unwrap();
     let shown = store.summary(&job.id).await.unwrap().unwrap();
