@@ -105,14 +105,18 @@ mod tests {
     #[test]
     fn every_variable_in_the_sources_is_known() {
         let mut files = Vec::new();
-        sources(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-            &mut files,
-        );
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap() {
+            sources(&entry.unwrap().path().join("src"), &mut files);
+        }
         let is_of_a_name = |letter: &char| letter.is_ascii_uppercase() || *letter == '_';
+        assert!(
+            files
+                .iter()
+                .any(|file| file.ends_with("codex-mcp/src/cli/serve.rs"))
+        );
         for file in files {
             // This file has names that are wrong; the other has the tests' own.
-            if file.ends_with("config/variables.rs") || file.ends_with("tests/opening.rs") {
+            if file.ends_with("settings/src/variables.rs") || file.ends_with("tests/opening.rs") {
                 continue;
             }
             let text = fs::read_to_string(&file).unwrap();
