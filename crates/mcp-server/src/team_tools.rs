@@ -12,7 +12,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::own_server::until_gone;
-use super::tools::annotated;
 use super::transport::LineTransport;
 use crate::deliveries::{Deliveries, Told};
 use crate::tools::team::Mail;
@@ -64,7 +63,7 @@ impl ServerHandler for TeamTools {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = Mail::ALL.map(|mail| annotated(mail.describe()));
+        let tools = Mail::ALL.map(Mail::annotated);
         Ok(ListToolsResult::with_all_items(tools.to_vec()))
     }
 

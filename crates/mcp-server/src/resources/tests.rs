@@ -75,6 +75,14 @@ fn the_numbers_are_the_programs() {
     }
 }
 
+/// The names of all parameters of a schema, also those within objects.
+fn names_within(schema: &Value) -> Vec<String> {
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .flat_map(|(name, schema)| [vec![name.clone()], names_within(schema)].concat())
+        .collect()
+}
+
 #[test]
 fn every_parameter_is_in_the_guide_and_every_call_can_be_made() {
     let (sessions, classic) = QUICKSTART.split_once("## `--api classic`").unwrap();
@@ -82,8 +90,9 @@ fn every_parameter_is_in_the_guide_and_every_call_can_be_made() {
         let tools = tools::list(api);
         let guided = |name: &String| CONFIG.contains(&format!("`{name}`"));
         for tool in &tools {
-            let properties = tool.input_schema["properties"].as_object().unwrap();
-            let missing: Vec<_> = properties.keys().filter(|name| !guided(name)).collect();
+            let input = Value::Object(tool.input_schema.as_ref().clone());
+            let names = names_within(&input);
+            let missing: Vec<_> = names.iter().filter(|name| !guided(name)).collect();
             assert!(missing.is_empty(), "{}: {missing:?}", tool.name);
         }
         for call in calls(part) {

@@ -1,12 +1,10 @@
 //! What clients are told of a tool's effects, so that they can ask their user first.
 
-use rmcp::model::{Tool, ToolAnnotations};
-
-use super::codex_status;
+use rmcp::model::ToolAnnotations;
 
 /// What a tool does to its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+pub(crate) enum Effect {
     /// It only looks.
     Looks,
     /// It has Codex read and judge.
@@ -20,31 +18,10 @@ enum Effect {
     Works,
 }
 
-/// A tool with what it does.
-pub(crate) fn annotated(tool: Tool) -> Tool {
-    let effect = effect_of(&tool.name);
-    tool.annotate(effect.annotations())
-}
-
-fn effect_of(name: &str) -> Effect {
-    match name {
-        codex_status::NAME
-        | "codex_threads"
-        | "call_status"
-        | "call_jobs"
-        | "atm_pending_count" => Effect::Looks,
-        "codex_review" => Effect::Reviews,
-        "atm_read" | "atm_send" | "atm_broadcast" => Effect::Exchanges,
-        "call_cancel" => Effect::Ends,
-        // Also one that a later program adds without saying what it does.
-        _ => Effect::Works,
-    }
-}
-
 impl Effect {
     /// What is left out has MCP's default: a tool that acts may destroy, is not idempotent,
     /// and touches an open world. Of a tool that only reads the first two say nothing.
-    fn annotations(self) -> ToolAnnotations {
+    pub(crate) fn annotations(self) -> ToolAnnotations {
         let hints = ToolAnnotations::new();
         match self {
             Self::Looks => hints.read_only(true).open_world(false),

@@ -24,10 +24,9 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 
 use crate::error::ToolError;
 use crate::tool_sets::{Api, Group, Groups};
+use annotations::Effect;
 use jobs::JobTool;
 use team::TeamTool;
-
-pub(super) use annotations::annotated;
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +53,7 @@ pub enum Name {
     Team(TeamTool),
 }
 
+/// The tools of `--api classic`. One that is in neither list is not served.
 const CLASSIC: [Name; 6] = [
     Name::Codex,
     Name::CodexReply,
@@ -62,6 +62,7 @@ const CLASSIC: [Name; 6] = [
     Name::Review,
     Name::Status,
 ];
+/// The tools of `--api sessions`.
 const SESSIONS: [Name; 6] = [
     Name::StartSession,
     Name::ReplyToSession,
@@ -124,7 +125,22 @@ impl Name {
 
     /// The tool as clients list it.
     pub fn describe(self) -> Tool {
-        annotated(self.described())
+        self.described().annotate(self.effect().annotations())
+    }
+
+    fn effect(self) -> Effect {
+        match self {
+            Self::Codex
+            | Self::CodexReply
+            | Self::StartSession
+            | Self::ReplyToSession
+            | Self::Session
+            | Self::Check => Effect::Works,
+            Self::Review => Effect::Reviews,
+            Self::Status => Effect::Looks,
+            Self::Job(tool) => tool.effect(),
+            Self::Team(tool) => tool.effect(),
+        }
     }
 
     fn described(self) -> Tool {

@@ -19,6 +19,7 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::annotations::Effect;
 
 pub(crate) use waited::Waited;
 pub(crate) use watch::Watch;
@@ -71,6 +72,14 @@ impl JobTool {
             Self::Cancel => call_cancel::describe(),
             Self::Respond => call_respond::describe(),
             Self::Run => codex_run::describe(),
+        }
+    }
+
+    pub(crate) fn effect(self) -> Effect {
+        match self {
+            Self::Codex | Self::Respond | Self::Run => Effect::Works,
+            Self::Status | Self::Jobs => Effect::Looks,
+            Self::Cancel => Effect::Ends,
         }
     }
 

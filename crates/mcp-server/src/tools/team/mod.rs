@@ -15,6 +15,7 @@ use rmcp::model::{JsonObject, Tool};
 use crate::code::Code;
 use crate::deliveries::Told;
 use crate::error::ToolError;
+use crate::tools::annotations::Effect;
 
 /// A tool of a member of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,18 @@ impl Mail {
             Self::Read => atm_read::describe(),
             Self::Broadcast => atm_broadcast::describe(),
             Self::PendingCount => atm_pending_count::describe(),
+        }
+    }
+
+    /// The tool as clients list it.
+    pub(crate) fn annotated(self) -> Tool {
+        self.describe().annotate(self.effect().annotations())
+    }
+
+    fn effect(self) -> Effect {
+        match self {
+            Self::Send | Self::Read | Self::Broadcast => Effect::Exchanges,
+            Self::PendingCount => Effect::Looks,
         }
     }
 
@@ -113,6 +126,13 @@ impl TeamTool {
         match self {
             Self::Threads => codex_threads::describe(),
             Self::Mail(mail) => mail.describe(),
+        }
+    }
+
+    pub(crate) fn effect(self) -> Effect {
+        match self {
+            Self::Threads => Effect::Looks,
+            Self::Mail(mail) => mail.effect(),
         }
     }
 
