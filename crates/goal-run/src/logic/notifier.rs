@@ -62,6 +62,17 @@ pub enum Notifier {
     Command(CommandLine),
 }
 
+impl Notifier {
+    /// Whether it has us run a program.
+    #[must_use]
+    pub fn runs_program(&self) -> bool {
+        match self {
+            Self::Command(_) => true,
+            Self::Mail(_) | Self::Irc(_) => false,
+        }
+    }
+}
+
 impl FromStr for Notifier {
     type Err = BadNotifier;
 

@@ -2,7 +2,6 @@
 //! taken only from jobs that this host has submitted.
 
 use common::text::one_line;
-use goal_run::logic::criteria::Criterion;
 use goal_run::order::{Approve, Order};
 use settings::store_access::OthersJobs;
 
@@ -93,10 +92,8 @@ fn of_run(order: &Order) -> Vec<String> {
     let commands = order
         .criteria
         .iter()
-        .filter_map(|criterion| match criterion {
-            Criterion::Command(_) => Some(format!("the exit criterion {}", shown(criterion))),
-            _ => None,
-        });
+        .filter(|criterion| criterion.runs_program())
+        .map(|criterion| format!("the exit criterion {}", shown(criterion)));
     let mut parts: Vec<String> = commands.collect();
     let notifiers = order.notify.iter();
     parts.extend(notifiers.map(|one| format!("the notifier {}", shown(one))));

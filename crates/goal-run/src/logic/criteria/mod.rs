@@ -131,6 +131,23 @@ pub enum BadCriterion {
 }
 
 impl Criterion {
+    /// Whether it has us run a program.
+    #[must_use]
+    pub fn runs_program(&self) -> bool {
+        match self {
+            Self::Command(_) => true,
+            Self::Files(_)
+            | Self::Commits { .. }
+            | Self::Branch(_)
+            | Self::Pushed
+            | Self::PullRequest
+            | Self::IssueComment(_)
+            | Self::Clean
+            | Self::Review
+            | Self::DiffWithin(_) => false,
+        }
+    }
+
     /// The place of its kind among the others.
     fn kind(&self) -> u8 {
         match self {

@@ -11,7 +11,7 @@ fn read(value: Value) -> Result<Criteria, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 12] = [
     "files=src/**/*.{rs,toml}",
     "files=a=b.txt",
     "commits=2",
@@ -22,6 +22,7 @@ const TEXTS: [&str; 11] = [
     "issue_comment=owner/repo#7",
     "clean",
     "command=sh -c 'test \"$A\" = b'",
+    "review",
     "diff_within=docs,src/{a,b}/*.rs",
 ];
 
@@ -126,6 +127,7 @@ fn the_object_has_the_same_keys() {
         "issue_comment": "owner/repo#7",
         "clean": true,
         "command": "sh -c 'test \"$A\" = b'",
+        "review": true,
         "diff_within": ["docs", "src/{a,b}/*.rs"],
     }));
     let expected = Criteria::new(TEXTS.map(criterion)).unwrap();
