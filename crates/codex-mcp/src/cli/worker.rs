@@ -9,9 +9,9 @@ use std::time::Duration;
 use codex_protocol::codex::SandboxMode;
 use common::duration;
 use job_queue::host;
-use job_queue::worker::place::Place;
+use job_queue::worker::lock::WorkerLock;
 use job_queue::worker::start::{self, TAKEN};
-use job_queue::worker::{self, Announcement, AtPlace, GRACE, Options, Timing, WorkerError};
+use job_queue::worker::{self, Announcement, GRACE, LockedSlot, Options, Timing, WorkerError};
 use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
 use settings::{Config, ConfigError, Flags, Warning};
@@ -108,7 +108,7 @@ enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("{}: {error}", path.display())]
-    Place { path: PathBuf, error: io::Error },
+    WorkerLock { path: PathBuf, error: io::Error },
     #[error("the runtime can't be started: {0}")]
     Runtime(io::Error),
     #[error(transparent)]
@@ -154,24 +154,24 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn work(args: &Args) -> Result<ExitCode, Failure> {
     let config = config(args)?;
     let options = options(args, &config);
-    let place = Place::of(&options.location, &config.jobs.state);
+    let place = WorkerLock::of(&options.location, &config.jobs.state);
     let limit = options.grace.saturating_add(ending::OF_A_WORKER);
     let working = async {
         let ending = Ending::on_signals(limit);
         let Ending { closing, hurry, .. } = ending.clone();
-        let held = place.take().await.map_err(|error| Failure::Place {
+        let held = place.take().await.map_err(|error| Failure::WorkerLock {
             path: place.file().to_owned(),
             error,
         })?;
         let announcement = match (args.on_demand, &held) {
             (true, None) => {
-                start::announce(TAKEN).map_err(WorkerError::Post)?;
+                start::announce(TAKEN).map_err(WorkerError::Slot)?;
                 return Ok(ExitCode::SUCCESS);
             }
             (true, Some(_)) => Announcement::OnStdout,
             (false, _) => Announcement::None,
         };
-        let post = AtPlace::new(place, held, announcement);
+        let post = LockedSlot::new(place, held, announcement);
         worker::run(options, post, closing, hurry).await?;
         Ok(ending.exit_code())
     };

@@ -5,27 +5,18 @@
 //! its answer.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use codex_engine::command::Opened;
-use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{Digest, Recorder};
 use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{Heard, Item, Notification};
-use serde::Deserialize;
-use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::hearing::Hearing;
+use super::hearing::{Hearing, Line, lock};
 
 /// The most bytes of events that wait for the job.
 const WAITING_LIMIT: usize = 16 * 1024 * 1024;
-
-/// An event, and the same as JSON.
-pub(super) struct Line {
-    pub(super) event: WorkEvent,
-    pub(super) json: String,
-}
 
 /// The events of one thread.
 pub(super) struct Events {
@@ -41,16 +32,6 @@ struct Shared {
     waiting_bytes: usize,
     lost: u64,
     has_subagents: bool,
-}
-
-impl Line {
-    pub(super) fn of(event: &Value) -> Self {
-        Self {
-            json: event.to_string(),
-            // All of ours can be read.
-            event: WorkEvent::deserialize(event).unwrap_or(WorkEvent::Other),
-        }
-    }
 }
 
 impl Events {
@@ -139,11 +120,6 @@ impl Shared {
         self.waiting_bytes += line.json.len();
         Some(line)
     }
-}
-
-/// Locks what no panic leaves half changed.
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

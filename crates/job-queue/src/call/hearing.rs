@@ -1,14 +1,15 @@
 //! What is heard of a job's turn.
 
 use std::mem;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use codex_engine::command::Open;
 use codex_engine::logic::work::Digest;
+use codex_engine::logic::work::event::WorkEvent;
 use codex_protocol::codex::ThreadId;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::events::{Line, lock};
 use super::{KeepStream, News};
 use crate::directive::Directive;
 
@@ -23,6 +24,12 @@ pub struct Stream {
     /// How many more there were.
     pub dropped: u64,
     size: usize,
+}
+
+/// An event, and the same as JSON.
+pub(super) struct Line {
+    pub(super) event: WorkEvent,
+    pub(super) json: String,
 }
 
 /// Listens to a turn.
@@ -97,6 +104,16 @@ impl<'a> Hearing<'a> {
     }
 }
 
+impl Line {
+    pub(super) fn of(event: &Value) -> Self {
+        Self {
+            json: event.to_string(),
+            // All of ours can be read.
+            event: WorkEvent::deserialize(event).unwrap_or(WorkEvent::Other),
+        }
+    }
+}
+
 impl Stream {
     fn add(&mut self, line: &str) {
         let size = self.size + line.len();
@@ -107,6 +124,11 @@ impl Stream {
             self.lines.push(line.to_owned());
         }
     }
+}
+
+/// Locks what no panic leaves half changed.
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use rustix::process::geteuid;
 use settings::store_access::{Access, OthersJobs};
 use settings::store_location::Location;
 
+use super::cells::{state, text};
 use super::error::Fault;
-use super::record::{NewJob, Origin, Owner, Whose, state};
+use super::record::{NewJob, Origin, Owner, Whose};
 use super::signature::{self, Purpose};
 use super::sql::{Row, Value};
 use crate::host;
@@ -72,7 +73,7 @@ impl Identity {
         }
     }
 
-    /// What a row has beside what is asked for: see [`SIGNED`](super::record::SIGNED).
+    /// What a row has beside what is asked for: see [`SIGNED`](super::columns::SIGNED).
     pub(super) fn sign(&self, job: &NewJob, request: &[Value]) -> [Value; 4] {
         let id = job.id.as_str();
         let sign = |purpose, request: &[Value]| {
@@ -134,7 +135,7 @@ impl Identity {
                 false => Origin::Unproven,
             });
         };
-        let id = super::record::text(row, "id")?;
+        let id = text(row, "id")?;
         let message = signature::message(purpose, &id, owner, &signature::fields(row)?);
         Ok(match self.key.has_signed(&message, signature) {
             true => Origin::ThisHost,

@@ -2,7 +2,7 @@
 
 use super::error::Fault;
 use super::pool::Purpose;
-use super::record::bound;
+use super::rows::bound;
 use super::sql::{Connection, Row, Value};
 use super::{Claim, JobStore, NewEvent, StoreError, StoredEvent, Tell};
 use crate::logic::JobId;

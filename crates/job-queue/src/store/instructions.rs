@@ -3,10 +3,11 @@
 
 use settings::store_access::OthersJobs;
 
+use super::cells::{count, parsed, state, text};
 use super::error::Fault;
 use super::events::hold;
 use super::pool::Purpose;
-use super::record::{self, bound, count, parsed, text};
+use super::rows::bound;
 use super::signature::{Signed, of_attempt};
 use super::sql::{Connection, Row, Value};
 use super::{
@@ -40,7 +41,7 @@ impl JobStore {
             if count(&row, "may")? == 0 {
                 return Err(Fault::OfOthers(job.clone(), access::name(&row)?));
             }
-            match record::state(&row)? {
+            match state(&row)? {
                 JobState::Running => {}
                 state => return Ok(Some(Instructed::NotRunning(state))),
             }

@@ -82,6 +82,8 @@ macro_rules! writing {
 }
 
 mod access;
+mod cells;
+mod columns;
 mod error;
 mod events;
 mod file_events;
@@ -93,6 +95,7 @@ mod questions;
 mod queue;
 mod reading;
 mod record;
+mod rows;
 mod schema;
 mod signature;
 mod sql;

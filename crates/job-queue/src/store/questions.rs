@@ -1,8 +1,9 @@
 //! Codex's open questions in jobs that run.
 
+use super::cells::{count, text};
 use super::error::Fault;
 use super::events::hold;
-use super::record::{bound, count, text};
+use super::rows::bound;
 use super::signature::{Signed, of_attempt};
 use super::sql::{Connection, Row, Value};
 use super::{Claim, JobStore, NewQuestion, Question, StoreError, Tell, Written};

@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use settings::store_access::OthersJobs;
 
+use super::cells::{self, count, optional, parsed, wanted};
+use super::columns::SIGNED;
 use super::error::Fault;
 use super::pool::Purpose;
-use super::record::{self, SIGNED, count, optional, parsed, wanted};
+use super::rows::bound;
 use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
@@ -182,8 +184,8 @@ impl JobStore {
         );
         let finish = async |connection: &mut Connection| {
             let result = how.result.as_ref().map(serde_json::Value::to_string);
-            record::bound("the result", result.as_deref().unwrap_or_default())?;
-            record::bound("the error", how.error.as_deref().unwrap_or_default())?;
+            bound("the result", result.as_deref().unwrap_or_default())?;
+            bound("the error", how.error.as_deref().unwrap_or_default())?;
             let rest: [Value; 5] = [
                 JobState::from(how.ending).as_str().into(),
                 (&how.error).into(),
@@ -327,7 +329,7 @@ impl JobStore {
                 let owner = access::name(&row)?;
                 return Err(Fault::OfOthers(job.clone(), owner));
             }
-            let answer = CancelAnswer::of(record::state(&row)?);
+            let answer = CancelAnswer::of(cells::state(&row)?);
             let values = vec![job.as_str().into()];
             match answer {
                 CancelAnswer::Cancelled => {
@@ -414,7 +416,7 @@ async fn leave(connection: &mut Connection, job: Option<i64>) -> Result<(), Faul
 /// Masks credentials in a job that has ended.
 pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> Result<(), Fault> {
     let texts = Texts {
-        prompt: record::text(row, "prompt")?,
+        prompt: cells::text(row, "prompt")?,
         run: row.text("run")?,
         settings: row.text("settings")?,
     };

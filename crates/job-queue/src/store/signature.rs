@@ -7,8 +7,8 @@
 use common::secrets::{MASK, mask};
 use serde_json::Value as Json;
 
+use super::columns::{NUMBERS, request_columns};
 use super::error::Fault;
-use super::record::{NUMBERS, request_columns};
 use super::sql::{Row, Value};
 
 /// What a signature is good for.

@@ -9,8 +9,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Row as _};
 
+use super::columns;
 use super::error::Fault;
-use super::record;
 
 /// Which database it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +61,9 @@ impl Dialect {
             .replace("{no index}", no_index)
             .replace("{bytes}", bytes)
             .replace("{job}", "{summary}, {request}, {rest}")
-            .replace("{summary}", record::SUMMARY)
-            .replace("{request}", record::REQUEST)
-            .replace("{rest}", record::REST)
+            .replace("{summary}", columns::SUMMARY)
+            .replace("{request}", columns::REQUEST)
+            .replace("{rest}", columns::REST)
             .replace("{same role}", same_role)
             .replace("{role matches}", role_matches)
     }

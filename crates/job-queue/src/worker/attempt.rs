@@ -5,29 +5,27 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::pending;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use codex_engine::logic::session::Alert;
-use codex_engine::logic::work::{Failure, FailureClass};
-use codex_protocol::codex::ThreadId;
-use common::timestamp::minute;
+use codex_engine::logic::work::FailureClass;
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
+use super::cancel_handle::{CancelHandle, CancelReason};
 use super::dialog::Dialog;
 use super::engines::Login;
 use super::journal::{Journal, WAITS};
-use super::leash::{End, Leash};
 use super::order::{self, BadOrder, IfUnknown, Order};
+use super::result::{AttemptOutcome, AttemptResult, attempt_of};
 use super::stalls::StallWatch;
 use super::{Worker, running, telling};
-use crate::call::{self, Control, KeepStream, News, Outcome, Request};
+use crate::call::{self, Control, News, Request};
 use crate::logic::{
-    Attempt, CODEX_LOST, Ending, JobId, JobState, LONGEST_WAIT, Lease, WORKER_LOST, WORKER_STOPPED,
-    Wait, Waiting, Wanted,
+    CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wait, Waiting, Wanted,
 };
-use crate::report::{FailureReport, Report};
+use crate::report::FailureReport;
 use crate::run::order::Kept;
 use crate::store::{Claim, Claimed, Finished, Job, NewEvent, Renewed, Written};
 
@@ -49,72 +47,74 @@ async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
         1 => tracing::info!("{name} begins"),
         number => tracing::info!("{name} begins, attempt {number}"),
     }
-    let held = Held::by(worker, &claim.job);
+    let held = HandleGuard::by(worker, &claim.job);
     let lease = Cell::new(Lease::new(
-        of(&job),
+        attempt_of(&job),
         asked.into_std(),
         worker.options.timing.lease,
     ));
     let ended = tokio::select! {
-        ended = run(worker, &claim, &job, &held.leash) => ended,
-        never = keep(worker, &claim, &lease, &held.leash) => match never {},
+        ended = run(worker, &claim, &job, &held.cancel) => ended,
+        never = keep(worker, &claim, &lease, &held.cancel) => match never {},
     };
     let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(millis));
     tracing::info!("{name} {ended} after {took}");
 }
 
-fn of(job: &Job) -> Attempt {
-    Attempt {
-        number: job.counted_attempts(),
-        retry: job.request.retry,
-        wanted: Wanted::Yes,
-    }
-}
-
-/// A leash that the worker finds while the attempt runs.
-struct Held<'a> {
+/// Lets the worker find the handle while the attempt runs.
+struct HandleGuard<'a> {
     worker: &'a Worker,
     job: JobId,
-    leash: Rc<Leash>,
+    cancel: Rc<CancelHandle>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> HandleGuard<'a> {
     fn by(worker: &'a Worker, job: &JobId) -> Self {
-        let leash = Rc::new(Leash::default());
-        let mut leashes = worker.leashes.borrow_mut();
-        leashes.insert(job.clone(), Rc::clone(&leash));
+        let cancel = Rc::new(CancelHandle::default());
+        let mut cancel_handles = worker.cancel_handles.borrow_mut();
+        cancel_handles.insert(job.clone(), Rc::clone(&cancel));
         Self {
             worker,
             job: job.clone(),
-            leash,
+            cancel,
         }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HandleGuard<'_> {
     fn drop(&mut self) {
         // The worker may have taken the job again meanwhile.
-        let mut leashes = self.worker.leashes.borrow_mut();
-        if leashes
+        let mut cancel_handles = self.worker.cancel_handles.borrow_mut();
+        if cancel_handles
             .get(&self.job)
-            .is_some_and(|leash| Rc::ptr_eq(leash, &self.leash))
+            .is_some_and(|cancel| Rc::ptr_eq(cancel, &self.cancel))
         {
-            leashes.remove(&self.job);
+            cancel_handles.remove(&self.job);
         }
     }
 }
 
-/// Renews the lease, and pulls the leash when that is not possible.
-async fn keep(worker: &Worker, claim: &Claim, lease: &Cell<Lease>, leash: &Leash) -> Infallible {
+/// Renews the lease, and cancels the attempt when that is not possible.
+async fn keep(
+    worker: &Worker,
+    claim: &Claim,
+    lease: &Cell<Lease>,
+    cancel: &CancelHandle,
+) -> Infallible {
     tokio::join!(
-        renew(worker, claim, lease, leash),
-        let_go_in_time(worker, claim, lease, leash)
+        renew(worker, claim, lease, cancel),
+        let_go_in_time(worker, claim, lease, cancel)
     )
     .0
 }
 
-async fn renew(worker: &Worker, claim: &Claim, lease: &Cell<Lease>, leash: &Leash) -> Infallible {
+async fn renew(
+    worker: &Worker,
+    claim: &Claim,
+    lease: &Cell<Lease>,
+    cancel: &CancelHandle,
+) -> Infallible {
     let length = worker.options.timing.lease;
     loop {
         sleep(worker.options.timing.heartbeat).await;
@@ -127,11 +127,11 @@ async fn renew(worker: &Worker, claim: &Claim, lease: &Cell<Lease>, leash: &Leas
             Renewed::Held(wanted) => {
                 lease.set(lease.get().renewed(asked.into_std(), length));
                 if wanted == Wanted::No {
-                    leash.pull(End::Unwanted);
+                    cancel.cancel(CancelReason::Unwanted);
                 }
             }
             Renewed::Lost => {
-                leash.pull(End::Lost);
+                cancel.cancel(CancelReason::Lost);
                 return pending().await;
             }
         }
@@ -142,7 +142,7 @@ async fn let_go_in_time(
     worker: &Worker,
     claim: &Claim,
     lease: &Cell<Lease>,
-    leash: &Leash,
+    cancel: &CancelHandle,
 ) -> Infallible {
     let ending = worker.options.timing.ending;
     loop {
@@ -153,32 +153,10 @@ async fn let_go_in_time(
         if lease.get().let_go_at(ending) == Some(at) {
             let job = &claim.job;
             tracing::warn!("the lease of job {job} ends, and it may run elsewhere: it ends here");
-            leash.pull(End::LeaseOver);
+            cancel.cancel(CancelReason::LeaseOver);
             return pending().await;
         }
     }
-}
-
-/// What has come of an attempt.
-pub(super) struct Done {
-    pub(super) came: Came,
-    pub(super) session: Option<ThreadId>,
-    pub(super) report: Report,
-}
-
-/// How an attempt has come to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Came {
-    /// What was wanted is done.
-    Completed,
-    /// It was ended before.
-    Cancelled,
-    /// It failed by itself.
-    Failed,
-    /// Codex itself went away, and the job is to run again.
-    LostCodex,
-    /// The account is used up, and the job is to wait.
-    UsedUp(Waiting),
 }
 
 /// What is to be written of its end.
@@ -191,23 +169,23 @@ enum Closing {
     Nothing,
 }
 
-async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended {
-    let journal = Journal::of(of(job).number);
+async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -> Ended {
+    let journal = Journal::of(attempt_of(job).number);
     worker.waiting.borrow_mut().remove(&claim.job);
     let login = Login::of(&order::codex_home(job, &worker.options));
     let running = async {
         let working = async {
             match Kept::of(&job.request) {
                 Some(kept) => {
-                    let done = Box::pin(running::run(worker, job, kept, &journal, leash)).await;
-                    let closing = closing(leash.why(), done.came);
+                    let done = Box::pin(running::run(worker, job, kept, &journal, cancel)).await;
+                    let closing = closing(cancel.why(), done.outcome);
                     (done, closing)
                 }
                 None => {
-                    let mut done = Box::pin(ask_codex(worker, claim, job, &journal, leash)).await;
-                    let closing = closing(leash.why(), done.came);
+                    let mut done = Box::pin(ask_codex(worker, claim, job, &journal, cancel)).await;
+                    let closing = closing(cancel.why(), done.outcome);
                     if let Closing::Finish(ending) = closing {
-                        tell_end(worker, job, ending, &mut done, leash).await;
+                        tell_end(worker, job, ending, &mut done, cancel).await;
                     }
                     (done, closing)
                 }
@@ -217,13 +195,13 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
         journal.close();
         ended
     };
-    let ((mut done, closing), ()) = tokio::join!(running, journal.write(worker, claim, leash));
+    let ((mut done, closing), ()) = tokio::join!(running, journal.write(worker, claim, cancel));
     if let Some(failure) = &done.report.failure
         && failure.class == FailureClass::Timeout.name()
     {
         tracing::warn!("{}", failure.message);
     }
-    if leash.why() == Some(End::Lost) {
+    if cancel.why() == Some(CancelReason::Lost) {
         return Ended::NotOurs;
     }
     match closing {
@@ -237,9 +215,9 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
             }
             // The store decides of a cancellation that comes at the same time.
             Some(Wanted::No) => {
-                leash.pull(End::Unwanted);
+                cancel.cancel(CancelReason::Unwanted);
                 if Kept::of(&job.request).is_none() {
-                    tell_end(worker, job, Ending::Cancelled, &mut done, leash).await;
+                    tell_end(worker, job, Ending::Cancelled, &mut done, cancel).await;
                 }
                 let finished = finished(claim, Ending::Cancelled, &done);
                 finish(worker, claim, finished).await
@@ -251,23 +229,35 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, leash: &Leash) -> Ended 
 }
 
 /// Tells others of the end of a call.
-async fn tell_end(worker: &Worker, job: &Job, ending: Ending, done: &mut Done, leash: &Leash) {
-    let told = telling::of_call(job, &worker.options, ending, done, leash).await;
+async fn tell_end(
+    worker: &Worker,
+    job: &Job,
+    ending: Ending,
+    done: &mut AttemptResult,
+    cancel: &CancelHandle,
+) {
+    let told = telling::of_call(job, &worker.options, ending, done, cancel).await;
     done.report.notified = told;
 }
 
 /// What Codex has done by itself counts, whatever it was to be ended for meanwhile.
-fn closing(why: Option<End>, came: Came) -> Closing {
+fn closing(why: Option<CancelReason>, came: AttemptOutcome) -> Closing {
     match (why, came) {
-        (Some(End::Lost), _) => Closing::Nothing,
-        (_, Came::LostCodex) => Closing::GiveUp(CODEX_LOST),
-        (Some(End::Unwanted), Came::UsedUp(_)) => Closing::Finish(Ending::Cancelled),
-        (_, Came::UsedUp(waiting)) => Closing::PutBack(waiting),
-        (_, Came::Completed) => Closing::Finish(Ending::Completed),
-        (Some(End::Unwanted), Came::Cancelled) => Closing::Finish(Ending::Cancelled),
-        (Some(End::LeaseOver), Came::Cancelled) => Closing::GiveUp(WORKER_LOST),
-        (Some(End::WorkerEnds), Came::Cancelled) => Closing::GiveUp(WORKER_STOPPED),
-        (_, Came::Cancelled | Came::Failed) => Closing::Finish(Ending::Failed),
+        (Some(CancelReason::Lost), _) => Closing::Nothing,
+        (_, AttemptOutcome::LostCodex) => Closing::GiveUp(CODEX_LOST),
+        (Some(CancelReason::Unwanted), AttemptOutcome::UsedUp(_)) => {
+            Closing::Finish(Ending::Cancelled)
+        }
+        (_, AttemptOutcome::UsedUp(waiting)) => Closing::PutBack(waiting),
+        (_, AttemptOutcome::Completed) => Closing::Finish(Ending::Completed),
+        (Some(CancelReason::Unwanted), AttemptOutcome::Cancelled) => {
+            Closing::Finish(Ending::Cancelled)
+        }
+        (Some(CancelReason::LeaseOver), AttemptOutcome::Cancelled) => Closing::GiveUp(WORKER_LOST),
+        (Some(CancelReason::WorkerEnds), AttemptOutcome::Cancelled) => {
+            Closing::GiveUp(WORKER_STOPPED)
+        }
+        (_, AttemptOutcome::Cancelled | AttemptOutcome::Failed) => Closing::Finish(Ending::Failed),
     }
 }
 
@@ -276,8 +266,8 @@ async fn ask_codex(
     claim: &Claim,
     job: &Job,
     journal: &Journal,
-    leash: &Leash,
-) -> Done {
+    cancel: &CancelHandle,
+) -> AttemptResult {
     let options = &worker.options;
     let codex_home = order::codex_home(job, options);
     let ordered = match order::order(job, options).await {
@@ -300,7 +290,7 @@ async fn ask_codex(
         codex,
     ) = match ordered {
         Ok(ordered) => ordered,
-        Err(error) => return Done::without_codex(&error),
+        Err(error) => return AttemptResult::without_codex(&error),
     };
     let alerts = telling::alerts_of_call(job, options);
     let alert = |alert: &Alert| {
@@ -309,18 +299,18 @@ async fn ask_codex(
         }
     };
     let stalls = StallWatch::new(options.stall, &alert);
-    let (dialog, mut directives) = Dialog::of(worker, claim, job, journal, leash);
+    let (dialog, mut directives) = Dialog::of(worker, claim, job, journal, cancel);
     let hear = |news: News<'_>| {
         stalls.hear(&news);
         journal.hear(&news);
         dialog.hear(&news, &alert);
     };
     let exchange = async {
-        leash.pulled.run_until_cancelled(codex.start()).await;
+        cancel.token.run_until_cancelled(codex.start()).await;
         let engine = codex.engine();
         let mut turn = async |request: &Request| {
             let control = Control {
-                cancel: leash.pulled.clone(),
+                cancel: cancel.token.clone(),
                 directives: Some(&mut directives),
             };
             call::run(engine, request, hear, control).await
@@ -340,7 +330,7 @@ async fn ask_codex(
         }
         codex.tidy().await;
         dialog.close();
-        Done::of(outcome, request.stream, job)
+        AttemptResult::of(outcome, request.stream, job)
     };
     tokio::select! {
         (done, ()) = async { tokio::join!(exchange, dialog.carry()) } => done,
@@ -348,65 +338,7 @@ async fn ask_codex(
     }
 }
 
-impl Done {
-    fn of(outcome: Outcome, stream: KeepStream, job: &Job) -> Self {
-        let runs_again = of(job).lost() == JobState::Queued;
-        // What one attempt reports is its own work: one that has done some ends the job.
-        let limit = outcome.limit.filter(|_| !outcome.has_worked());
-        let limit = limit.map(|limit| limit.reset);
-        let now = SystemTime::now();
-        let waiting = limit.and_then(|reset| job.wait_history.next(reset, now));
-        let mut outcome = outcome;
-        if limit.is_some()
-            && waiting.is_none()
-            && let Some(failure) = &mut outcome.failure
-        {
-            failure.message += &waited(job);
-        }
-        Self {
-            came: match (outcome.class(), waiting) {
-                (None, _) => Came::Completed,
-                (Some(FailureClass::Cancelled), _) => Came::Cancelled,
-                (_, Some(waiting)) => Came::UsedUp(waiting),
-                _ if outcome.lost_codex && runs_again => Came::LostCodex,
-                _ => Came::Failed,
-            },
-            session: outcome.digest.session.clone(),
-            report: Report::of(outcome, stream),
-        }
-    }
-
-    fn without_codex(error: &BadOrder) -> Self {
-        let failure = Failure {
-            class: FailureClass::NotStarted,
-            message: error.to_string(),
-            reset: None,
-            cause: None,
-        };
-        Self {
-            report: Report {
-                failure: Some(FailureReport::of(&failure)),
-                ..Report::default()
-            },
-            session: None,
-            came: Came::Failed,
-        }
-    }
-}
-
-/// How long a job has waited for its usage limit that does not wait any more.
-pub(super) fn waited(job: &Job) -> String {
-    let most = LONGEST_WAIT.as_secs() / (24 * 60 * 60);
-    match job.wait_history.since {
-        Some(since) => format!(
-            "; the job has waited since {}, and is not tried again",
-            minute(since)
-        ),
-        None => format!("; a job waits {most} days at most"),
-    }
-}
-
-fn finished(claim: &Claim, ending: Ending, done: &Done) -> Finished {
+fn finished(claim: &Claim, ending: Ending, done: &AttemptResult) -> Finished {
     let failure = done
         .report
         .failure
@@ -497,6 +429,8 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use crate::logic::WaitHistory;
 
     use super::*;
@@ -506,21 +440,21 @@ mod tests {
     fn what_is_written_of_the_end() {
         let whys = [
             None,
-            Some(End::WorkerEnds),
-            Some(End::Unwanted),
-            Some(End::LeaseOver),
-            Some(End::Lost),
+            Some(CancelReason::WorkerEnds),
+            Some(CancelReason::Unwanted),
+            Some(CancelReason::LeaseOver),
+            Some(CancelReason::Lost),
         ];
         let waiting = WaitHistory::default().next(None, SystemTime::UNIX_EPOCH);
         let waiting = waiting.unwrap();
         let mut table = String::new();
         for why in whys {
             for came in [
-                Came::Completed,
-                Came::Cancelled,
-                Came::Failed,
-                Came::LostCodex,
-                Came::UsedUp(waiting),
+                AttemptOutcome::Completed,
+                AttemptOutcome::Cancelled,
+                AttemptOutcome::Failed,
+                AttemptOutcome::LostCodex,
+                AttemptOutcome::UsedUp(waiting),
             ] {
                 let closing = closing(why, came);
                 let row = format!("{why:?}, {came:?}: {closing:?}\n");
@@ -532,16 +466,16 @@ mod tests {
 
     #[test]
     fn of_several_reasons_the_gravest_counts() {
-        let leash = Leash::default();
+        let cancel = CancelHandle::default();
         for (pulled, counts) in [
-            (End::Unwanted, End::Unwanted),
-            (End::WorkerEnds, End::Unwanted),
-            (End::Lost, End::Lost),
-            (End::LeaseOver, End::Lost),
+            (CancelReason::Unwanted, CancelReason::Unwanted),
+            (CancelReason::WorkerEnds, CancelReason::Unwanted),
+            (CancelReason::Lost, CancelReason::Lost),
+            (CancelReason::LeaseOver, CancelReason::Lost),
         ] {
-            leash.pull(pulled);
-            assert_eq!(leash.why(), Some(counts));
+            cancel.cancel(pulled);
+            assert_eq!(cancel.why(), Some(counts));
         }
-        assert!(leash.pulled.is_cancelled());
+        assert!(cancel.token.is_cancelled());
     }
 }

@@ -7,8 +7,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::leash::End;
-use super::post::{Post, Retaken};
+use super::cancel_handle::CancelReason;
+use super::slot::{Retaken, WorkerSlot};
 use super::{PARTING, Worker, attempt};
 use crate::logic::Idle;
 use crate::store::{Claimed, Demand, StoreError};
@@ -16,7 +16,7 @@ use crate::store::{Claimed, Demand, StoreError};
 /// Takes jobs until the worker is to end, and sees those through that run then.
 pub(super) async fn work(
     worker: &Rc<Worker>,
-    post: &mut impl Post,
+    post: &mut impl WorkerSlot,
     closing: &CancellationToken,
     hurry: &CancellationToken,
 ) {
@@ -52,7 +52,7 @@ impl Attempts {
     }
 
     /// Takes jobs while there is room, until the worker is to end or leaves.
-    async fn take(&mut self, post: &mut impl Post, closing: &CancellationToken) {
+    async fn take(&mut self, post: &mut impl WorkerSlot, closing: &CancellationToken) {
         let mut changes = self.worker.store.watch();
         let mut idle = Idle::new(self.worker.options.idle, now());
         while !closing.is_cancelled() {
@@ -102,8 +102,8 @@ impl Attempts {
         self.tasks.spawn_local(attempt);
     }
 
-    /// Lets go of the post and looks once more, see [`Post`].
-    async fn leave(&mut self, post: &mut impl Post) -> Leaving {
+    /// Lets go of the post and looks once more, see [`WorkerSlot`].
+    async fn leave(&mut self, post: &mut impl WorkerSlot) -> Leaving {
         // A job of a worker that has died is still to be taken from it, and one whose account
         // is used up to be run when that is over.
         let host = &self.worker.options.host;
@@ -147,8 +147,8 @@ impl Attempts {
             () = sleep(grace) => {}
             () = hurry.cancelled() => {}
         }
-        for leash in self.worker.leashes.borrow().values() {
-            leash.pull(End::WorkerEnds);
+        for cancel in self.worker.cancel_handles.borrow().values() {
+            cancel.cancel(CancelReason::WorkerEnds);
         }
         if timeout(PARTING, self.all_ended()).await.is_err() {
             let left = jobs(self.tasks.len());

@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::cancel_handle::{CancelHandle, CancelReason};
 use super::journal::Journal;
-use super::leash::{End, Leash};
 use super::{Worker, order};
 use crate::call::{Given, News};
 use crate::directive::{Answer, Directive};
@@ -36,7 +36,7 @@ pub(super) struct Dialog<'a> {
     worker: &'a Worker,
     claim: &'a Claim,
     job: &'a Job,
-    leash: &'a Leash,
+    cancel: &'a CancelHandle,
     journal: &'a Journal,
     to_turn: mpsc::UnboundedSender<Given>,
     open: RefCell<Vec<NewQuestion>>,
@@ -54,14 +54,14 @@ impl<'a> Dialog<'a> {
         claim: &'a Claim,
         job: &'a Job,
         journal: &'a Journal,
-        leash: &'a Leash,
+        cancel: &'a CancelHandle,
     ) -> (Self, mpsc::UnboundedReceiver<Given>) {
         let (to_turn, directives) = mpsc::unbounded_channel();
         let dialog = Self {
             worker,
             claim,
             job,
-            leash,
+            cancel,
             journal,
             to_turn,
             open: RefCell::default(),
@@ -149,7 +149,7 @@ impl<'a> Dialog<'a> {
             tokio::select! {
                 () = self.closed.cancelled() => return,
                 () = self.changed.notified() => self.write_questions().await,
-                () = self.leash.called.notified() => self.take().await,
+                () = self.cancel.instructed.notified() => self.take().await,
             }
         }
     }
@@ -159,7 +159,7 @@ impl<'a> Dialog<'a> {
         let store = &self.worker.store;
         let write = async || store.set_questions(self.claim, &open).await;
         if self.worker.trouble.insist(write).await == Written::Lost {
-            self.leash.pull(End::Lost);
+            self.cancel.cancel(CancelReason::Lost);
         }
     }
 

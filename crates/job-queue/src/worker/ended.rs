@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use settings::bounds::OutOfBounds;
 
 use super::admission::Refusal;
-use super::attempt::{Came, Done, waited};
 use super::order::NoBounds;
+use super::result::{AttemptOutcome, AttemptResult, waited};
 use crate::logic::Waiting;
 use crate::report::{FailureReport, Report};
 use crate::run::result;
@@ -122,14 +122,14 @@ impl Ended {
         }
     }
 
-    pub(super) fn came(&self) -> Came {
+    pub(super) fn outcome(&self) -> AttemptOutcome {
         if let Some(wait) = self.wait {
-            return Came::UsedUp(wait);
+            return AttemptOutcome::UsedUp(wait);
         }
         match self.reason() {
-            None => Came::Completed,
-            Some(Reason::Cancelled) => Came::Cancelled,
-            Some(_) => Came::Failed,
+            None => AttemptOutcome::Completed,
+            Some(Reason::Cancelled) => AttemptOutcome::Cancelled,
+            Some(_) => AttemptOutcome::Failed,
         }
     }
 
@@ -170,14 +170,14 @@ impl Ended {
         result::bounded(result)
     }
 
-    pub(super) fn into_done(self) -> Done {
+    pub(super) fn into_done(self) -> AttemptResult {
         let report = Report {
             failure: self.failure(),
             run: Some(self.result()),
             ..Report::default()
         };
-        Done {
-            came: self.came(),
+        AttemptResult {
+            outcome: self.outcome(),
             report: match &self.driven {
                 Ok(done) => Report {
                     response: Some(done.response.clone()).filter(|text| !text.is_empty()),

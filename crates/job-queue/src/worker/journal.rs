@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Worker;
-use super::leash::{End, Leash};
+use super::cancel_handle::{CancelHandle, CancelReason};
 use crate::call::News;
 use crate::store::{Appended, Claim, LONGEST_TEXT, NewEvent, StoreError, Written};
 
@@ -134,8 +134,8 @@ impl Journal {
 
     /// Writes until there is nothing more to come and all is written, or the job is
     /// not ours any more.
-    pub(super) async fn write(&self, worker: &Worker, claim: &Claim, leash: &Leash) {
-        while leash.why() != Some(End::Lost) {
+    pub(super) async fn write(&self, worker: &Worker, claim: &Claim, cancel: &CancelHandle) {
+        while cancel.why() != Some(CancelReason::Lost) {
             let page = self.pages.borrow_mut().turn(self.extent());
             let written = match page {
                 Page::Session(session) => note(worker, claim, &session).await,
@@ -163,7 +163,7 @@ impl Journal {
                 Page::Last => return,
             };
             if written == Written::Lost {
-                leash.pull(End::Lost);
+                cancel.cancel(CancelReason::Lost);
             }
         }
     }

@@ -5,7 +5,7 @@
 //!  store ─────────► attempt ──► journal ──────► store
 //!    │                 ▲ │ outcome
 //!    │ unwanted,       │ └──► finish, or give up ──► store
-//!    └─────────────► leash ◄── lease over, worker ends
+//!    └─────────────► cancel ◄── lease over, worker ends
 //!      not ours
 //!
 //!  store ◄── open questions ── dialog ◄── attempt
@@ -14,8 +14,8 @@
 //!
 //! Each attempt is a task of its own on the one thread, which renews its own lease and
 //! writes its own events; the store being slow or away holds up none of them. What an
-//! attempt is ended for is said by its `leash`. Beside them the worker takes
-//! `care`: it says that it is there, takes jobs from workers that are lost, and
+//! attempt is cancelled for is kept by its `cancel_handle`. Beside them the worker has a
+//! `heartbeat`: it says that it is there, takes jobs from workers that are lost, and
 //! hears of cancellations and instructions. Jobs share `engines`; a Codex that dies is to its jobs what a
 //! lost worker is.
 //!
@@ -44,18 +44,19 @@
 
 mod admission;
 mod attempt;
-mod care;
+mod cancel_handle;
 mod claiming;
 mod dialog;
 mod ended;
 mod engines;
+mod heartbeat;
 mod journal;
-mod leash;
+pub mod lock;
 mod order;
-pub mod place;
-mod post;
 mod reporter;
+mod result;
 mod running;
+mod slot;
 mod stalls;
 pub mod start;
 mod telling;
@@ -80,16 +81,16 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::cancel_handle::CancelHandle;
 use self::engines::{Engines, Login};
-use self::leash::Leash;
 use self::trouble::Trouble;
 use super::store::{JobStore, NewWorker, StoreError, new_worker_id};
 use crate::logic::{JobId, WorkerId};
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT, WAITS};
-pub use self::post::{Announcement, AtPlace, Post, Retaken};
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
+pub use self::slot::{Announcement, LockedSlot, Retaken, WorkerSlot};
 
 /// How long jobs may go on when their worker was told to end, if nothing else is said.
 pub const GRACE: Duration = Duration::from_secs(30);
@@ -205,7 +206,7 @@ pub enum WorkerError {
     Store(#[from] StoreError),
     /// It doesn't get its post.
     #[error("the worker can't begin: {0}")]
-    Post(io::Error),
+    Slot(io::Error),
 }
 
 /// Works until it is told to end, or has been idle for long enough. Once `closing` is
@@ -219,7 +220,7 @@ pub enum WorkerError {
 /// log, and waited out.
 pub async fn run(
     options: Options,
-    mut post: impl Post,
+    mut post: impl WorkerSlot,
     closing: CancellationToken,
     hurry: CancellationToken,
 ) -> Result<(), WorkerError> {
@@ -228,7 +229,7 @@ pub async fn run(
     worker.store.register(&worker.about).await?;
     if let Err(error) = post.ready() {
         worker.leave().await;
-        return Err(WorkerError::Post(error));
+        return Err(WorkerError::Slot(error));
     }
     tracing::info!(
         "the worker {} takes jobs from {}, {} at once",
@@ -239,7 +240,7 @@ pub async fn run(
     let tasks = LocalSet::new();
     let working = async {
         tokio::select! {
-            () = worker.take_care() => {}
+            () = worker.run_heartbeat() => {}
             never = worker.engines.tend() => match never {},
             () = claiming::work(&worker, &mut post, &closing, &hurry) => {}
             () = worker.until_the_store_is_given_up() => {}
@@ -257,7 +258,7 @@ struct Worker {
     about: NewWorker,
     options: Options,
     /// Those of the jobs that run.
-    leashes: RefCell<HashMap<JobId, Rc<Leash>>>,
+    cancel_handles: RefCell<HashMap<JobId, Rc<CancelHandle>>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     waiting: RefCell<HashMap<JobId, Login>>,
     trouble: Trouble,
@@ -309,7 +310,7 @@ impl Worker {
             store,
             about,
             options,
-            leashes: RefCell::default(),
+            cancel_handles: RefCell::default(),
             waiting: RefCell::default(),
             trouble: Trouble::new(),
             work: Work::new(),

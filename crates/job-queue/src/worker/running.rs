@@ -24,12 +24,12 @@ use serde_json::Value;
 use supervise::io_thread::Clerk;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::attempt::{Came, Done};
+use super::cancel_handle::{CancelHandle, CancelReason};
 use super::ended::{Ended, Failure};
 use super::engines::start;
 use super::journal::Journal;
-use super::leash::{End, Leash};
 use super::reporter::Reporter;
+use super::result::{AttemptOutcome, AttemptResult};
 use super::telling::{News, Telling, notice};
 use super::{Worker, admission, order};
 use crate::call;
@@ -42,14 +42,14 @@ const LAST_LOOK: Duration = Duration::from_secs(20);
 const PARTING_LOOK: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether there is still time for that.
-const LOOK_AT_LEASH: Duration = Duration::from_millis(50);
+const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// What an attempt at a run works with.
 struct Attempt<'a> {
     worker: &'a Worker,
     job: &'a Job,
     journal: &'a Journal,
-    leash: &'a Leash,
+    cancel: &'a CancelHandle,
 }
 
 /// Runs a job that is a run. Nothing of Codex's is left when this returns.
@@ -58,13 +58,13 @@ pub(super) async fn run(
     job: &Job,
     kept: Result<Kept, serde_json::Error>,
     journal: &Journal,
-    leash: &Leash,
-) -> Done {
+    cancel: &CancelHandle,
+) -> AttemptResult {
     let attempt = Attempt {
         worker,
         job,
         journal,
-        leash,
+        cancel,
     };
     match kept {
         Ok(kept) => match admission::check(job, &worker.options) {
@@ -77,7 +77,7 @@ pub(super) async fn run(
 
 impl Attempt<'_> {
     /// The run in the worktree that it wants.
-    async fn in_its_place(&self, mut kept: Kept) -> Done {
+    async fn in_its_place(&self, mut kept: Kept) -> AttemptResult {
         if let Err(error) = self.bound(&mut kept.order) {
             return Ended::before(error).into_done();
         }
@@ -93,7 +93,7 @@ impl Attempt<'_> {
                 let run = self.job.summary.id.as_str();
                 // A second attempt goes on in that of the first.
                 let means = Means {
-                    halt: self.leash.pulled.clone(),
+                    halt: self.cancel.token.clone(),
                     ..Means::default()
                 };
                 let made = Worktree::of(&kept.order.repo, &home, run, means).await;
@@ -217,7 +217,7 @@ impl Attempt<'_> {
             }),
             _ => {
                 let provider = self.provider(order).await;
-                let cancel = &self.leash.pulled;
+                let cancel = &self.cancel.token;
                 engine.limit_reached(provider.as_deref(), cancel).await
             }
         };
@@ -289,7 +289,7 @@ impl Attempt<'_> {
         let limit = Duration::from_millis(self.job.request.timeout_ms.into());
         let driving = async {
             let means = Means {
-                stop: self.leash.pulled.clone(),
+                stop: self.cancel.token.clone(),
                 ..Means::default()
             };
             let looker = Looker::at(&order.repo, &order.criteria, means).await;
@@ -315,7 +315,7 @@ impl Attempt<'_> {
             let rig = Rig {
                 engine,
                 watcher: reporter,
-                stop: &self.leash.pulled,
+                stop: &self.cancel.token,
                 templates: &chosen.templates,
                 evidence: Some(evidence),
                 warnings: [chosen.warnings, not_noted].concat(),
@@ -330,25 +330,27 @@ impl Attempt<'_> {
 
     /// Comes back when the run is to end and has no time for that any more.
     async fn no_time_left(&self) {
-        self.leash.pulled.cancelled().await;
+        self.cancel.token.cancelled().await;
         let since = Instant::now();
         loop {
-            let patience = match self.leash.why() {
-                Some(End::Lost | End::LeaseOver) => return,
-                Some(End::WorkerEnds) => PARTING_LOOK,
-                Some(End::Unwanted) | None => LAST_LOOK,
+            let patience = match self.cancel.why() {
+                Some(CancelReason::Lost | CancelReason::LeaseOver) => return,
+                Some(CancelReason::WorkerEnds) => PARTING_LOOK,
+                Some(CancelReason::Unwanted) | None => LAST_LOOK,
             };
             if since.elapsed() >= patience {
                 return;
             }
-            sleep(LOOK_AT_LEASH).await;
+            sleep(CANCEL_POLL).await;
         }
     }
 
     /// Tells others of the end, if it is one: a job that is given up may run again.
     async fn tell(&self, ended: &Ended, kept: &Kept) -> Option<Value> {
-        let is_the_end = match ended.came() {
-            Came::Cancelled | Came::UsedUp(_) => self.leash.why() == Some(End::Unwanted),
+        let is_the_end = match ended.outcome() {
+            AttemptOutcome::Cancelled | AttemptOutcome::UsedUp(_) => {
+                self.cancel.why() == Some(CancelReason::Unwanted)
+            }
             _ => true,
         };
         if !is_the_end || kept.order.notify.is_empty() {
@@ -361,7 +363,7 @@ impl Attempt<'_> {
                 result: ended.result(),
             }
         };
-        telling.tell(self.leash, news).await
+        telling.tell(self.cancel, news).await
     }
 
     fn telling<'b>(&'b self, kept: &'b Kept) -> Telling<'b> {

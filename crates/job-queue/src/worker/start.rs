@@ -16,7 +16,7 @@ use supervise::spawn::{Detached, spawn_detached};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use super::place::Place;
+use super::lock::WorkerLock;
 use crate::files;
 
 /// How long a worker may take to say that it is there: PostgreSQL may be far away.
@@ -54,7 +54,7 @@ pub fn announce(word: &str) -> io::Result<()> {
 pub enum StartError {
     /// Nobody can tell whether there is one.
     #[error("{}: {error}", path.display())]
-    Place {
+    WorkerLock {
         /// The file that a worker has locked.
         path: PathBuf,
         /// Why.
@@ -94,7 +94,7 @@ pub enum StartError {
 #[derive(Debug, Clone)]
 pub struct Starter {
     store: Location,
-    place: Place,
+    place: WorkerLock,
     log: PathBuf,
     codex: Option<PathBuf>,
 }
@@ -105,7 +105,7 @@ impl Starter {
     #[must_use]
     pub fn new(store: Location, state: &Path, codex: Option<PathBuf>) -> Self {
         Self {
-            place: Place::of(&store, state),
+            place: WorkerLock::of(&store, state),
             store,
             log: state.join("worker.log"),
             codex,
@@ -119,7 +119,7 @@ impl Starter {
     /// [`StartError`].
     pub async fn ensure(&self) -> Result<(), StartError> {
         let is_taken = self.place.is_taken();
-        let is_taken = is_taken.map_err(|error| StartError::Place {
+        let is_taken = is_taken.map_err(|error| StartError::WorkerLock {
             path: self.place.file().to_owned(),
             error,
         })?;

@@ -13,8 +13,8 @@ use goal_run::logic::outcome::blocked;
 use goal_run::notify::{self, Alerts, Notice, Patience, Teller};
 use serde_json::{Value, json};
 
-use super::attempt::Done;
-use super::leash::{End, Leash};
+use super::cancel_handle::{CancelHandle, CancelReason};
+use super::result::AttemptResult;
 use super::{Options, admission, order};
 use crate::call_settings::CallSettings;
 use crate::logic::{Ending, JobId, JobState};
@@ -70,11 +70,11 @@ impl<'a> Telling<'a> {
     /// so that what has come of the job is written down.
     pub(super) async fn tell(
         &self,
-        leash: &Leash,
+        cancel: &CancelHandle,
         news: impl Future<Output = News>,
     ) -> Option<Value> {
-        match leash.why() {
-            Some(End::Unwanted) => {
+        match cancel.why() {
+            Some(CancelReason::Unwanted) => {
                 let patience = Patience {
                     mail: HASTE,
                     irc: HASTE,
@@ -84,7 +84,7 @@ impl<'a> Telling<'a> {
             }
             _ => {
                 let telling = async { self.to_all(&news.await, Patience::default()).await };
-                leash.pulled.run_until_cancelled(telling).await
+                cancel.token.run_until_cancelled(telling).await
             }
         }
     }
@@ -154,16 +154,18 @@ pub(super) async fn of_call(
     job: &Job,
     options: &Options,
     ending: Ending,
-    done: &Done,
-    leash: &Leash,
+    done: &AttemptResult,
+    cancel: &CancelHandle,
 ) -> Option<Value> {
     let settings = settings_of_call(job, options)?;
     let telling = Telling::of_call(job, &settings);
-    telling.tell(leash, async { news(job, ending, done) }).await
+    telling
+        .tell(cancel, async { news(job, ending, done) })
+        .await
 }
 
 /// `DONE job ID :: TASK` or `BLOCKED :: job ID: WHY`.
-fn news(job: &Job, ending: Ending, done: &Done) -> News {
+fn news(job: &Job, ending: Ending, done: &AttemptResult) -> News {
     let report = &done.report;
     let problems = report.problems();
     let id = job.summary.id.as_str();

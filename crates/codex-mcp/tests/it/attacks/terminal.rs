@@ -17,7 +17,7 @@ use job_queue::logic::Ending;
 use job_queue::store::{
     Finished, JobStore, NewEvent, NewJob, NewQuestion, Request, Written, new_worker_id,
 };
-use job_queue::worker::place::{Held, Place};
+use job_queue::worker::lock::{LockGuard, WorkerLock};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use settings::store_access::Access;
@@ -59,7 +59,7 @@ struct World {
     model: ScriptedModel,
     /// The job that has ended, and one that failed.
     jobs: Vec<String>,
-    _worker: Held,
+    _worker: LockGuard,
 }
 
 impl World {
@@ -80,7 +80,7 @@ impl World {
         repository(&home);
         threads(&home);
         let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
-        let place = Place::of(&location, &home.state_home().join("codex-mcp"));
+        let place = WorkerLock::of(&location, &home.state_home().join("codex-mcp"));
         let worker = place.take().await.unwrap().unwrap();
         let jobs = jobs(&home, &location).await;
         Self {

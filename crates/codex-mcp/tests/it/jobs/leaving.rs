@@ -8,7 +8,7 @@ use std::time::Duration;
 use codex_engine::binary::Source;
 use job_queue::logic::JobState;
 use job_queue::store::{JobStore, NewJob, Request};
-use job_queue::worker::{GRACE, Options, Post, Retaken, Timing, ToolsOfJobs, run};
+use job_queue::worker::{GRACE, Options, Retaken, Timing, ToolsOfJobs, WorkerSlot, run};
 use mcp_server::OurTools;
 use settings::CONCURRENCY;
 use settings::bounds::Bounds;
@@ -37,7 +37,7 @@ impl Contested {
     }
 }
 
-impl Post for Contested {
+impl WorkerSlot for Contested {
     fn ready(&mut self) -> io::Result<()> {
         self.note("ready");
         Ok(())

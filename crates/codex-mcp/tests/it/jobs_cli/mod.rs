@@ -15,7 +15,7 @@ use job_queue::logic::{Ending, JobId};
 use job_queue::store::{
     Claim, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
 };
-use job_queue::worker::place::{Held, Place};
+use job_queue::worker::lock::{LockGuard, WorkerLock};
 use serde_json::{Value, json};
 use settings::store_access::Access;
 use settings::store_location::Location;
@@ -35,7 +35,7 @@ struct Stage {
     home: Home,
     location: Location,
     store: JobStore,
-    _place: Held,
+    _place: LockGuard,
 }
 
 struct Said {
@@ -64,7 +64,7 @@ impl Stage {
 
     async fn at(home: Home, location: Location) -> Self {
         let state = home.state_home().join("codex-mcp");
-        let place = Place::of(&location, &state);
+        let place = WorkerLock::of(&location, &state);
         Self {
             store: JobStore::open(&location, &Access::of(&state))
                 .await

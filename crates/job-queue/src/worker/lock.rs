@@ -1,6 +1,5 @@
-//! The place of a worker: there is one for each store on each machine. A worker has
-//! it by a lock on a file, which the system lets go of when the process ends, however
-//! it ends.
+//! The lock of a worker: there is one for each store on each machine. It is a lock on a
+//! file, which the system releases when the process ends, however it ends.
 
 use std::fs::{File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,21 +16,21 @@ use crate::files;
 const PATIENCE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The place of a worker of a store on this machine.
+/// The lock of a worker of a store on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct WorkerLock {
     lock: PathBuf,
 }
 
-/// The place, taken. It is free when this is dropped.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockGuard {
     _lock: File,
 }
 
-impl Place {
-    /// The place of a worker of this store. Of a file it is beside it, of a server in
-    /// the folder of what is kept of this machine.
+impl WorkerLock {
+    /// The lock for this store: beside the file of a store, or in the state directory for a
+    /// database server.
     #[must_use]
     pub fn of(store: &Location, state: &Path) -> Self {
         let lock = match store {
@@ -53,12 +52,12 @@ impl Place {
         &self.lock
     }
 
-    /// Takes the place; `None` if another worker has it.
+    /// Takes the lock; `None` if another worker has it.
     ///
     /// # Errors
     ///
     /// When the file can't be used.
-    pub async fn take(&self) -> io::Result<Option<Held>> {
+    pub async fn take(&self) -> io::Result<Option<LockGuard>> {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.try_take()? {
@@ -68,15 +67,15 @@ impl Place {
         }
     }
 
-    /// The same without patience for those who only look.
+    /// Takes the lock at once, without waiting for a process that only looks.
     ///
     /// # Errors
     ///
     /// When the file can't be used.
-    pub fn try_take(&self) -> io::Result<Option<Held>> {
+    pub fn try_take(&self) -> io::Result<Option<LockGuard>> {
         let file = self.open()?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Held { _lock: file })),
+            Ok(()) => Ok(Some(LockGuard { _lock: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -108,7 +107,7 @@ mod tests {
     async fn one_has_the_place() {
         let folder = tempfile::tempdir().unwrap();
         let store = Location::Sqlite(folder.path().join("new/jobs.db"));
-        let place = Place::of(&store, folder.path());
+        let place = WorkerLock::of(&store, folder.path());
         assert!(!place.is_taken().unwrap());
         let taken = place.take().await.unwrap();
         assert!(taken.is_some());
@@ -122,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn who_looks_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::of(
+        let place = WorkerLock::of(
             &Location::Sqlite(folder.path().join("jobs.db")),
             folder.path(),
         );
@@ -138,7 +137,7 @@ mod tests {
     #[test]
     fn each_store_has_its_own() {
         let state = Path::new("/state");
-        let of = |text: &str| Place::of(&text.parse().unwrap(), state).lock;
+        let of = |text: &str| WorkerLock::of(&text.parse().unwrap(), state).lock;
         assert_eq!(of("/a/jobs.db"), Path::new("/a/jobs.db.worker"));
         let server = of("postgres://me:sesame@db/jobs?sslmode=disable");
         assert!(server.starts_with(state));

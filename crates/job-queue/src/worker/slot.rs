@@ -1,8 +1,8 @@
-//! The post of a worker that others count on to be there.
+//! The slot of the worker that others count on to be there.
 
 use std::io;
 
-use super::place::{Held, Place};
+use super::lock::{LockGuard, WorkerLock};
 use super::start::{self, READY};
 
 /// What a worker holds while it works, so that nobody starts a second one for the same
@@ -10,9 +10,9 @@ use super::start::{self, READY};
 ///
 /// Whoever submits a job looks for the holder after the job is in the store. A worker
 /// that has been idle for long lets go first, and then looks once more for a job: so
-/// either the worker sees the job, or nobody holds the post any more when whoever
+/// either the worker sees the job, or nobody holds the slot any more when whoever
 /// submitted it looks.
-pub trait Post {
+pub trait WorkerSlot {
     /// Called once the store is open and the worker can be seen in it, before it takes
     /// its first job.
     ///
@@ -21,14 +21,14 @@ pub trait Post {
     /// If it can't work after all.
     fn ready(&mut self) -> io::Result<()>;
 
-    /// Lets go of the post.
+    /// Releases the slot.
     fn release(&mut self);
 
     /// Takes it again, if nobody else has. To be called only after it was let go of.
     fn retake(&mut self) -> Retaken;
 }
 
-/// What has come of taking a post again.
+/// The result of taking a slot again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retaken {
     /// It is ours again.
@@ -37,11 +37,11 @@ pub enum Retaken {
     Theirs,
 }
 
-/// The [place](super::place) of a worker.
+/// A slot that is a [lock](super::lock) on a file.
 #[derive(Debug)]
-pub struct AtPlace {
-    place: Place,
-    held: Option<Held>,
+pub struct LockedSlot {
+    lock: WorkerLock,
+    held: Option<LockGuard>,
     announcement: Announcement,
 }
 
@@ -54,19 +54,19 @@ pub enum Announcement {
     None,
 }
 
-impl AtPlace {
-    /// The post of a worker that has taken its place, or works beside the one that has.
+impl LockedSlot {
+    /// The slot of a worker that holds the lock, or works beside the one that does.
     #[must_use]
-    pub fn new(place: Place, held: Option<Held>, announcement: Announcement) -> Self {
+    pub fn new(lock: WorkerLock, held: Option<LockGuard>, announcement: Announcement) -> Self {
         Self {
-            place,
+            lock,
             held,
             announcement,
         }
     }
 }
 
-impl Post for AtPlace {
+impl WorkerSlot for LockedSlot {
     fn ready(&mut self) -> io::Result<()> {
         match self.announcement {
             Announcement::OnStdout => start::announce(READY),
@@ -79,7 +79,7 @@ impl Post for AtPlace {
     }
 
     fn retake(&mut self) -> Retaken {
-        match self.place.try_take() {
+        match self.lock.try_take() {
             Ok(Some(held)) => {
                 self.held = Some(held);
                 Retaken::Ours
@@ -87,7 +87,7 @@ impl Post for AtPlace {
             // Somebody who only looks has seen it free, and starts another worker.
             Ok(None) => Retaken::Theirs,
             Err(error) => {
-                tracing::warn!("{}: {error}", self.place.file().display());
+                tracing::warn!("{}: {error}", self.lock.file().display());
                 Retaken::Theirs
             }
         }

@@ -1,15 +1,15 @@
-//! What a worker does beside its jobs.
+//! Heartbeat, lost-worker recovery, and polling for cancellations and instructions.
 
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use crate::logic::JobId;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::Worker;
+use super::cancel_handle::CancelReason;
 use super::claiming::jobs;
 use super::engines::Login;
-use super::leash::End;
+use crate::logic::JobId;
 use crate::store::{StoreError, Written};
 
 /// How many leases long a worker may be silent before it is forgotten.
@@ -20,8 +20,8 @@ const FORGOTTEN_AFTER: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Worker {
-    /// Doesn't end.
-    pub(super) async fn take_care(&self) {
+    /// Does all of it beside the jobs. Never returns.
+    pub(super) async fn run_heartbeat(&self) {
         tokio::join!(self.show_that_it_is_there(), self.heed_others());
     }
 
@@ -41,7 +41,7 @@ impl Worker {
         }
         let location = self.store.location();
         let limit = humantime::format_duration(limit);
-        let unwritten = match self.leashes.borrow().len() {
+        let unwritten = match self.cancel_handles.borrow().len() {
             0 => String::new(),
             number => format!(
                 "; {} that it could not write down will be found to be lost",
@@ -111,23 +111,23 @@ impl Worker {
         let mut watch = self.store.watch();
         loop {
             watch.changed().await;
-            if self.leashes.borrow().is_empty() {
+            if self.cancel_handles.borrow().is_empty() {
                 continue;
             }
             match self.store.unwanted(self.id()).await {
                 Ok(jobs) => {
-                    let leashes = self.leashes.borrow();
-                    let unwanted = jobs.iter().filter_map(|job| leashes.get(job));
-                    unwanted.for_each(|leash| leash.pull(End::Unwanted));
+                    let cancel_handles = self.cancel_handles.borrow();
+                    let unwanted = jobs.iter().filter_map(|job| cancel_handles.get(job));
+                    unwanted.for_each(|cancel| cancel.cancel(CancelReason::Unwanted));
                 }
                 // Whoever writes tells of it.
                 Err(error) => tracing::debug!("looking for cancellations: {error}"),
             }
             match self.store.instructed(self.id()).await {
                 Ok(jobs) => {
-                    let leashes = self.leashes.borrow();
-                    let called = jobs.iter().filter_map(|job| leashes.get(job));
-                    called.for_each(|leash| leash.called.notify_one());
+                    let cancel_handles = self.cancel_handles.borrow();
+                    let instructed = jobs.iter().filter_map(|job| cancel_handles.get(job));
+                    instructed.for_each(|cancel| cancel.instructed.notify_one());
                 }
                 Err(error) => tracing::debug!("looking for instructions: {error}"),
             }
