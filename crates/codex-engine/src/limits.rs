@@ -16,7 +16,7 @@ use super::Engine;
 use super::account::Account;
 use super::app_server::AppServer;
 use super::connection::CallError;
-use crate::logic::limits::{is_outdated, unusable_until, used_up_until};
+use crate::logic::limits::{full_until, is_outdated, unusable_until};
 
 /// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -83,14 +83,16 @@ impl ReportedLimits {
 
 /// The last question about the limits.
 pub(super) struct LastQuery {
+    began: Instant,
     ended: Instant,
     result: Result<RateLimits, LimitsUnknown>,
 }
 
 impl LastQuery {
-    /// Whether its result answers a question that was wanted at this moment.
-    fn answers(&self, wanted: Instant) -> bool {
-        self.ended > wanted
+    /// Whether its result is good for a caller that came at this moment: an answer to an
+    /// earlier question may be from before the limit was reached.
+    fn answers(&self, came: Instant) -> bool {
+        self.began >= came
     }
 
     fn has_failed_recently(&self) -> bool {
@@ -118,13 +120,13 @@ impl Engine {
 
     async fn limits_of(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
         check(server.account)?;
-        let wanted = Instant::now();
+        let came = Instant::now();
         let mut last = self.asked.lock().await;
         if let Some(recent) = self.recent_limits() {
             return Ok(recent);
         }
         match last.as_ref() {
-            Some(query) if query.answers(wanted) || query.has_failed_recently() => {
+            Some(query) if query.answers(came) || query.has_failed_recently() => {
                 query.result.clone()
             }
             _ => self.query(server, &mut last).await,
@@ -159,15 +161,20 @@ impl Engine {
             return None;
         }
         let refused = refused.filter(|&until| until > SystemTime::now());
-        if (reads_limits_aside(&server) || refused.is_some())
-            && let Err(why) = self.limits_of(&server).await
-        {
-            tracing::debug!("the usage limits are not known: {why}");
-            if refused.is_some() {
-                return refused;
+        let limits = match reads_limits_aside(&server) || refused.is_some() {
+            true => self.limits_of(&server).await,
+            false => self.recent_limits().ok_or_else(|| {
+                let words = "this release is not asked beside other work";
+                LimitsUnknown::QueryFailed(words.to_owned())
+            }),
+        };
+        match limits {
+            Ok(limits) => unusable_until(&limits, refused, SystemTime::now()),
+            Err(why) => {
+                tracing::debug!("the usage limits are not known: {why}");
+                refused
             }
         }
-        unusable_until(&self.rate_limits()?, refused, SystemTime::now())
     }
 
     /// The limit at which a turn with this provider has just failed; `None` if time does not
@@ -192,9 +199,10 @@ impl Engine {
         Some(LimitReached { reset })
     }
 
-    /// When the limits are reset that are used up, as far as Codex has reported that.
+    /// When the limits are reset that are full, as far as Codex has reported that. A turn was
+    /// refused, so that credits have not lifted them.
     fn reported_reset(&self) -> Option<SystemTime> {
-        used_up_until(&self.rate_limits()?, SystemTime::now())
+        full_until(&self.rate_limits()?, SystemTime::now())
     }
 
     fn recent_limits(&self) -> Option<RateLimits> {
@@ -205,9 +213,9 @@ impl Engine {
 
     /// Asks Codex, unless a question was answered while this one waited its turn.
     async fn query_once(&self, server: &AppServer) {
-        let wanted = Instant::now();
+        let came = Instant::now();
         let mut last = self.asked.lock().await;
-        if !last.as_ref().is_some_and(|query| query.answers(wanted))
+        if !last.as_ref().is_some_and(|query| query.answers(came))
             && let Err(why) = self.query(server, &mut last).await
         {
             tracing::debug!("the usage limits are not known: {why}");
@@ -219,11 +227,13 @@ impl Engine {
         server: &AppServer,
         last: &mut Option<LastQuery>,
     ) -> Result<RateLimits, LimitsUnknown> {
+        let began = Instant::now();
         let result = match reads_limits_aside(server) {
             true => self.read_limits(server).await,
             false => self.query_separate_server().await,
         };
         *last = Some(LastQuery {
+            began,
             ended: Instant::now(),
             result: result.clone(),
         });
@@ -348,6 +358,18 @@ mod tests {
         assert!(began.elapsed() < READ_TIME * 2);
         // A turn that fails later needs a later answer.
         engine.limit_reached(None, &cancel).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turn_that_fails_while_codex_is_asked_has_it_asked_again() {
+        let (engine, asked) = codex("0.169.0").await;
+        let never = CancellationToken::new();
+        let later = async {
+            sleep(READ_TIME / 2).await;
+            engine.limit_reached(None, &never).await
+        };
+        tokio::join!(engine.limit_reached(None, &never), later);
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 

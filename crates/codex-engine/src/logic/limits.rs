@@ -22,6 +22,13 @@ pub fn used_up_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime>
     if credits.unlimited || credits.has_credits {
         return None;
     }
+    full_until(limits, now)
+}
+
+/// Until when a limit of the account is full, credits or not; `None` if none is, or no reset
+/// in the future is told.
+#[must_use]
+pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
     let full = limits.windows().filter(is_full);
     let resets = full.filter_map(|window| reset(&window, now));
     resets.filter(|&reset| reset > now).max()
@@ -198,6 +205,12 @@ mod tests {
             let credits = json!({ "hasCredits": has, "unlimited": unlimited, "balance": "0" });
             let told = json!({ "primary": window(100.0, NOW + 60), "credits": credits });
             assert_eq!(until(&told).is_none(), lifted, "{told}");
+            let full = full_until(&limits(&told), at(NOW));
+            assert_eq!(
+                full,
+                Some(at(NOW + 60)),
+                "a refused turn had no use of them"
+            );
         }
     }
 

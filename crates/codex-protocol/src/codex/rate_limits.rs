@@ -74,7 +74,7 @@ impl RateLimits {
     /// credits and the plan are `null` in them, and keep their values. Both windows are `null`
     /// after an answer that told nothing of the limits, and keep theirs, too; if one is there,
     /// an account without the other has no such limit. News of a model's own limit are left
-    /// out.
+    /// out, and so are windows that cannot be read, and news that would make it too long.
     ///
     /// Returns whether the news told of the account's windows.
     pub fn update(&mut self, newer: Self) -> bool {
@@ -83,9 +83,19 @@ impl RateLimits {
         }
         let has_windows = newer.windows().next().is_some();
         let told = newer.0.into_iter().filter(|(name, value)| {
-            !value.is_null() || (has_windows && WINDOWS.contains(&name.as_str()))
+            match (WINDOWS.contains(&name.as_str()), value.is_null()) {
+                (true, true) => has_windows,
+                (true, false) => RateWindow::deserialize(value).is_ok(),
+                (false, is_null) => !is_null,
+            }
         });
-        self.0.extend(told);
+        let mut merged = self.0.clone();
+        merged.extend(told);
+        let length = serde_json::to_string(&merged).map_or(usize::MAX, |text| text.len());
+        if length > LIMIT {
+            return false;
+        }
+        self.0 = merged;
         has_windows
     }
 
@@ -164,6 +174,22 @@ mod tests {
         assert!(limits.credits().has_credits && limits.tells("planType"));
         let long = format!(r#"{{"rateLimits":{{"x":"{}"}}}}"#, "x".repeat(LIMIT));
         assert_eq!(read(&long), RateLimits::default());
+    }
+
+    #[test]
+    fn flood_of_updates_stays_within_the_bound_and_keeps_the_windows() {
+        let mut limits = read(r#"{"rateLimits":{"primary":{"usedPercent":40}}}"#);
+        for number in 0..100 {
+            let filler = "x".repeat(LIMIT / 2);
+            limits.update(read(&format!(
+                r#"{{"rateLimits":{{"x{number}":"{filler}"}}}}"#
+            )));
+        }
+        assert!(serde_json::to_string(&limits).unwrap().len() <= LIMIT);
+        assert!(!limits.update(read(
+            r#"{"rateLimits":{"primary":{"usedPercent":41,"resetsAt":-1}}}"#,
+        )));
+        assert_eq!(used(&limits), [40.0]);
     }
 
     #[test]
