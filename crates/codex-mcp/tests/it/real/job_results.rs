@@ -1,7 +1,7 @@
 //! What a job of `call_codex` may do by default, and what is told of it in the end.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
@@ -43,20 +43,6 @@ impl Stage {
         let status = json!({ "job_id": structured(&queued)["job_id"], "wait_ms": 60_000 });
         let ended = client.call_tool("call_status", status).await;
         structured(&ended).clone()
-    }
-
-    /// Waits until the server's own Codex has started. Two that start at once in a new
-    /// CODEX_HOME can disturb each other (seen with 0.153.4: one exits with code 1).
-    async fn codex_is_ready(&self, client: &mut McpClient) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            let status = client.call_tool("codex_status", json!({})).await;
-            if structured(&status)["codex"]["state"] == "ready" {
-                return;
-            }
-            assert!(Instant::now() < deadline, "Codex is not ready: {status:#}");
-            sleep(Duration::from_millis(50)).await;
-        }
     }
 
     fn codex_config(&self) -> String {

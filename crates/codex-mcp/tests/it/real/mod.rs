@@ -31,9 +31,12 @@ mod team;
 mod thread_tools;
 mod tool_groups;
 
+use std::time::{Duration, Instant};
+
 use scripted_model::{Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
+use tokio::time::sleep;
 
 use crate::on_each_release;
 
@@ -48,6 +51,20 @@ struct Stage {
 }
 
 impl Stage {
+    /// Waits until the server's own Codex has started. Two that start at once in a new
+    /// CODEX_HOME can disturb each other (seen with 0.153.4: one exits with code 1).
+    async fn codex_is_ready(&self, client: &mut McpClient) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let status = client.call_tool("codex_status", json!({})).await;
+            if structured(&status)["codex"]["state"] == "ready" {
+                return;
+            }
+            assert!(Instant::now() < deadline, "Codex is not ready: {status:#}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     async fn new(release: &str, script: Script) -> Self {
         Self::with_config(release, script, "").await
     }

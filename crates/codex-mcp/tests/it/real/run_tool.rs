@@ -95,6 +95,7 @@ fn words(status: &Value) -> String {
 async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
     let stage = stage(release, promises()).await;
     let mut client = stage.client(&["--identity", "arch"]).await;
+    stage.codex_is_ready(&mut client).await;
     let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1, "clean": true } });
     let done = told(&mut client, "codex_run", arguments).await;
     assert_eq!(done["ok"], true, "{done:#}");
@@ -142,6 +143,7 @@ async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
 async fn a_run_is_called_off_and_tells_what_is_there(release: &str) {
     let stage = stage(release, hangs()).await;
     let mut client = stage.client(&[]).await;
+    stage.codex_is_ready(&mut client).await;
     let arguments =
         json!({ "task": "make both", "exit_criteria": { "files": ["half.txt", "whole.txt"] } });
     let job = begun(&mut client, arguments).await;
