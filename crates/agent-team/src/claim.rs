@@ -22,9 +22,6 @@ use serde_json::json;
 use super::identities;
 use crate::logic::{AgentName, BadName};
 
-/// Where the state of each identity is, below the home folder (FR-6.4).
-pub(super) const SESSIONS: &str = ".config/atm/codex-sessions";
-
 /// The file that is locked, in the identity's folder.
 const FILE: &str = "identity.lock";
 
@@ -239,7 +236,7 @@ mod tests {
     #[test]
     fn what_a_dead_process_has_left_is_taken_over() {
         let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join(SESSIONS).join("codex");
+        let folder = identities::directory_of(home.path(), &"codex".parse().unwrap());
         fs::create_dir_all(&folder).unwrap();
         // The number of a process that lives, and that is another one.
         fs::write(folder.join(FILE), "{\"pid\":1}\n").unwrap();
@@ -252,7 +249,7 @@ mod tests {
     #[test]
     fn nothing_is_written_through_a_link() {
         let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join(SESSIONS).join("codex");
+        let folder = identities::directory_of(home.path(), &"codex".parse().unwrap());
         fs::create_dir_all(&folder).unwrap();
         let victim = home.path().join("victim");
         fs::write(&victim, "mine").unwrap();

@@ -29,6 +29,15 @@ later: what was asked, what was done and found, in which files, what is open and
 Answer from what you know: don't run anything and don't change anything. At most 300 words of \
 Markdown, without a preamble.";
 
+/// Whether threads are asked for a summary when the server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    /// They are asked.
+    Asked,
+    /// They are not asked.
+    Spared,
+}
+
 /// What came of asking a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastWords {

@@ -5,8 +5,10 @@ use std::{fs, io};
 
 use safe_files::state_file::{FileError, about, is_folder};
 
-use super::claim::SESSIONS;
 use crate::logic::AgentName;
+
+/// Where the state of each identity is, below the home directory (FR-6.4).
+pub(super) const SESSIONS: &str = ".config/atm/codex-sessions";
 
 /// The directory of an identity.
 pub(super) fn directory_of(atm_home: &Path, identity: &AgentName) -> PathBuf {

@@ -45,5 +45,6 @@ pub use claim::{Claim, ClaimError};
 pub use context::{Context, Member};
 pub use dead::is_somebody_elses;
 pub use desk::{Broadcast, Desk, DeskError, Sent};
-pub use office::{Farewell, Office};
+pub use farewell::Farewell;
+pub use office::Office;
 pub use records::{Recollection, RecordError, Records};

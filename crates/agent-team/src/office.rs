@@ -7,6 +7,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::desk::Desk;
+use super::farewell::Farewell;
 use super::records::Records;
 use crate::logic::registry::Status;
 
@@ -32,15 +33,6 @@ pub struct Office {
     pub records: Option<Arc<Records>>,
     /// The mail.
     pub desk: Option<Desk>,
-}
-
-/// Whether threads are asked for a summary when the server ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Farewell {
-    /// They are.
-    Asked,
-    /// They aren't.
-    Spared,
 }
 
 impl Office {

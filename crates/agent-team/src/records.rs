@@ -23,7 +23,7 @@ use super::audit::{Audit, Event, Outcome, Record};
 use super::claim::Claim;
 use super::context::{Context, Member};
 use super::dead;
-use super::office::Farewell;
+use super::farewell::Farewell;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::summary::Summaries;
 use crate::logic::registry::{self, Change, Entry, News, Status, TurnState};

@@ -238,7 +238,7 @@ fn all_identities_are_found() {
         let mut registry = Registry::open(home.path(), &identity, Mode::Document).unwrap();
         registry.apply(&begin(identity.as_str())).unwrap();
     }
-    let sessions = home.path().join(super::super::claim::SESSIONS);
+    let sessions = home.path().join(super::super::identities::SESSIONS);
     fs::create_dir(sessions.join(".hidden")).unwrap();
     symlink(sessions.join("a"), sessions.join("c")).unwrap();
     let found: Vec<String> = all(home.path())
