@@ -29,9 +29,10 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::directory_trust::{DirectoryTrust, Trust};
 use crate::profile::ProfileName;
 use crate::profile::lay_over;
-use crate::trust::{DirectoryTrust, Trust};
+use crate::repository_files::OF_REPOSITORY;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read_text;
 
@@ -40,9 +41,6 @@ const MANAGED: &str = "/etc/codex/managed_config.toml";
 
 /// The layer of all users of the machine.
 const OF_ALL: &str = "/etc/codex/config.toml";
-
-/// A repository's layer, in any of its directories.
-pub const OF_REPOSITORY: &str = ".codex/config.toml";
 
 /// The longest file that is read, in bytes. Codex adds each directory that the user
 /// trusts.

@@ -30,19 +30,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::layers::UserConfig;
 
-pub use record::{Changes, Record};
+pub use crate::directory_trust::{Changes, DirectoryTrust, Trust};
+pub use record::Record;
 
 /// The longest list that is read, in bytes.
 const LONGEST_LIST: u64 = 1024 * 1024;
-
-/// Whether the user trusts a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
-    /// The directory's settings and programs may be used.
-    Trusted,
-    /// They may not.
-    Untrusted,
-}
 
 /// Why the user's trust cannot be determined or changed.
 #[derive(Debug, thiserror::Error)]
@@ -265,24 +257,6 @@ fn change(
     })?;
     state_file::replace(path, format!("{HEADING}{body}").as_bytes())?;
     Ok(true)
-}
-
-/// The user's trust in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirectoryTrust {
-    /// Whether there is any.
-    pub trust: Trust,
-    /// The top of the git repository around the directory, or the directory itself;
-    /// without links.
-    pub top: PathBuf,
-    /// The directory itself, without links.
-    pub directory: PathBuf,
-    /// The paths whose trust Codex must be told, in a thread's `projects`. Without trust
-    /// these are the directory, each one above it up to the top, and the main working
-    /// tree; with it, the directory of the user's own list, as Codex knows its own.
-    pub told: Vec<PathBuf>,
-    /// Why there is no trust, although the user's own list has the directory.
-    pub changes: Option<Changes>,
 }
 
 /// Whether the user trusts a directory, by the list that the environment names and

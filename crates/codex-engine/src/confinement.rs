@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use codex_config::layers::{CodexConfig, get};
-use codex_config::trust::brought::FOR_CODEX;
+use codex_config::repository_files::FOR_CODEX;
 use codex_config::trust::{DirectoryTrust, Trust};
 use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use common::text::shell_word;

@@ -61,7 +61,8 @@ use std::{env, fmt};
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
 use agent_team::registry::Mode;
-use codex_config::layers::{OF_REPOSITORY, UserConfig, repository_layer};
+use codex_config::layers::{UserConfig, repository_layer};
+use codex_config::repository_files::OF_REPOSITORY;
 use codex_config::trust::{Trust, TrustError, directory_trust_with, top_of};
 use codex_engine::binary;
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};

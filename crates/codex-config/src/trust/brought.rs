@@ -9,8 +9,8 @@ use common::text::one_line;
 use safe_files::untrusted_file::{Links, read_text};
 use toml::{Table, Value};
 
-use crate::layers::OF_REPOSITORY;
 use crate::prompt_kind::PromptKind;
+use crate::repository_files::{FOR_CODEX, OF_REPOSITORY, PROMPTS, SETTINGS};
 
 /// The longest file that is looked into, in bytes.
 const LIMIT: u64 = 1024 * 1024;
@@ -23,20 +23,6 @@ const KEYS: usize = 40;
 
 /// How many entries of directories are searched for files below.
 const SEARCHED: usize = 100_000;
-
-/// The file with settings of ours.
-pub(super) const SETTINGS: &str = ".atm.toml";
-
-/// The directory of prompts, at the top of a repository.
-pub(super) const PROMPTS: &str = ".codex-mcp/prompts";
-
-/// What counts for Codex, in any directory: files, and directories with files.
-pub const FOR_CODEX: [&str; 4] = [
-    OF_REPOSITORY,
-    ".codex/hooks.json",
-    ".codex/rules",
-    ".codex/agents",
-];
 
 /// A file that a repository brings.
 #[derive(Debug, Clone, PartialEq, Eq)]

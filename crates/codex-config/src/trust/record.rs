@@ -9,19 +9,17 @@
 //! name for Codex.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::prompt_kind::PromptKind;
 use common::text::one_line;
-use common::text::shell_word;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::Table;
 
-use super::brought::{FOR_CODEX, PROMPTS, SETTINGS};
+use crate::repository_files::{FOR_CODEX, PROMPTS, SETTINGS};
 use safe_files::untrusted_file;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::ReadError;
@@ -42,8 +40,7 @@ const DEPTH: usize = 8;
 /// otherwise make a search of any length out of a few directories.
 const ENTRIES: usize = 2000;
 
-/// How many changes are named, and how much of each, in bytes.
-const NAMED: usize = 5;
+/// How much of a change is shown, in bytes.
 const SHOWN: usize = 200;
 
 /// Keys of `.atm.toml` that name prompt files.
@@ -59,49 +56,6 @@ type Found = BTreeMap<String, Result<String, ReadError>>;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Record(BTreeMap<String, Hashes>);
-
-/// Why the trust in a directory does not count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changes {
-    /// The top of the repository.
-    pub(super) top: PathBuf,
-    /// The directory for which it was asked.
-    pub(super) directory: PathBuf,
-    /// The files, each with what happened to it. At least one.
-    pub(super) files: Vec<String>,
-}
-
-impl Changes {
-    /// What happened.
-    #[must_use]
-    pub fn message(&self) -> String {
-        let mut named: Vec<String> = self.files.iter().take(NAMED).cloned().collect();
-        if self.files.len() > NAMED {
-            named.push(format!("{} more", self.files.len() - NAMED));
-        }
-        format!(
-            "{} is not used as trusted, since it differs from what you have trusted: {}",
-            self.top.display(),
-            named.join(", ")
-        )
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        let directory = shell_word(&self.directory);
-        format!(
-            "Look at these files (`codex-mcp trust --show {directory}` lists what they set), then \
-             run `codex-mcp trust {directory}` to accept them."
-        )
-    }
-}
-
-impl fmt::Display for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}. {}", self.message(), self.hint())
-    }
-}
 
 impl Record {
     /// Records the files for work in a directory of the repository with this top.

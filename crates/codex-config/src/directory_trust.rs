@@ -1,0 +1,79 @@
+//! The user's trust in a directory, as `trust` determines it and `layers` uses it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use common::text::shell_word;
+
+/// How many changes are named.
+const NAMED: usize = 5;
+
+/// Whether the user trusts a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The directory's settings and programs may be used.
+    Trusted,
+    /// They may not.
+    Untrusted,
+}
+
+/// The user's trust in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryTrust {
+    /// Whether there is any.
+    pub trust: Trust,
+    /// The top of the git repository around the directory, or the directory itself;
+    /// without links.
+    pub top: PathBuf,
+    /// The directory itself, without links.
+    pub directory: PathBuf,
+    /// The paths whose trust Codex must be told, in a thread's `projects`. Without trust
+    /// these are the directory, each one above it up to the top, and the main working
+    /// tree; with it, the directory of the user's own list, as Codex knows its own.
+    pub told: Vec<PathBuf>,
+    /// Why there is no trust, although the user's own list has the directory.
+    pub changes: Option<Changes>,
+}
+
+/// Why the trust in a directory does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// The top of the repository.
+    pub(crate) top: PathBuf,
+    /// The directory for which it was asked.
+    pub(crate) directory: PathBuf,
+    /// The files, each with what happened to it. At least one.
+    pub(crate) files: Vec<String>,
+}
+
+impl Changes {
+    /// What happened.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let mut named: Vec<String> = self.files.iter().take(NAMED).cloned().collect();
+        if self.files.len() > NAMED {
+            named.push(format!("{} more", self.files.len() - NAMED));
+        }
+        format!(
+            "{} is not used as trusted, since it differs from what you have trusted: {}",
+            self.top.display(),
+            named.join(", ")
+        )
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let directory = shell_word(&self.directory);
+        format!(
+            "Look at these files (`codex-mcp trust --show {directory}` lists what they set), then \
+             run `codex-mcp trust {directory}` to accept them."
+        )
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.message(), self.hint())
+    }
+}
