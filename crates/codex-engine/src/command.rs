@@ -249,6 +249,9 @@ pub(super) fn manner_over(above: TurnManner, below: TurnManner) -> TurnManner {
     }
 }
 
+/// The longest prompt that Codex takes, in characters.
+pub(super) const LONGEST_PROMPT: usize = 1_048_576;
+
 /// Something to say to Codex.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {

@@ -27,11 +27,14 @@ use serde_json::{Map, Value, json};
 use supervise::search_path::{self, PATH};
 
 use super::mcp_servers;
-use super::pause::MARK;
 use super::tool_limit::{LimitOrigin, ToolLimit};
 
 /// Keeps Codex's own git away from repositories, as a variable of its process.
 pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
+
+/// The variable of a [`CommandMark`](super::CommandMark), which commands get however few
+/// variables the user lets them have.
+pub(crate) const MARK: &str = "CODEX_MCP_TURN";
 
 /// From this release on, what is excluded is not in Codex's shell snapshots either.
 const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);

@@ -14,8 +14,7 @@ use safe_files::off_runtime::OffRuntimeError;
 use supervise::exit::Exit;
 
 use super::backend::LaunchError;
-use super::command::SessionId;
-use super::turns::LONGEST_PROMPT;
+use super::command::{LONGEST_PROMPT, SessionId};
 use crate::logic::session::{BeyondTheEnd, DecisionRefused, PromptRefused};
 use crate::picture::PictureError;
 

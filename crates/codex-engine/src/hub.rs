@@ -1,13 +1,9 @@
-//! Brings what Codex says to the session machines, and performs what they
-//! decide.
+//! Brings what Codex says to the session machines.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use codex_protocol::codex::{
-    Ask, Heard, Item, LegacyRefusal, Method, Notification, RateLimits, ThreadParams, ToolCall,
-    TurnInterruptParams,
-};
+use codex_protocol::codex::{Ask, Heard, Item, LegacyRefusal, Notification, RateLimits, ToolCall};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde_json::value::RawValue;
@@ -17,9 +13,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::backend::{Generation, Supervisor};
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
+use super::effects::perform;
 use super::limits::ReportedLimits;
 use super::sessions::{Entry, Sessions};
 use super::thread_tools::{NoTools, ThreadTools};
+use super::tool_calls;
 use super::witness::Witness;
 use crate::logic::session::{Asked, Effect, Session, State};
 
@@ -142,7 +140,7 @@ impl Listener for Hub {
     }
 
     fn called(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str> {
-        self.take_call(request, call)
+        tool_calls::take(&self.sessions, self.tools(), request, call)
     }
 
     fn rate_limits(&self, limits: RateLimits) {
@@ -293,33 +291,4 @@ fn insist_once(
             },
         );
     perform(entry, effects);
-}
-
-/// Does what a machine decided.
-pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
-    if effects.is_empty() {
-        return;
-    }
-    let (server, _) = entry.server();
-    let connection = server.connection();
-    let of_thread = ThreadParams {
-        thread_id: &entry.thread,
-    };
-    for effect in effects {
-        match effect {
-            Effect::Answer { request, result } => match entry.decision(&request) {
-                Some(decision) => drop(decision.send(result)),
-                None => connection.answer(&request, &result),
-            },
-            Effect::Interrupt(turn) => {
-                let params = TurnInterruptParams {
-                    thread_id: &entry.thread,
-                    turn_id: &turn,
-                };
-                connection.cast(Method::TurnInterrupt, &params);
-            }
-            Effect::StopCommands => connection.cast(Method::BackgroundTerminalsClean, &of_thread),
-            Effect::LetGo => connection.cast(Method::ThreadUnsubscribe, &of_thread),
-        }
-    }
 }

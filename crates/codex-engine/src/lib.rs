@@ -35,6 +35,7 @@ pub mod command;
 mod complaints;
 pub mod confinement;
 mod connection;
+mod effects;
 mod error;
 mod hub;
 #[doc(hidden)]
@@ -53,6 +54,7 @@ mod sessions;
 mod terminals;
 pub mod thread_tools;
 mod threads;
+mod tool_calls;
 pub mod tool_limit;
 mod turns;
 mod watching;
@@ -79,7 +81,8 @@ use app_server::AppServer;
 use backend::Backend;
 use command::{Alerted, Info, SessionId, TurnRef, View};
 use connection::CallError;
-use hub::{Hub, perform};
+use effects::perform;
+use hub::Hub;
 use mount_targets::{MountTargets, register_in};
 use sessions::{Entry, OnAlert};
 

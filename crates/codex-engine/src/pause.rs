@@ -34,7 +34,8 @@ use safe_files::off_runtime::{self, OffRuntimeError};
 use serde_json::{Map, Value};
 use supervise::descendants::{Process, Processes};
 
-use super::{Engine, confinement};
+use super::Engine;
+use super::confinement::{self, MARK};
 
 /// How long the processes have to stop before the commands are killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
@@ -64,9 +65,6 @@ pub enum PauseError {
     #[error("background processes of Codex's commands cannot be stopped: {0}")]
     NotDone(#[from] OffRuntimeError),
 }
-
-/// The variable of a [`CommandMark`].
-pub(crate) const MARK: &str = "CODEX_MCP_TURN";
 
 /// Marks the processes of the commands of one thread.
 #[derive(Debug, Clone)]

@@ -9,16 +9,16 @@ use codex_protocol::codex::{
 use safe_files::off_runtime;
 use serde_json::Value;
 
-use super::command::{Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, manner_over};
-use super::hub::{self, perform};
+use super::command::{
+    LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, manner_over,
+};
+use super::effects::perform;
+use super::hub;
 use super::sessions::Entry;
 use super::witness::{Given, Kind};
 use super::{Engine, EngineError, call, workspace};
 use crate::logic::session::{Effect, Form, PromptRefused, State};
 use crate::picture::{Picture, PictureCopies};
-
-/// The longest prompt that Codex takes, in characters.
-pub(super) const LONGEST_PROMPT: usize = 1_048_576;
 
 /// What is known to have that limit; 0.107.0 has none.
 const FIRST_WITH_LIMIT: Release = Release::new(0, 110, 0);

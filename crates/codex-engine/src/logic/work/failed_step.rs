@@ -3,8 +3,8 @@
 use codex_protocol::codex::StepStatus;
 use serde::{Deserialize, Serialize};
 
-use super::digest::{COMMAND_LIMIT, bounded};
 use super::event::WorkItem;
+use super::limits::{COMMAND_LIMIT, bounded};
 use super::refusal::is_by_the_sandbox;
 use crate::logic::describe::line;
 

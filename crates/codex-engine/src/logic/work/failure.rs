@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use common::timestamp::minute;
 
-use super::digest::{Digest, ERROR_LIMIT, bounded};
+use super::digest::Digest;
+use super::limits::{ERROR_LIMIT, bounded};
 
 /// The longest account of when a limit is reset, in bytes.
 const RESET_LIMIT: usize = 120;

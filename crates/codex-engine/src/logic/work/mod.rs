@@ -4,6 +4,7 @@
 //! - [`activity`]: the step that a job is at.
 //! - [`digest`]: the events of a turn, folded into what matters of them.
 //! - [`failed_step`]: steps that failed or were refused.
+//! - [`limits`]: how much of a turn is kept.
 //! - [`failure`]: whether a turn failed, what kind of failure it was, and what to do.
 //! - [`refusal`]: steps that were not allowed.
 //! - [`changes`]: which files a turn changed.
@@ -14,6 +15,7 @@ pub mod digest;
 pub mod event;
 pub mod failed_step;
 pub mod failure;
+pub mod limits;
 pub mod recorder;
 pub mod refusal;
 
