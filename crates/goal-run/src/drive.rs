@@ -34,10 +34,10 @@ use crate::logic::artifacts::{self, Shown};
 use crate::logic::criteria::{Grant, Judging};
 use crate::logic::findings::{Verdict, judge};
 use crate::logic::machine::{
-    AnswerNovelty, Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd,
+    AnswerNovelty, Conversation, End, Next, Prompt as Wanted, Report, Run, TurnEnd, milliseconds,
 };
 use crate::logic::names::CommandLine;
-use crate::logic::outcome::{Outcome, RunEvidence, TurnRecord, Usage, milliseconds, notes};
+use crate::logic::outcome::{Outcome, RunEvidence, TurnRecord, Usage, notes};
 use crate::logic::promises::promises;
 use crate::logic::prompts::{Inserts, Templates};
 use crate::logic::review::{self, ReviewEnd};
@@ -50,10 +50,6 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// How long a review may take (10 min); less where the run has less time left.
 const REVIEW_LIMIT: Duration = Duration::from_secs(600);
-
-/// How long a person has to answer one of Codex's questions (10 min). The time counts
-/// neither as the turn's nor as the run's.
-pub const ANSWER_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long a turn may take to begin that is to be ended already.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::time::Duration;
 
 use codex_engine::command::{Open, TurnRef, View};
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
@@ -18,12 +19,15 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::clock::RunClock;
-use super::drive::ANSWER_LIMIT;
 use super::error::RunError;
 use super::failing;
 use super::watcher::{News, Watcher};
 use crate::logic::machine::{Next, Run, TurnEnd};
 use crate::logic::outcome::Usage;
+
+/// How long a person has to answer one of Codex's questions (10 min). The time counts
+/// neither as the turn's nor as the run's.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(600);
 
 /// What has come of a turn.
 #[derive(Debug)]

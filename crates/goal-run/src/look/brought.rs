@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use git_probe::{Git, GitError};
 
-use super::lines::Known;
+use super::known::Known;
 use super::refs::{BRANCHES, REMOTES, Refs};
 
 /// Of how many refs the reflogs are read.

@@ -6,7 +6,7 @@
 //! always about the folder and the repository that there were at the start.
 //!
 //! - `needs`: what the criteria ask for.
-//! - `tree`, `refs`, `lines`, `brought`: what git knows.
+//! - `tree`, `refs`, `known`, `lines`, `brought`: what git knows.
 //! - `remote`: what the remote says.
 //! - `github`, `gh`, `moment`: what GitHub says, through its program.
 //! - `files`, `stamp`: the files themselves.
@@ -19,6 +19,7 @@ mod error;
 mod files;
 mod gh;
 mod github;
+mod known;
 mod lines;
 mod local;
 mod means;
@@ -47,7 +48,8 @@ use self::commands::{end_of, given_up, too_late};
 use self::files::Files;
 use self::gh::Greeting;
 use self::github::told;
-use self::lines::{Known, Lines};
+use self::known::Known;
+use self::lines::Lines;
 use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;

@@ -66,7 +66,7 @@ impl Args {
     /// The limits that are other than usual.
     fn set_limits(&self) -> Vec<(&'static str, String)> {
         let usual = Parts::from(Limits::default());
-        let millis = |time: std::time::Duration| goal_run::logic::outcome::milliseconds(time);
+        let millis = |time: std::time::Duration| goal_run::logic::machine::milliseconds(time);
         let time = |time| {
             humantime::format_duration(time)
                 .to_string()

@@ -34,7 +34,6 @@ use serde::{Deserialize, Serialize};
 
 use super::artifacts::Gain;
 use super::findings::Standing;
-use super::outcome::milliseconds;
 
 /// How many turns a run has, unless told otherwise. Source of this and the next two
 /// numbers: the specification of futon3c's peripheral.
@@ -117,6 +116,12 @@ impl From<Limits> for Parts {
             max_tokens: limits.max_tokens,
         }
     }
+}
+
+/// A duration as records tell it.
+#[must_use]
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Why a run can't have such limits.

@@ -4,7 +4,6 @@ mod letter;
 mod notice;
 
 use std::ops::AddAssign;
-use std::time::Duration;
 
 use codex_config::prompt_kind::PromptKind;
 use codex_engine::logic::describe::line;
@@ -271,12 +270,6 @@ pub fn notes(accounts: impl IntoIterator<Item = String>) -> Vec<String> {
         more => notes.push(format!("and {more} more")),
     }
     notes
-}
-
-/// A duration as records tell it.
-#[must_use]
-pub fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use codex_engine::logic::work::FailureClass;
 use git_probe::logic::git_state::ChangeKind;
 use proptest::prelude::*;
@@ -5,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::logic::criteria::{Criteria, Criterion};
 use crate::logic::findings::judge;
+use crate::logic::machine::milliseconds;
 use crate::logic::snapshot::{Answer, Preexisting, Snapshot, Work};
 
 fn evidence(criteria: &[&str]) -> RunEvidence {
