@@ -10,8 +10,7 @@ use std::path::Path;
 use safe_files::untrusted_file::{Links, read};
 use serde::{Deserialize, Serialize};
 
-use super::refs::Refs;
-use super::tracking::TRACKING;
+use super::refs::{Refs, TRACKING};
 use super::{INDEX_LIMIT, remove_file};
 
 /// The file, below the directory of the run.

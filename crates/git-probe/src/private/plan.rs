@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::names::Names;
-use super::refs::{Head, Refs};
-use super::tracking::TRACKING;
+use super::refs::{Head, Refs, TRACKING};
 
 /// How many refs of a kind are named in warnings.
 pub(super) const NAMED: usize = 20;

@@ -8,7 +8,6 @@ use common::text::visible;
 use safe_files::untrusted_file::{Links, ReadError, read_text};
 use serde::{Deserialize, Serialize};
 
-use super::tracking::TRACKING;
 use crate::{Git, GitError};
 
 /// What is checked out, in a git directory.
@@ -26,8 +25,11 @@ const LOOSE_LIMIT: usize = 100_000;
 /// How deep directories of refs are.
 const DEPTH_LIMIT: usize = 32;
 
+/// What the names of remote-tracking refs begin with.
+pub(super) const TRACKING: &str = "refs/remotes/";
+
 /// Where the refs are that are taken over.
-const TAKEN: [&str; 4] = ["refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/"];
+const TAKEN: [&str; 4] = ["refs/heads/", "refs/tags/", TRACKING, "refs/notes/"];
 
 /// What is checked out, and where refs lead.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

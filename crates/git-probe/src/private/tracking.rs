@@ -9,11 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::refs::Refs;
+use super::refs::{Refs, TRACKING};
 use crate::{Git, GitError, remote};
-
-/// What is before the names of these refs.
-pub(super) const TRACKING: &str = "refs/remotes/";
 
 /// How many remotes are asked, and how long each has to answer.
 const REMOTES_LIMIT: usize = 5;

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::DOT_GIT;
 use super::directory::{Directory, NoEntry};
-use super::restore::VisitResult;
 use super::state::{
     Bytes, Entry, GitDirState, GitdirTarget, HOOKS, SENSITIVE_ENTRIES, SubmoduleState,
 };
+use super::visit::VisitResult;
 use crate::layout::{common_dir_in, gitdir_in, has_worktree};
 use crate::{Git, GitError};
 

@@ -17,6 +17,7 @@
 //! - `context`: which submodules there are, and the state of one.
 //! - `state`: recorded state, and the action for each difference.
 //! - `restore`: restores one submodule.
+//! - `visit`: what a visit of one found and did.
 //! - `notes`: the recorded state on the disk, shared by the runs that live at once.
 //! - `directory`: opening and renaming without following links.
 //! - `nested`: repositories that are made in directories of the repository's own files.
@@ -34,6 +35,7 @@ mod programs;
 mod restore;
 mod search;
 mod state;
+mod visit;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -51,9 +53,9 @@ use self::context::RepoContext;
 use self::nested::PlainDirectories;
 use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
 use self::programs::ProgramFiles;
-use self::restore::VisitResult;
 use self::search::{Found, repositories_below};
 use self::state::{Bytes, SubmoduleState};
+use self::visit::VisitResult;
 use super::{Git, GitError, written};
 
 pub(super) use self::nested::move_aside;
