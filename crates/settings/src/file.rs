@@ -13,8 +13,7 @@ use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::jobs::Place;
-use super::{ConfigError, OthersJobs, Warning, policy};
+use super::{ConfigError, Location, OthersJobs, Warning, policy};
 
 /// Our table.
 pub(super) const SECTION: &str = "plugins.codex-mcp";
@@ -64,7 +63,7 @@ pub(super) struct Section {
     pub(super) registry_journal: Option<bool>,
     pub(super) request_image: Option<bool>,
     pub(super) max_image_bytes: Option<u64>,
-    pub(super) store: Option<Place>,
+    pub(super) store: Option<Location>,
     pub(super) worker_concurrency: Option<u32>,
     pub(super) worker_idle_secs: Option<SetDuration>,
     pub(super) max_sandbox: Option<SandboxMode>,

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
-use serde::{Deserialize, Deserializer};
 
 use super::file::{File, Scope};
 use super::{
@@ -63,18 +62,6 @@ impl JobSettings {
     }
 }
 
-/// The location of a store in a file or a variable.
-#[derive(Debug, Clone)]
-pub(super) struct Place(Location);
-
-impl<'de> Deserialize<'de> for Place {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        let location = text.parse().map_err(serde::de::Error::custom)?;
-        Ok(Self(location))
-    }
-}
-
 impl Places<'_> {
     pub(super) fn jobs(
         &self,
@@ -84,10 +71,10 @@ impl Places<'_> {
     ) -> Result<JobSettings, ConfigError> {
         warn_of_a_repository(files, &self.set_it_yourself(), warnings);
         let state = self.state_folder();
-        let given = self.given(STORE, store.map(Place))?;
+        let given = self.given(STORE, store)?;
         let set = given.or_else(|| of_user(files, |file| file.section.store.clone()));
         let store = match set {
-            Some(Setting { value, source }) => Setting::new(self.at_home(value.0), source),
+            Some(Setting { value, source }) => Setting::new(self.at_home(value), source),
             None => {
                 let path = state.join("jobs.db");
                 Setting::new(Location::Sqlite(path), Source::Default)

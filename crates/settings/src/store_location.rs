@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 /// Where a job store is.
@@ -85,6 +86,13 @@ impl FromStr for Location {
             Some((scheme, _)) if is_scheme(scheme) => Err(BadLocation::Scheme(scheme.to_owned())),
             _ => Ok(Self::Sqlite(text.into())),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Location {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
