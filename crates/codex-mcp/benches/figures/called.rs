@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::crowd::crowd_direct;
 use crate::memory::tree_memory;
-use crate::stage::{ANSWER, Ours, PROMPT, Stage, codex_binary, seconds};
+use crate::model::{ANSWER, PROMPT};
+use crate::stage::{Ours, Stage, codex_binary, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 

@@ -7,6 +7,12 @@ use std::thread::{self, JoinHandle};
 use scripted_model::{Recording, Script, ScriptedModel};
 use tokio::sync::oneshot;
 
+/// What the model answers to everything.
+pub(crate) const ANSWER: &str = "Hello.";
+
+/// What Codex is asked.
+pub(crate) const PROMPT: &str = "Say hello.";
+
 /// A running model. Dropping it ends it.
 pub(crate) struct Model {
     codex_config: String,

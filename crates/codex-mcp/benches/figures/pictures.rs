@@ -14,7 +14,8 @@ use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use testkit::AppServer;
 
-use crate::stage::{ANSWER, Ours, Stage};
+use crate::model::ANSWER;
+use crate::stage::{Ours, Stage};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 

@@ -9,12 +9,8 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{AppServer, Home, Launch, McpClient, codex};
 
-use crate::model::Model;
+use crate::model::{ANSWER, Model, PROMPT};
 use crate::sessions::Poller;
-
-/// What the model answers to everything.
-pub(crate) const ANSWER: &str = "Hello.";
-pub(crate) const PROMPT: &str = "Say hello.";
 
 /// The MCP version that most clients speak today.
 pub(crate) const MCP_VERSION: &str = "2025-06-18";

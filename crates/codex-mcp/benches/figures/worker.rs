@@ -32,7 +32,8 @@ use tokio::net::unix::pipe::{OpenOptions, Receiver};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{PROMPT, TIME_LIMIT};
+use crate::model::PROMPT;
+use crate::stage::TIME_LIMIT;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use crate::stage::PROMPT;
+use crate::model::PROMPT;
 
 /// A client that starts sessions and looks into them.
 pub(crate) struct Poller {

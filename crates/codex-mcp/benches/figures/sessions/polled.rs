@@ -7,7 +7,8 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Poller;
-use crate::stage::{ANSWER, Stage, seconds};
+use crate::model::ANSWER;
+use crate::stage::{Stage, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
