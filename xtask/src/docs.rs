@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::test::has_nextest;
-use crate::tool::Tool;
+use crate::tool::{Tool, has_nextest};
 use crate::workspace::{Workspace, verdict};
 
 /// With this variable, the tests write the tables instead of comparing them.
@@ -47,7 +46,7 @@ pub(crate) fn write(workspace: &Workspace) -> anyhow::Result<()> {
 /// The tests that make the tables, in modules that are named `docs`.
 fn tables(workspace: &Workspace) -> Tool {
     // The whole workspace: with fewer crates, cargo would build other features anew.
-    match has_nextest(workspace) {
+    match has_nextest(workspace.root()) {
         true => Tool::cargo(["nextest", "run", "--workspace", "--lib"])
             .args(["-E", "test(/(^|::)docs::/)"]),
         false => Tool::cargo(["test", "--workspace", "--lib", "docs::"]),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
-use crate::tool::Tool;
+use crate::tool::{Tool, has_nextest};
 use crate::workspace::Workspace;
 use crate::{advisories, deny, docs, layers, provision, words};
 
@@ -74,15 +74,13 @@ impl Step {
                 "README, links, and tables that come from the code",
                 docs::run,
             ),
-            Self::Test if has_nextest(workspace) => cargo("nextest run --workspace --no-fail-fast"),
+            Self::Test if has_nextest(workspace.root()) => {
+                cargo("nextest run --workspace --no-fail-fast")
+            }
             // Not --all-targets: that would run the benches too.
             Self::Test => cargo("test --workspace --tests --no-fail-fast"),
         }
     }
-}
-
-pub(crate) fn has_nextest(workspace: &Workspace) -> bool {
-    Tool::cargo(["nextest", "--version"]).succeeds(workspace.root())
 }
 
 /// Runs the steps, or those that were asked for.

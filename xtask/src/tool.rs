@@ -15,6 +15,11 @@ pub(crate) struct Tool {
     envs: Vec<(String, String)>,
 }
 
+/// Whether `cargo nextest` is installed, for the workspace at `root`.
+pub(crate) fn has_nextest(root: &Path) -> bool {
+    Tool::cargo(["nextest", "--version"]).succeeds(root)
+}
+
 impl Tool {
     /// `program` with `args`, looked up on `PATH`.
     pub(crate) fn new<A: Into<String>>(program: &str, args: impl IntoIterator<Item = A>) -> Self {
