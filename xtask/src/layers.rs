@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::circles;
 use crate::deny::Config;
 use crate::metadata::{Edge, Metadata, Package};
 use crate::purity;
@@ -102,7 +103,8 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Checks the rules on the dependency graph, then the source of the pure crates.
+/// Checks the rules on the dependency graph, then the source of the pure crates and the
+/// imports between the modules of each crate.
 ///
 /// # Errors
 /// When a rule is broken, or the graph or a file cannot be read.
@@ -111,6 +113,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     let metadata = Metadata::load(workspace, &config.graph.targets)?;
     let mut findings = violations(&metadata);
     findings.extend(purity::violations(workspace)?);
+    findings.extend(circles::violations(workspace)?);
     verdict("the layers do not hold", &findings)?;
     println!("{} rules hold", RULES.len());
     Ok(())

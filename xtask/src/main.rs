@@ -10,6 +10,7 @@
 mod advisories;
 mod atm;
 mod bench;
+mod circles;
 mod codex;
 mod debian;
 mod deny;
@@ -22,6 +23,7 @@ mod picture;
 mod provision;
 mod purity;
 mod releases;
+mod source;
 mod test;
 mod tool;
 mod typescript;
@@ -49,7 +51,8 @@ enum Verb {
     Bench(bench::Options),
     /// Install what the tests need: real Codex and atm releases, system packages
     Provision,
-    /// Check which crate may depend on which, and that the pure crates stay pure
+    /// Check which crate may depend on which, that the pure crates stay pure, and that no modules
+    /// import each other in a circle
     Layers,
     /// Check licences, banned crates and sources against deny.toml
     Deny,
