@@ -6,9 +6,12 @@ use std::time::Duration;
 use goal_run::logic::notifier::Notifier;
 use goal_run::order::MOST_NOTIFIERS;
 
-use super::file::{File, Scope};
-use super::jobs::of_user;
-use super::{ConfigError, Places, Setting, Source, TIMEOUTS, Warning, within};
+use crate::error::ConfigError;
+use crate::file::{File, Scope};
+use crate::lookup::{Lookup, of_user, within};
+use crate::server::TIMEOUTS;
+use crate::source::{Setting, Source};
+use crate::warning::Warning;
 
 /// The default of `stall_timeout_secs`.
 const DEFAULT_STALL: Duration = Duration::from_secs(300);
@@ -31,7 +34,7 @@ impl AlertSettings {
     }
 }
 
-impl Places<'_> {
+impl Lookup<'_> {
     pub(super) fn alerts(
         &self,
         allow_commands: &Setting<bool>,

@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 
 use codex_protocol::codex::SandboxMode;
 
-use super::file::{File, Scope};
-use super::jobs::of_user;
-use super::{ConfigError, Flags, Key, Places, Setting, Source, Warning};
+use crate::error::ConfigError;
+use crate::file::{File, Scope};
+use crate::flags::Flags;
+use crate::key::Key;
+use crate::lookup::{Lookup, of_user};
+use crate::source::{Setting, Source};
+use crate::warning::Warning;
 
 pub(super) const MAX_SANDBOX: Key = Key {
     name: "max_sandbox",
@@ -44,7 +48,7 @@ impl BoundSettings {
     }
 }
 
-impl Places<'_> {
+impl Lookup<'_> {
     pub(super) fn bounds(
         &self,
         flags: &Flags,

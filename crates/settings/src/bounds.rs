@@ -21,7 +21,9 @@ use goal_run::logic::notifier::Notifier;
 use safe_files::directory;
 use serde_json::{Map, Value};
 
-use crate::{ConfigError, DEFAULT_SANDBOX, Source};
+use crate::error::ConfigError;
+use crate::jobs::DEFAULT_SANDBOX;
+use crate::source::Source;
 
 /// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
 /// the model, how it works and what it is told.

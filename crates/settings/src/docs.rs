@@ -6,15 +6,18 @@ use std::path::Path;
 use serde_json::Value;
 use testkit::docs::{check, code_list, table};
 
-use super::eyes::{MAX_IMAGE_BYTES, REQUEST_IMAGE};
-use super::file::{PRESET_KEYS, SECTION_KEYS};
-use super::jobs::STORE;
-use super::repository::NEVER;
-use super::{
-    APPROVAL_POLICY, CODEX_BIN, EFFORT, Flags, IDENTITY, Key, MODEL, Places, ROLE, SANDBOX,
-    SUMMARIES, TEAM, TEAM_TOOLS, TIMEOUT, as_json,
-};
 use crate::bound_settings::{ALLOW_COMMANDS, ALLOW_DIRS, MAX_SANDBOX};
+use crate::eyes::{MAX_IMAGE_BYTES, REQUEST_IMAGE};
+use crate::file::{PRESET_KEYS, SECTION_KEYS};
+use crate::flags::Flags;
+use crate::jobs::STORE;
+use crate::key::{
+    APPROVAL_POLICY, CODEX_BIN, EFFORT, IDENTITY, Key, MODEL, ROLE, SANDBOX, SUMMARIES, TEAM,
+    TEAM_TOOLS, TIMEOUT,
+};
+use crate::lookup::Lookup;
+use crate::repository::NEVER;
+use crate::show::as_json;
 
 /// The keys that have a flag and a variable.
 const KEYS: [Key; 17] = [
@@ -105,11 +108,11 @@ fn defaults() -> Value {
     let directory = tempfile::tempdir().unwrap();
     let here: &Path = directory.path();
     let home = |name: &str| (name == "HOME").then(|| OsString::from("~"));
-    let places = Places {
+    let lookup = Lookup {
         here,
         variables: &home,
     };
-    as_json(&places.load(Flags::default()).unwrap())
+    as_json(&lookup.load(Flags::default()).unwrap())
 }
 
 fn default(key: &str, defaults: &Value) -> String {
@@ -201,7 +204,7 @@ fn meaning(key: &str) -> &'static str {
 #[test]
 fn every_variable_of_a_setting_is_in_the_table() {
     let table = settings();
-    for name in super::variables::KNOWN {
+    for name in crate::variables::KNOWN {
         // What the log and the process are, and a mark of ours, are no settings.
         if !["LOG", "STDIO_MODE", "TURN"].contains(&name) {
             assert!(table.contains(&format!("`CODEX_MCP_{name}`")), "{name}");

@@ -2,8 +2,12 @@
 
 use image_request::logic::picture::SizeLimit;
 
-use super::file::File;
-use super::{ConfigError, Flags, Key, Places, Setting, Source, in_section};
+use crate::error::ConfigError;
+use crate::file::File;
+use crate::flags::Flags;
+use crate::key::Key;
+use crate::lookup::{Lookup, in_section};
+use crate::source::{Setting, Source};
 
 pub(super) const REQUEST_IMAGE: Key = Key {
     name: "request_image",
@@ -25,7 +29,7 @@ pub struct EyesSettings {
     pub max_image_bytes: Setting<SizeLimit>,
 }
 
-impl Places<'_> {
+impl Lookup<'_> {
     pub(super) fn eyes(&self, flags: &Flags, files: &[File]) -> Result<EyesSettings, ConfigError> {
         let request_image =
             self.switch(REQUEST_IMAGE, flags.request_image, true, files, |file| {

@@ -13,7 +13,11 @@ use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{ConfigError, Location, OthersJobs, Warning, policy};
+use crate::error::ConfigError;
+use crate::policy;
+use crate::store_access::OthersJobs;
+use crate::store_location::Location;
+use crate::warning::Warning;
 
 /// Our table.
 pub(super) const SECTION: &str = "plugins.codex-mcp";
@@ -191,12 +195,12 @@ impl File {
         })
     }
 
-    /// A path in the file: one with folders in it is relative to the file, a bare
+    /// A path in the file: one with directories in it is relative to the file, a bare
     /// name is left as it is.
     pub(super) fn beside(&self, path: &Path) -> PathBuf {
         match self.path.parent() {
-            Some(folder) if path.is_relative() && path.components().count() > 1 => {
-                folder.join(path)
+            Some(directory) if path.is_relative() && path.components().count() > 1 => {
+                directory.join(path)
             }
             _ => path.to_owned(),
         }
@@ -290,8 +294,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<(File, Vec<Warning>), ConfigError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".atm.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(".atm.toml");
         std::fs::write(&path, text).unwrap();
         let mut warnings = Vec::new();
         let file = File::of_user(&path, &mut warnings)?;

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
 
-use super::file::{File, Scope};
-use super::{
-    Access, ConfigError, Key, Location, OthersJobs, Places, Setting, Source, Warning, in_section,
-    within,
-};
+use crate::error::ConfigError;
+use crate::file::{File, Scope};
+use crate::key::Key;
+use crate::lookup::{Lookup, of_user, within};
+use crate::source::{Setting, Source};
+use crate::store_access::{Access, OthersJobs};
+use crate::store_location::Location;
+use crate::warning::Warning;
 
 /// The times that can be set: up to 30 days.
 const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);
@@ -47,7 +50,7 @@ pub struct JobSettings {
     pub idle: Setting<Duration>,
     /// What this host does with the jobs of others.
     pub others: Setting<OthersJobs>,
-    /// The folder of what is kept of this machine: `$XDG_STATE_HOME/codex-mcp`.
+    /// The directory of the state of this machine: `$XDG_STATE_HOME/codex-mcp`.
     pub state: PathBuf,
 }
 
@@ -62,7 +65,7 @@ impl JobSettings {
     }
 }
 
-impl Places<'_> {
+impl Lookup<'_> {
     pub(super) fn jobs(
         &self,
         store: Option<Location>,
@@ -70,7 +73,7 @@ impl Places<'_> {
         warnings: &mut Vec<Warning>,
     ) -> Result<JobSettings, ConfigError> {
         warn_of_a_repository(files, &self.set_it_yourself(), warnings);
-        let state = self.state_folder();
+        let state = self.state_directory();
         let given = self.given(STORE, store)?;
         let set = given.or_else(|| of_user(files, |file| file.section.store.clone()));
         let store = match set {
@@ -106,22 +109,15 @@ impl Places<'_> {
     }
 
     /// Relative ones don't count (XDG Base Directory Specification 0.8).
-    fn state_folder(&self) -> PathBuf {
-        let folder = |name| self.variable(name).map(PathBuf::from);
-        let set = folder("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    fn state_directory(&self) -> PathBuf {
+        let directory = |name| self.variable(name).map(PathBuf::from);
+        let set = directory("XDG_STATE_HOME").filter(|path| path.is_absolute());
         let set = set.unwrap_or_else(|| {
-            let home = folder("HOME").unwrap_or_default();
+            let home = directory("HOME").unwrap_or_default();
             home.join(".local/state")
         });
         set.join("codex-mcp")
     }
-}
-
-pub(super) fn of_user<T>(files: &[File], get: impl Fn(&File) -> Option<T>) -> Option<Setting<T>> {
-    in_section(files, |file| match file.scope {
-        Scope::User => get(file),
-        Scope::Repository => None,
-    })
 }
 
 fn concurrency(files: &[File]) -> Result<Setting<NonZeroU32>, ConfigError> {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use agent_team::logic::RoleName;
 
-use super::file::{File, Preset, SECTION, Scope};
-use super::{ConfigError, Setting, Source};
+use crate::error::ConfigError;
+use crate::file::{File, Preset, SECTION, Scope};
+use crate::lookup::user_file;
+use crate::source::{Setting, Source};
 
 /// The presets that count, the first of them most.
 pub(super) struct Presets<'a>(Vec<(&'a Preset, Source, &'a File)>);
@@ -62,8 +64,8 @@ impl<'a> Presets<'a> {
         let Some((path, source, file)) = found else {
             return Ok(None);
         };
-        let folder = file.path.parent().unwrap_or(Path::new("."));
-        let path = folder.join(path);
+        let directory = file.path.parent().unwrap_or(Path::new("."));
+        let path = directory.join(path);
         let invalid = |why| ConfigError::Invalid {
             key,
             from: source.clone(),
@@ -72,9 +74,9 @@ impl<'a> Presets<'a> {
         let resolved = path
             .canonicalize()
             .map_err(|error| invalid(format!("{}: {error}", path.display())))?;
-        let within = folder
+        let within = directory
             .canonicalize()
-            .is_ok_and(|folder| resolved.starts_with(folder));
+            .is_ok_and(|directory| resolved.starts_with(directory));
         if file.scope == Scope::Repository && !within {
             let why = format!("{} is outside of the repository", path.display());
             return Err(invalid(why));
@@ -91,7 +93,7 @@ fn known_roles(files: &[File]) -> String {
         .collect();
     match roles.as_slice() {
         [] => {
-            let user = super::user_file();
+            let user = user_file();
             format!(
                 "define it in [{SECTION}.roles.NAME] of .atm.toml or {}",
                 user.display()

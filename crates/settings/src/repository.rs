@@ -19,11 +19,14 @@ use rustix::process::geteuid;
 use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::de::DeserializeOwned;
 
-use super::file::{Core, File, Preset, SECTION, Scope, Section};
-use super::presets::Presets;
-use super::{
-    ConfigError, Places, PolicyName, Setting, Source, ThreadDefaults, Warning, in_section,
-};
+use crate::error::ConfigError;
+use crate::file::{Core, File, Preset, SECTION, Scope, Section};
+use crate::lookup::{Lookup, in_section};
+use crate::policy::PolicyName;
+use crate::presets::Presets;
+use crate::source::{Setting, Source};
+use crate::threads::ThreadDefaults;
+use crate::warning::Warning;
 
 /// The name of the file.
 const FILE: &str = ".atm.toml";
@@ -69,7 +72,7 @@ pub(super) struct Narrowing {
     changes: Option<Changes>,
 }
 
-impl Places<'_> {
+impl Lookup<'_> {
     /// The nearest file that can be used, from here up to the top of the repository.
     pub(super) fn repository_file(
         &self,

@@ -7,7 +7,8 @@ use common::text::visible_line;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Config, Setting, Source};
+use crate::config::Config;
+use crate::source::{Setting, Source};
 
 /// A setting as it is shown.
 struct Shown {

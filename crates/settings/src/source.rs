@@ -55,3 +55,12 @@ impl<T> Setting<T> {
         Self { value, source }
     }
 }
+
+/// The author of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The user; also for a default.
+    User,
+    /// A repository that the user trusts.
+    Repository,
+}

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use common::nearest::nearest;
 use common::text::one_line;
 
-use super::Warning;
+use crate::warning::Warning;
 
 /// How the names of our variables begin.
 const PREFIX: &str = "CODEX_MCP_";
