@@ -1,4 +1,7 @@
-use serde_json::json;
+use codex_config::profile::ProfileName;
+use codex_engine::command::Settings;
+use goal_run::logic::criteria::Criteria;
+use serde_json::{Value, json};
 
 use super::*;
 

@@ -1,0 +1,129 @@
+//! The refusals of requests that are out of bounds.
+
+use std::path::PathBuf;
+
+use codex_config::profile::ProfileName;
+use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
+
+use super::Bound;
+
+/// A request that is out of bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfBounds {
+    /// A wider sandbox.
+    #[error("the sandbox {} is wider than {}, the widest by {by}", word(*.asked), word(*.most))]
+    Sandbox {
+        /// The requested mode.
+        asked: SandboxMode,
+        /// The widest.
+        most: SandboxMode,
+        /// The bound.
+        by: Bound,
+    },
+    /// Commands that leave the sandbox without anybody being asked.
+    #[error("approve = \"always\" lets commands leave the sandbox, which {0} forbids")]
+    ApproveAll(Bound),
+    /// A profile of permissions that may allow more.
+    #[error(
+        "default_permissions in Codex's configuration, or sandbox_mode beside it, may allow more \
+         than {}, the widest by {by}; let the profile write in :workspace_roots at most and \
+         set sandbox_mode no wider, or name a sandbox in the call", word(*.most)
+    )]
+    Permissions {
+        /// The widest sandbox.
+        most: SandboxMode,
+        /// The bound.
+        by: Bound,
+    },
+    /// A thread from before, whose sandbox is unknown.
+    #[error(
+        "the thread's sandbox is not known, and {0} bounds it; name a sandbox, or begin a new thread"
+    )]
+    UnknownSandbox(Bound),
+    /// Another directory.
+    #[error("{} is in none of the directories of {by}: {}", .directory.display(), list(.allowed))]
+    Directory {
+        /// The requested directory, without links.
+        directory: PathBuf,
+        /// The allowed ones.
+        allowed: Vec<PathBuf>,
+        /// The bound.
+        by: Bound,
+    },
+    /// A thread from before, whose directory is unknown.
+    #[error("the thread's working directory is not known, and {0} bounds it")]
+    UnknownDirectory(Bound),
+    /// The network, which the user's own configuration does not give.
+    #[error(
+        "{what} would give commands the network, which {} forbids: the user can set \
+         sandbox_workspace_write.network_access in Codex's configuration",
+        settings(.by)
+    )]
+    Network {
+        /// The argument, key or criterion.
+        what: &'static str,
+        /// The bounds, any of which forbids it.
+        by: Vec<Bound>,
+    },
+    /// An approval policy that may be wider than the user's.
+    #[error(
+        "config may set approval_policy only to {} under {}", list_words(.allowed), settings(.by)
+    )]
+    ApprovalPolicy {
+        /// The policies that are not wider.
+        allowed: Vec<ApprovalPolicy>,
+        /// The bounds, any of which forbids others.
+        by: Vec<Bound>,
+    },
+    /// A program.
+    #[error("{what} would run a program, which {by} forbids")]
+    Command {
+        /// The criterion or notifier.
+        what: &'static str,
+        /// The bound.
+        by: Bound,
+    },
+    /// A key that could lead around a bound.
+    #[error("config may not set {key} under {}", settings(.by))]
+    Config {
+        /// The key of Codex's configuration.
+        key: String,
+        /// The bounds, any of which forbids it.
+        by: Vec<Bound>,
+    },
+    /// A profile with permissions of its own.
+    #[error("the profile {name} sets permissions, which {by} forbids")]
+    Profile {
+        /// Its name.
+        name: ProfileName,
+        /// The bound.
+        by: Bound,
+    },
+}
+
+fn word(mode: SandboxMode) -> &'static str {
+    match mode {
+        SandboxMode::ReadOnly => "read-only",
+        SandboxMode::WorkspaceWrite => "workspace-write",
+        SandboxMode::DangerFullAccess => "danger-full-access",
+    }
+}
+
+fn list_words(policies: &[ApprovalPolicy]) -> String {
+    let word = |policy: &ApprovalPolicy| match policy {
+        ApprovalPolicy::Untrusted => "untrusted",
+        ApprovalPolicy::OnRequest => "on-request",
+        ApprovalPolicy::Never => "never",
+    };
+    policies.iter().map(word).collect::<Vec<_>>().join(" or ")
+}
+
+fn settings(bounds: &[Bound]) -> String {
+    let bounds = bounds.iter().map(Bound::to_string);
+    bounds.collect::<Vec<_>>().join(", ")
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    paths.collect::<Vec<_>>().join(", ")
+}

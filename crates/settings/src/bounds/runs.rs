@@ -1,0 +1,74 @@
+//! The bounds of a run.
+
+use std::path::{Path, PathBuf};
+
+use codex_config::trust::top_of;
+use codex_protocol::codex::SandboxMode;
+use goal_run::logic::criteria::{Criteria, Criterion, Grant};
+use goal_run::logic::notifier::Notifier;
+
+use super::error::OutOfBounds;
+use super::{Bounds, Commands};
+
+impl Bounds {
+    /// The directory that a run names, without links, if the run may work in its repository:
+    /// Codex works at the top. A worktree of the run's own lies in the state directory under
+    /// a name that no client chooses, and is allowed where the repository is.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Directory`].
+    pub fn repository(&self, directory: &Path) -> Result<PathBuf, OutOfBounds> {
+        let directory = self.directory(directory)?;
+        if self.directories.is_some() {
+            self.directory(&top_of(&directory))?;
+        }
+        Ok(directory)
+    }
+
+    /// What a run may ask for beside its thread: commands, and approvals that nobody
+    /// looks at.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`].
+    pub fn check_run(
+        &self,
+        criteria: &Criteria,
+        notify: &[Notifier],
+        approves_all: bool,
+    ) -> Result<(), OutOfBounds> {
+        if self.commands == Commands::Refused {
+            let refused = |what| OutOfBounds::Command {
+                what,
+                by: self.commands_bound(),
+            };
+            let is_command = |one: &Criterion| matches!(one, Criterion::Command(_));
+            if criteria.iter().any(is_command) {
+                return Err(refused("the criterion command"));
+            }
+            if notify.iter().any(|to| matches!(to, Notifier::Command(_))) {
+                return Err(refused("the notifier command:"));
+            }
+        }
+        let most = self
+            .max_sandbox
+            .filter(|most| *most != SandboxMode::DangerFullAccess);
+        match most {
+            Some(_) if approves_all => Err(OutOfBounds::ApproveAll(self.sandbox_bound())),
+            Some(_) => self.check_network_of(criteria),
+            None => Ok(()),
+        }
+    }
+
+    fn check_network_of(&self, criteria: &Criteria) -> Result<(), OutOfBounds> {
+        let needs = |one: &&Criterion| one.grants().contains(&Grant::Network);
+        let what = match criteria.iter().find(needs) {
+            None => return Ok(()),
+            Some(Criterion::Pushed) => "the criterion pushed",
+            Some(Criterion::PullRequest) => "the criterion pr",
+            Some(_) => "the criterion issue_comment",
+        };
+        self.check_network(what, || vec![self.sandbox_bound()])
+    }
+}

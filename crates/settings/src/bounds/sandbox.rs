@@ -1,0 +1,205 @@
+//! The bound of the sandbox, and of its network.
+
+use std::path::Path;
+
+use codex_config::layers::{CodexConfig, UserConfig};
+use codex_config::profile::ProfileName;
+use codex_config::trust::{Trust, directory_trust};
+use codex_engine::confinement::ConfiguredSandbox;
+use codex_protocol::codex::SandboxMode;
+use serde_json::{Map, Value};
+
+use super::error::OutOfBounds;
+use super::permissions;
+use super::{Bound, Bounds};
+use crate::jobs::DEFAULT_SANDBOX;
+
+/// What a profile may not set where the sandbox is bounded: it would go before the
+/// sandbox that is sent.
+const PERMISSIONS: [&str; 2] = [DEFAULT_PERMISSIONS, PROFILES];
+
+/// The key of the profile of permissions that is in force, and the table of all of them.
+const DEFAULT_PERMISSIONS: &str = "default_permissions";
+const PROFILES: &str = "permissions";
+
+/// The table of the writable sandbox, and its key of the network.
+pub(super) const WORKSPACE: &str = "sandbox_workspace_write";
+pub(super) const NETWORK: &str = "network_access";
+
+impl Bounds {
+    /// The same for the sandbox of a job that somebody else has submitted: at most
+    /// `workspace-write`, also where the user's own default is wider.
+    #[must_use]
+    pub fn for_others(&self) -> Self {
+        Self {
+            max_sandbox: Some(self.narrowed(SandboxMode::WorkspaceWrite)),
+            ..self.clone()
+        }
+    }
+
+    /// A sandbox, or the widest that is allowed.
+    #[must_use]
+    pub fn narrowed(&self, mode: SandboxMode) -> SandboxMode {
+        self.max_sandbox.map_or(mode, |most| narrower(mode, most))
+    }
+
+    /// The sandbox to send: what was said, or else what Codex would choose by itself, if
+    /// that may be wider than the bound. `None` where there is no bound, and where the user's
+    /// profile of permissions is within it: a sandbox would take its place.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Sandbox`], [`OutOfBounds::Profile`], [`OutOfBounds::Permissions`].
+    pub fn sandbox(
+        &self,
+        said: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        cwd: &Path,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        self.sandbox_or(said, profile, cwd, |user| default_in(cwd, user))
+    }
+
+    /// The same for a job, which is [`DEFAULT_SANDBOX`] where nothing is configured.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bounds::sandbox`].
+    pub fn sandbox_of_job(
+        &self,
+        said: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        cwd: &Path,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        self.sandbox_or(said, profile, cwd, |user| {
+            let trust = directory_trust(cwd, user).ok();
+            let config = user.layers(profile, trust.as_ref());
+            let configured = ConfiguredSandbox::of(&Map::new(), &config);
+            configured.map_or(DEFAULT_SANDBOX, |configured| configured.as_mode())
+        })
+    }
+
+    fn sandbox_or(
+        &self,
+        said: Option<SandboxMode>,
+        profile: Option<&ProfileName>,
+        cwd: &Path,
+        default: impl FnOnce(&UserConfig) -> SandboxMode,
+    ) -> Result<Option<SandboxMode>, OutOfBounds> {
+        // The widest of all bounds nothing.
+        let bound = self
+            .max_sandbox
+            .filter(|most| *most != SandboxMode::DangerFullAccess);
+        let Some(most) = bound else {
+            return Ok(said);
+        };
+        let user = UserConfig::read(&self.codex_home);
+        let config = user.layers(profile, None);
+        if let Some(profile) = profile
+            && sets_permissions(&config)
+        {
+            return Err(OutOfBounds::Profile {
+                name: profile.clone(),
+                by: self.sandbox_bound(),
+            });
+        }
+        if let Some(asked) = said {
+            self.check_sandbox(asked)?;
+            return Ok(said);
+        }
+        if config.get(DEFAULT_PERMISSIONS).is_some() {
+            return match permitted_in(cwd, &user) {
+                Some(widest) if width(widest) <= width(most) => Ok(None),
+                _ => Err(OutOfBounds::Permissions {
+                    most,
+                    by: self.sandbox_bound(),
+                }),
+            };
+        }
+        let inherited = config.value_of("sandbox_mode");
+        let inherited = inherited.unwrap_or_else(|| default(&user));
+        Ok(Some(narrower(inherited, most)))
+    }
+
+    /// Whether a sandbox is within the bound.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Sandbox`].
+    pub fn check_sandbox(&self, asked: SandboxMode) -> Result<(), OutOfBounds> {
+        match self.max_sandbox {
+            Some(most) if width(asked) > width(most) => Err(OutOfBounds::Sandbox {
+                asked,
+                most,
+                by: self.sandbox_bound(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_network(
+        &self,
+        what: &'static str,
+        by: impl Fn() -> Vec<Bound>,
+    ) -> Result<(), OutOfBounds> {
+        let key = format!("{WORKSPACE}.{NETWORK}");
+        let config = UserConfig::read(&self.codex_home).layers(None, None);
+        match config.value_of::<bool>(&key) {
+            Some(true) => Ok(()),
+            _ => Err(OutOfBounds::Network { what, by: by() }),
+        }
+    }
+}
+
+fn width(mode: SandboxMode) -> u8 {
+    match mode {
+        SandboxMode::ReadOnly => 0,
+        SandboxMode::WorkspaceWrite => 1,
+        SandboxMode::DangerFullAccess => 2,
+    }
+}
+
+fn narrower(one: SandboxMode, other: SandboxMode) -> SandboxMode {
+    match width(one) < width(other) {
+        true => one,
+        false => other,
+    }
+}
+
+/// The sandbox that overrides of Codex's configuration name.
+pub fn sandbox_mode(config: &Map<String, Value>) -> Option<SandboxMode> {
+    sandbox_in(config.get("sandbox_mode"))
+}
+
+pub(super) fn sandbox_in(value: Option<&Value>) -> Option<SandboxMode> {
+    serde_json::from_value(value?.clone()).ok()
+}
+
+fn sets_permissions(config: &CodexConfig) -> bool {
+    PERMISSIONS.iter().any(|key| config.get(key).is_some())
+}
+
+/// The narrowest mode around the permissions that are in force in a directory, and around
+/// the mode that a Codex without profiles of permissions (0.104.0) goes by there. `None` if
+/// that cannot be told.
+fn permitted_in(cwd: &Path, user: &UserConfig) -> Option<SandboxMode> {
+    let trust = directory_trust(cwd, user).ok()?;
+    let config = user.layers(None, Some(&trust));
+    let name: String = config.value_of(DEFAULT_PERMISSIONS)?;
+    let permitted = permissions::mode_around(&name, &config.table(PROFILES))?;
+    let mode = match config.get("sandbox_mode") {
+        Some(_) => config.value_of("sandbox_mode")?,
+        None => default_in(cwd, user),
+    };
+    Some(match width(mode) > width(permitted) {
+        true => mode,
+        false => permitted,
+    })
+}
+
+/// Codex's own default.
+fn default_in(cwd: &Path, user: &UserConfig) -> SandboxMode {
+    match directory_trust(cwd, user).map(|trust| trust.trust) {
+        Ok(Trust::Trusted) => SandboxMode::WorkspaceWrite,
+        Ok(Trust::Untrusted) | Err(_) => SandboxMode::ReadOnly,
+    }
+}
