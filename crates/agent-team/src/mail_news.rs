@@ -5,8 +5,8 @@ use std::time::Duration;
 use supervise::io_thread::Ended;
 use tokio::time::sleep;
 
-use super::desk::Desk;
 use super::mail::Fingerprint;
+use super::mail_client::MailClient;
 
 /// How often the inbox is looked at: a look costs some microseconds, on a thread of
 /// its own.
@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// The mail as it was when it was looked at last.
 pub struct MailNews {
-    desk: Desk,
+    mail_client: MailClient,
     seen: Fingerprint,
 }
 
@@ -24,9 +24,9 @@ impl MailNews {
     /// # Errors
     ///
     /// When nobody can look.
-    pub async fn new(desk: Desk) -> Result<Self, Ended> {
-        let seen = desk.fingerprint().await?;
-        Ok(Self { desk, seen })
+    pub async fn new(mail_client: MailClient) -> Result<Self, Ended> {
+        let seen = mail_client.fingerprint().await?;
+        Ok(Self { mail_client, seen })
     }
 
     /// Waits until an inbox is not as it was.
@@ -37,7 +37,7 @@ impl MailNews {
     pub async fn next(&mut self) -> Result<(), Ended> {
         loop {
             sleep(EVERY).await;
-            let now = self.desk.fingerprint().await?;
+            let now = self.mail_client.fingerprint().await?;
             if now != self.seen {
                 self.seen = now;
                 return Ok(());

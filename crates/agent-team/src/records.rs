@@ -9,14 +9,14 @@ use std::time::SystemTime;
 use codex_engine::command::{Settings, Start, TurnRef};
 use codex_engine::logic::action::DecidedBy;
 use codex_engine::logic::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
-use codex_engine::{Act, Given, Kind, Witness};
-use codex_protocol::codex::{Keeping, ThreadId, ThreadSettings, TurnManner};
+use codex_engine::{Act, EngineObserver, Given, Kind};
+use codex_protocol::codex::{Keeping, ModelOptions, ThreadId, ThreadSettings};
 use common::secrets;
 use git_probe::repository::{Head, Repository};
 use safe_files::state_file::FileError;
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
 use serde::{Deserialize, Serialize};
-use supervise::io_thread::{Clerk, Ended};
+use supervise::io_thread::{Ended, IoThread};
 use uuid::Uuid;
 
 use super::audit::{Audit, Event, Outcome, Record};
@@ -43,7 +43,7 @@ pub enum RecordError {
     File(#[from] FileError),
     /// Nobody works with the files any more.
     #[error(transparent)]
-    Clerk(#[from] Ended),
+    IoThread(#[from] Ended),
     /// There is no such thread, of any identity.
     #[error("there is no thread {0} to resume; `codex-mcp threads` lists those that there are")]
     NoThread(ThreadName),
@@ -68,7 +68,7 @@ pub struct Records {
     audit: Mutex<Audit>,
     registry: Arc<Mutex<Registry>>,
     summaries: Summaries,
-    clerk: Clerk,
+    io_thread: IoThread,
     /// What the lines about a turn that is under way have in common.
     turns: Mutex<HashMap<TurnRef, (Uuid, Event)>>,
 }
@@ -87,7 +87,7 @@ impl Records {
         mode: Mode,
     ) -> Result<Self, RecordError> {
         let registry = Registry::open(atm_home, &claim.identity, mode)?;
-        let clerk = Clerk::start().map_err(|error| FileError::Io {
+        let io_thread = IoThread::start().map_err(|error| FileError::Io {
             path: atm_home.to_owned(),
             error,
         })?;
@@ -99,7 +99,7 @@ impl Records {
             audit: Mutex::new(Audit::open(atm_home, member)?),
             registry: Arc::new(Mutex::new(registry)),
             summaries: Summaries::of(atm_home, &claim.identity),
-            clerk,
+            io_thread,
             turns: Mutex::default(),
         };
         records.take_over();
@@ -108,14 +108,15 @@ impl Records {
 
     fn take_over(&self) {
         let registry = Arc::clone(&self.registry);
-        self.clerk.give(move || match lock(&registry).take_over() {
-            Ok(threads) => {
-                for thread in threads {
-                    tracing::info!("thread {thread} was left by a server that has died");
+        self.io_thread
+            .give(move || match lock(&registry).take_over() {
+                Ok(threads) => {
+                    for thread in threads {
+                        tracing::info!("thread {thread} was left by a server that has died");
+                    }
                 }
-            }
-            Err(error) => tracing::error!("the registry of threads can't be used: {error}"),
-        });
+                Err(error) => tracing::error!("the registry of threads can't be used: {error}"),
+            });
     }
 
     /// The same, for threads that are begun by this preset through this backend.
@@ -141,7 +142,7 @@ impl Records {
     /// [`RecordError`].
     pub async fn threads(&self) -> Result<Vec<Entry>, RecordError> {
         let registry = Arc::clone(&self.registry);
-        Ok(self.clerk.ask(move || lock(&registry).load()).await??)
+        Ok(self.io_thread.ask(move || lock(&registry).load()).await??)
     }
 
     /// What is known of a thread of anybody's, or of the one that this identity has
@@ -307,7 +308,7 @@ impl Records {
     /// for a server that is in no team.
     pub fn put_away_the_dead(&self) {
         let (home, own) = (self.atm_home.clone(), self.identity().clone());
-        self.clerk.give(move || {
+        self.io_thread.give(move || {
             dead::put_away_own(&home, &own);
             dead::put_away(&home, &own);
         });
@@ -320,7 +321,7 @@ impl Records {
             self.put_away_unasked().await;
         }
         self.change(|| Change::InterruptActive);
-        self.clerk.settle().await;
+        self.io_thread.settle().await;
     }
 
     /// Writes down that nobody wanted a summary of the threads that are still active.
@@ -370,7 +371,7 @@ impl Records {
     /// Has the registry changed, by and by.
     fn change(&self, change: impl FnOnce() -> Change + Send + 'static) {
         let registry = Arc::clone(&self.registry);
-        self.clerk.give(move || {
+        self.io_thread.give(move || {
             if let Err(error) = lock(&registry).apply(&change()) {
                 tracing::error!("the registry of threads can't be written: {error}");
             }
@@ -378,7 +379,7 @@ impl Records {
     }
 }
 
-impl Witness for Records {
+impl EngineObserver for Records {
     fn opened(&self, thread: &ThreadId, start: &Start) {
         if start.settings.keeping == Keeping::Ephemeral {
             return;
@@ -506,7 +507,7 @@ fn first_words(prompt: &str) -> String {
 }
 
 /// The settings of a thread in the registry's form.
-fn settings_of(thread: &ThreadSettings, manner: &TurnManner) -> registry::Settings {
+fn settings_of(thread: &ThreadSettings, manner: &ModelOptions) -> registry::Settings {
     registry::Settings {
         model: thread.model.clone(),
         sandbox: word(&thread.sandbox),

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use codex_config::profile::ProfileName;
 use codex_protocol::codex::{
-    ApprovalPolicy, Ask, Keeping, ReviewTarget, SandboxMode, ThreadId, ThreadResponse,
-    ThreadSettings, TokenCount, TurnId, TurnManner,
+    ApprovalPolicy, Ask, Keeping, ModelOptions, ReviewTarget, SandboxMode, ThreadId,
+    ThreadResponse, ThreadSettings, TokenCount, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -115,7 +115,7 @@ pub struct Settings {
     /// A profile of Codex's, below the settings.
     pub profile: Option<ProfileName>,
     /// How the model is to work.
-    pub manner: TurnManner,
+    pub manner: ModelOptions,
     /// Whether Codex writes the thread down.
     pub keeping: Keeping,
 }
@@ -241,8 +241,8 @@ impl Settings {
     }
 }
 
-pub(super) fn manner_over(above: TurnManner, below: TurnManner) -> TurnManner {
-    TurnManner {
+pub(super) fn manner_over(above: ModelOptions, below: ModelOptions) -> ModelOptions {
+    ModelOptions {
         effort: above.effort.or(below.effort),
         summary: above.summary.or(below.summary),
         personality: above.personality.or(below.personality),
@@ -260,7 +260,7 @@ pub struct Prompt {
     /// What to look at.
     pub pictures: Vec<Picture>,
     /// How the model is to work, from now on.
-    pub manner: TurnManner,
+    pub manner: ModelOptions,
     /// What is to be different from now on.
     pub overrides: Overrides,
     /// The form of the final message, as a JSON Schema.

@@ -15,10 +15,10 @@ use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::effects::perform;
 use super::limits::ReportedLimits;
+use super::observer::EngineObserver;
 use super::sessions::{Entry, Sessions};
 use super::thread_tools::{NoTools, ThreadTools};
 use super::tool_calls;
-use super::witness::Witness;
 use crate::logic::session::{Asked, Effect, Session, State};
 
 /// How long an interrupted turn may take to end before something is done about
@@ -169,9 +169,9 @@ impl Supervisor for Hub {
     }
 }
 
-/// Tells a machine the time for as long as its turn runs, and in the end the witness
+/// Tells a machine the time for as long as its turn runs, and in the end the observer
 /// what came of it.
-pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, witness: Arc<dyn Witness>) {
+pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, observer: Arc<dyn EngineObserver>) {
     let mut revision = entry.watch();
     loop {
         revision.mark_unchanged();
@@ -180,7 +180,7 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, witness: Arc<dyn Wit
             (runs, machine.next_deadline())
         });
         if !runs {
-            return testify(&entry, turn, &*witness);
+            return testify(&entry, turn, &*observer);
         }
         tokio::select! {
             // Fails only without the entry, which is here.
@@ -201,7 +201,7 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, witness: Arc<dyn Wit
     }
 }
 
-fn testify(entry: &Entry, turn: u64, witness: &dyn Witness) {
+fn testify(entry: &Entry, turn: u64, observer: &dyn EngineObserver) {
     let outcome = entry.look(|machine, _| machine.outcome().cloned());
     // A prompt that was not taken has none.
     if let Some((number, outcome)) = outcome
@@ -209,7 +209,7 @@ fn testify(entry: &Entry, turn: u64, witness: &dyn Witness) {
     {
         let session = entry.id.clone();
         let turn = TurnRef { session, number };
-        witness.ended(&turn, &entry.thread, &outcome);
+        observer.ended(&turn, &entry.thread, &outcome);
     }
 }
 

@@ -45,6 +45,7 @@ pub mod logic;
 mod mcp_server;
 mod mcp_servers;
 mod mount_targets;
+mod observer;
 pub mod own_mcp_server;
 mod pause;
 pub mod picture;
@@ -58,7 +59,6 @@ mod tool_calls;
 pub mod tool_limit;
 mod turns;
 mod watching;
-mod witness;
 mod workspace;
 
 use std::ffi::OsString;
@@ -92,10 +92,10 @@ pub use connection::Delivered;
 pub use error::{ApprovalOutOfBounds, EngineError};
 pub use limits::{LimitReached, LimitsUnknown};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
+pub use observer::{Act, EngineObserver, Given, Kind, Nobody};
 pub use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
 pub use thread_tools::{Called, Reply, ThreadTools};
-pub use witness::{Act, Given, Kind, Nobody, Witness};
 pub use workspace::{GitGrant, Granted, Grants};
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
@@ -139,7 +139,7 @@ pub struct Engine {
     options: Options,
     backend: Backend,
     hub: Arc<Hub>,
-    witness: Arc<dyn Witness>,
+    observer: Arc<dyn EngineObserver>,
     sandbox_bound: Option<String>,
     warn: Arc<Warn>,
     on_alert: Arc<OnAlert>,
@@ -179,7 +179,7 @@ impl Engine {
         Self {
             backend: Backend::new(options.launch.clone()),
             hub: Arc::default(),
-            witness: Arc::new(Nobody),
+            observer: Arc::new(Nobody),
             sandbox_bound: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             on_alert: Arc::new(drop),
@@ -192,8 +192,8 @@ impl Engine {
 
     /// The same engine, with somebody who keeps a record.
     #[must_use]
-    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
-        Self { witness, ..self }
+    pub fn with_witness(self, observer: Arc<dyn EngineObserver>) -> Self {
+        Self { observer, ..self }
     }
 
     /// The same engine, with somebody who tells the user what was left out, and why.
@@ -410,7 +410,7 @@ impl Engine {
         let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
         match state {
             State::Running | State::WaitingApproval => {
-                self.witness.acted(&entry.thread, Act::Interrupted);
+                self.observer.acted(&entry.thread, Act::Interrupted);
                 hub::interrupt(&entry, turn);
             }
             State::Cancelled => return Err(entry.cancelled()),
@@ -428,7 +428,7 @@ impl Engine {
     pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         if entry.state() != State::Cancelled {
-            self.witness.acted(&entry.thread, Act::Cancelled(why));
+            self.observer.acted(&entry.thread, Act::Cancelled(why));
         }
         hub::cancel(&entry, why);
         Ok(())
@@ -443,7 +443,7 @@ impl Engine {
     pub fn discard(&self, session: &SessionId) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         hub::cancel(&entry, "nothing was asked in it");
-        self.witness.discarded(&entry.thread);
+        self.observer.discarded(&entry.thread);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use codex_protocol::codex::{ApprovalPolicy, Heard, ThreadId, TurnManner};
+use codex_protocol::codex::{ApprovalPolicy, Heard, ModelOptions, ThreadId};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use super::command::{
     Alerted, Effective, Info, Open, Overrides, Prompt, SessionId, Settings, Start, View,
     manner_over,
 };
-use super::witness::{Kind, Witness};
+use super::observer::{EngineObserver, Kind};
 use crate::logic::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
 use crate::picture::PictureCopies;
 
@@ -46,7 +46,7 @@ pub(super) struct Entry {
     origin: Origin,
     inner: Mutex<Inner>,
     /// Is told of questions that are closed.
-    witness: Arc<dyn Witness>,
+    observer: Arc<dyn EngineObserver>,
     on_alert: Arc<OnAlert>,
     on_news: OnceLock<Box<OnNews>>,
     /// Marks the lines of the log that are about it.
@@ -108,13 +108,13 @@ impl Entry {
         (settings, effective): (Settings, Effective),
         server: Running,
         patience: Patience,
-        witness: Arc<dyn Witness>,
+        observer: Arc<dyn EngineObserver>,
         on_alert: Arc<OnAlert>,
     ) -> Self {
         let machine = Session::new(thread.as_str(), patience, now());
         let id = SessionId::new();
         Self {
-            witness,
+            observer,
             on_alert,
             on_news: OnceLock::new(),
             span: tracing::info_span!("session", %id, %thread),
@@ -203,7 +203,7 @@ impl Entry {
             });
         }
         if !closed.is_empty() {
-            self.witness.closed(&self.thread, &closed);
+            self.observer.closed(&self.thread, &closed);
         }
         result
     }
@@ -258,7 +258,7 @@ impl Entry {
     }
 
     /// Has the next prompt change the settings.
-    pub(super) fn set_pending(&self, overrides: Overrides, manner: TurnManner) {
+    pub(super) fn set_pending(&self, overrides: Overrides, manner: ModelOptions) {
         let mut inner = self.lock();
         inner.pending = overrides.over(std::mem::take(&mut inner.pending));
         inner.settings.manner = manner_over(manner, inner.settings.manner);

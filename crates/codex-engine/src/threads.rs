@@ -147,7 +147,7 @@ impl Engine {
         match self.hub.sessions.remembers(thread.as_str()) {
             true => Known::Here,
             false => self
-                .witness
+                .observer
                 .recall(thread)
                 .map_or(Known::Unknown, |settings| Known::Before(Box::new(settings))),
         }
@@ -156,7 +156,7 @@ impl Engine {
     /// How a thread from before the program started was set.
     fn recorded(&self, thread: &ThreadId) -> Start {
         Start {
-            settings: self.witness.recall(thread).unwrap_or_default(),
+            settings: self.observer.recall(thread).unwrap_or_default(),
             ..Start::default()
         }
     }
@@ -203,7 +203,7 @@ impl Engine {
             call(&running.0, Method::ThreadFork, &params).await;
         let forked = forked.map_err(|error| error.about_fork(&entry.thread))?;
         let act = Act::Forked(&forked.thread.id);
-        self.witness.acted(&entry.thread, act);
+        self.observer.acted(&entry.thread, act);
         let start = Start {
             settings,
             patience: Some(entry.look(|machine, _| machine.patience())),
@@ -245,13 +245,13 @@ impl Engine {
     ) -> Result<Arc<Entry>, EngineError> {
         let patience = start.patience.unwrap_or(self.options.patience);
         let opened = start.clone();
-        let witness = Arc::clone(&self.witness);
+        let observer = Arc::clone(&self.observer);
         let on_alert = Arc::clone(&self.on_alert);
         let effective = Effective::told(response, &start.settings.thread);
         let settings = (start.settings, effective);
         let thread = response.thread.id.clone();
         let entry = Entry::new(
-            thread, origin, settings, running, patience, witness, on_alert,
+            thread, origin, settings, running, patience, observer, on_alert,
         );
         let Added { entry, evicted } = self
             .hub
@@ -263,7 +263,7 @@ impl Engine {
             Origin::Before => "a session begins, of a thread that was there before",
         };
         entry.span.in_scope(|| tracing::info!("{begins}"));
-        self.witness.opened(&entry.thread, &opened);
+        self.observer.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
             hub::cancel(&evicted, "it was not used for long, and others began");
         }

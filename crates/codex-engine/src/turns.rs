@@ -14,8 +14,8 @@ use super::command::{
 };
 use super::effects::perform;
 use super::hub;
+use super::observer::{Given, Kind};
 use super::sessions::Entry;
-use super::witness::{Given, Kind};
 use super::{Engine, EngineError, call, workspace};
 use crate::logic::session::{Effect, Form, PromptRefused, State};
 use crate::picture::{Picture, PictureCopies};
@@ -58,7 +58,7 @@ impl Engine {
         tokio::spawn(hub::keep_time(
             Arc::clone(entry),
             number,
-            Arc::clone(&self.witness),
+            Arc::clone(&self.observer),
         ));
         match self.send(entry, prompt, number).await {
             Ok(response) => {
@@ -187,7 +187,7 @@ impl Engine {
             number,
         };
         let settings = entry.settings();
-        self.witness.giving(Given {
+        self.observer.giving(Given {
             turn: &turn,
             thread: &entry.thread,
             kind,

@@ -26,7 +26,7 @@ use super::clock::RunClock;
 use super::error::RunError;
 use super::evidence::EvidenceFile;
 use super::failing;
-use super::look::{LocalState, Looker};
+use super::look::{LocalState, RepoInspector};
 use super::order::Order;
 use super::turn::{Came, Leash, Turn};
 use super::watcher::{Leave, News, Watcher};
@@ -89,7 +89,7 @@ pub struct Done {
 }
 
 /// What a run works with.
-pub struct Rig<'a, W> {
+pub struct RunContext<'a, W> {
     /// Has Codex.
     pub engine: &'a Engine,
     /// Is told.
@@ -109,7 +109,7 @@ pub struct Rig<'a, W> {
     pub name: String,
 }
 
-impl<W: Watcher> Rig<'_, W> {
+impl<W: Watcher> RunContext<'_, W> {
     fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
         for warning in warnings {
             if !self.warnings.contains(&warning) {
@@ -126,24 +126,26 @@ impl<W: Watcher> Rig<'_, W> {
 ///
 /// [`RunError`] if it could not be begun: Codex has not been asked to do anything then.
 pub async fn drive<W: Watcher>(
-    mut rig: Rig<'_, W>,
+    mut context: RunContext<'_, W>,
     order: &Order,
-    mut looker: Looker,
+    mut looker: RepoInspector,
 ) -> Result<Done, RunError> {
     order.check()?;
     if let Some(git) = git_for_commits(order, &looker) {
         // Before the start is looked at: commits of earlier runs are none of this run.
-        let recovered = private::recover(git, &rig.name, rig.stop).await;
-        rig.warn(recovered);
+        let recovered = private::recover(git, &context.name, context.stop).await;
+        context.warn(recovered);
     }
     let start = looker.start().await?;
-    let private = private_git(&rig.name, order, &looker).await?;
+    let private = private_git(&context.name, order, &looker).await?;
     if private.is_some() {
-        let caller = rig.watcher.caller();
-        rig.warn(uncommitted(&start, caller));
+        let caller = context.watcher.caller();
+        context.warn(uncommitted(&start, caller));
     }
-    let of_rules = rig.engine.git_rules_warning(order.settings.thread.sandbox);
-    rig.warn(of_rules);
+    let of_rules = context
+        .engine
+        .git_rules_warning(order.settings.thread.sandbox);
+    context.warn(of_rules);
     let grants = grants(order, private.as_ref());
     let mut settings = order.settings.clone();
     settings.thread.cwd = Some(looker.top().to_owned());
@@ -151,7 +153,7 @@ pub async fn drive<W: Watcher>(
         let behind = &mut settings.added.behind;
         *behind = joined(behind.take(), Some(ABOUT_GIT.to_owned()));
     }
-    let granted = rig.engine.granting(settings, &grants).await;
+    let granted = context.engine.granting(settings, &grants).await;
     let granted = granted.map_err(RunError::from)?;
     let verdict = judge(
         &order.criteria,
@@ -160,12 +162,12 @@ pub async fn drive<W: Watcher>(
         &Work::default(),
         order.preexisting,
     );
-    rig.watcher.hears(News::Begins {
+    context.watcher.hears(News::Begins {
         top: looker.top(),
         verdict: &verdict,
     });
     let driver = Driver {
-        rig,
+        context,
         order,
         looker,
         granted,
@@ -200,7 +202,7 @@ const ABOUT_GIT: &str = "Git uses a private git directory here (GIT_DIR, GIT_COM
     unset $(git rev-parse --local-env-vars)";
 
 /// Git, if criteria want commits and there is a repository.
-fn git_for_commits<'a>(order: &Order, looker: &'a Looker) -> Option<&'a Git> {
+fn git_for_commits<'a>(order: &Order, looker: &'a RepoInspector) -> Option<&'a Git> {
     let is_wanted = order.criteria.grants().contains(&Grant::GitFolder);
     looker.git().filter(|_| is_wanted)
 }
@@ -209,7 +211,7 @@ fn git_for_commits<'a>(order: &Order, looker: &'a Looker) -> Option<&'a Git> {
 async fn private_git(
     run: &str,
     order: &Order,
-    looker: &Looker,
+    looker: &RepoInspector,
 ) -> Result<Option<PrivateGit>, RunError> {
     let Some(git) = git_for_commits(order, looker) else {
         return Ok(None);
@@ -280,9 +282,9 @@ enum Begun {
 }
 
 struct Driver<'a, W> {
-    rig: Rig<'a, W>,
+    context: RunContext<'a, W>,
     order: &'a Order,
-    looker: Looker,
+    looker: RepoInspector,
     granted: Granted,
     grants: Grants,
     /// Where Codex commits.
@@ -321,15 +323,15 @@ impl<W: Watcher> Driver<'_, W> {
         self.open_first().await?;
         let (mut run, mut wanted) = Run::start(self.order.limits);
         let (end, look) = loop {
-            self.rig.watcher.hears(News::Turn(&wanted));
+            self.context.watcher.hears(News::Turn(&wanted));
             let began = self.clock.elapsed();
             let came = self.turn(&mut run, &wanted).await?;
             let took = self.clock.elapsed().saturating_sub(began);
-            self.rig.watcher.hears(News::Looking);
+            self.context.watcher.hears(News::Looking);
             let look = self.look(&came).await;
             let report = self.report(&came, &look.now);
             self.record(&wanted, came, &report, took);
-            if self.rig.stop.is_cancelled() {
+            if self.context.stop.is_cancelled() {
                 // There is no turn to interrupt; it only has to know.
                 run.stop();
             }
@@ -346,7 +348,7 @@ impl<W: Watcher> Driver<'_, W> {
 
     /// Gives Codex a prompt and waits until the turn has ended.
     async fn turn(&mut self, run: &mut Run, wanted: &Wanted) -> Result<Came, RunError> {
-        if self.rig.stop.is_cancelled() {
+        if self.context.stop.is_cancelled() {
             run.stop();
             return Ok(Came::nothing(TurnEnd::Interrupted));
         }
@@ -355,7 +357,7 @@ impl<W: Watcher> Driver<'_, W> {
             (self.thread, self.session) = (None, None);
         }
         let clock = Rc::clone(&self.clock);
-        let mut leash = Leash::new(run, &clock, self.rig.stop);
+        let mut leash = Leash::new(run, &clock, self.context.stop);
         let (turn, told) = match self.begun(text, &mut leash).await {
             Ok(Begun::Turn(turn, told)) => (turn, told),
             Ok(Begun::TooLate(why)) => return Ok(Came::nothing(why)),
@@ -370,7 +372,7 @@ impl<W: Watcher> Driver<'_, W> {
             Err(error) => return Err(error),
         };
         let used = self.usage.total_tokens;
-        let turn = Turn::new(self.rig.engine, self.rig.watcher, turn, told, used);
+        let turn = Turn::new(self.context.engine, self.context.watcher, turn, told, used);
         let ended = turn.ended(leash).await;
         // Also after a turn that was lost in the middle of a question.
         clock.resume();
@@ -380,7 +382,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// Begins the turn. One that is to be ended by then has a moment to begin, as only
     /// then it can be.
     async fn begun(&mut self, text: String, leash: &mut Leash<'_>) -> Result<Begun, RunError> {
-        let engine = self.rig.engine;
+        let engine = self.context.engine;
         let late = {
             let mut begin = pin!(self.begin(text));
             let why = tokio::select! {
@@ -409,7 +411,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// the sandbox does not allow, and that there is no Codex or no login. What else Codex
     /// fails at is the first turn's failure.
     async fn open_first(&mut self) -> Result<(), RunError> {
-        let (stop, limit) = (self.rig.stop, self.order.limits.turn());
+        let (stop, limit) = (self.context.stop, self.order.limits.turn());
         let clock = Rc::clone(&self.clock);
         let opened = tokio::select! {
             opened = self.open() => opened,
@@ -434,7 +436,7 @@ impl<W: Watcher> Driver<'_, W> {
                 Some(error) => return Err(error.into()),
             },
         };
-        let engine = self.rig.engine;
+        let engine = self.context.engine;
         let before = engine.inspect(&session)?.progress;
         let mut prompt = Prompt::text(text);
         prompt.overrides.sandbox = self.anew.take();
@@ -455,7 +457,7 @@ impl<W: Watcher> Driver<'_, W> {
         self.sandbox = opened.sandbox;
         // Newer releases remember what a thread was allowed before.
         self.anew = opened.sandbox.filter(|_| self.thread.is_some());
-        let watcher = self.rig.watcher;
+        let watcher = self.context.watcher;
         watcher.hears(News::Thread {
             thread: &opened.thread,
             sandbox: opened.sandbox,
@@ -478,14 +480,14 @@ impl<W: Watcher> Driver<'_, W> {
             }
             (false, true) => return Ok(opened),
             (false, false) => {
-                let caller = self.rig.watcher.caller();
-                self.rig.warn([may_not_write(caller)]);
+                let caller = self.context.watcher.caller();
+                self.context.warn([may_not_write(caller)]);
                 return Ok(opened);
             }
             (true, false) => {}
         }
         self.clock.pause();
-        let leave = self.rig.watcher.lets_write().await;
+        let leave = self.context.watcher.lets_write().await;
         self.clock.resume();
         self.give_up(&opened)?;
         if leave == Leave::Refused {
@@ -498,7 +500,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// Ends a conversation in which Codex was asked nothing. One that was begun for this
     /// run is forgotten, so that nobody is offered to go on in it.
     fn give_up(&self, opened: &Opened) -> Result<(), RunError> {
-        let engine = self.rig.engine;
+        let engine = self.context.engine;
         match self.thread {
             None => engine.discard(&opened.session)?,
             Some(_) => engine.cancel(&opened.session, "the run did not begin")?,
@@ -512,7 +514,7 @@ impl<W: Watcher> Driver<'_, W> {
         if sandbox == Some(SandboxMode::WorkspaceWrite) {
             self.check_state_directory()?;
         }
-        let version = self.rig.engine.codex_version();
+        let version = self.context.engine.codex_version();
         let release = version.as_deref().and_then(Release::parse);
         match (sandbox, release) {
             (Some(SandboxMode::WorkspaceWrite), Some(release))
@@ -564,8 +566,8 @@ impl<W: Watcher> Driver<'_, W> {
             ..Start::default()
         };
         match self.thread.clone() {
-            Some(thread) => self.rig.engine.resume(Resume { thread, start }).await,
-            None => self.rig.engine.start(start).await,
+            Some(thread) => self.context.engine.resume(Resume { thread, start }).await,
+            None => self.context.engine.start(start).await,
         }
     }
 
@@ -588,7 +590,7 @@ impl<W: Watcher> Driver<'_, W> {
             turn: wanted.turn,
             max_turns: self.order.limits.turns(),
         };
-        self.rig.templates.get(wanted.kind).fill(&inserts)
+        self.context.templates.get(wanted.kind).fill(&inserts)
     }
 
     /// Looks at what is there, and judges it. Commands are run where nothing else is
@@ -606,9 +608,9 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     async fn paused_look(&mut self) -> Result<Look, PauseError> {
-        let mut paused = self.rig.engine.pause_commands().await?;
-        let restored = self.rig.submodules.restore().await;
-        self.rig.warn(restored);
+        let mut paused = self.context.engine.pause_commands().await?;
+        let restored = self.context.submodules.restore().await;
+        self.context.warn(restored);
         self.take_over().await;
         let mut now = self.looker.now().await;
         if let Some(why) = &self.not_taken {
@@ -629,7 +631,7 @@ impl<W: Watcher> Driver<'_, W> {
             paused.kill_commands().await?;
             drop(paused);
             now.review = Some(self.review().await);
-            paused = self.rig.engine.pause_commands().await?;
+            paused = self.context.engine.pause_commands().await?;
             self.verdict = self.judge(&now);
         }
         Ok(Look {
@@ -644,7 +646,7 @@ impl<W: Watcher> Driver<'_, W> {
         let why = format!("{error}. The repository was not looked at");
         let now = self.looker.nothing(&why);
         self.verdict = self.judge(&now);
-        self.rig.warn([why]);
+        self.context.warn([why]);
         Look {
             now,
             judged: LocalState::default(),
@@ -654,7 +656,7 @@ impl<W: Watcher> Driver<'_, W> {
 
     /// Has another thread review what the run has made.
     async fn review(&mut self) -> Probe<ReviewEnd> {
-        let watcher = self.rig.watcher;
+        let watcher = self.context.watcher;
         watcher.hears(News::Reviewing);
         let head = self.start.head.found();
         let commit = head.and_then(|head| head.line.tip.as_deref());
@@ -670,10 +672,10 @@ impl<W: Watcher> Driver<'_, W> {
         let asked = Asked {
             target: ReviewTarget::Custom { instructions },
             limit: left.min(REVIEW_LIMIT),
-            stop: self.rig.stop,
+            stop: self.context.stop,
             hears: &|step| watcher.hears(News::Step(step)),
         };
-        match reviewed(self.rig.engine, settings, asked).await {
+        match reviewed(self.context.engine, settings, asked).await {
             Ok(Reviewed { text, spent, .. }) => {
                 self.usage += spent.into();
                 match review::end(&text) {
@@ -690,7 +692,7 @@ impl<W: Watcher> Driver<'_, W> {
         let left = self.order.limits.total().saturating_sub(elapsed);
         let until = Instant::now() + left;
         self.looker
-            .commands(COMMAND_LIMIT, until, self.rig.stop)
+            .commands(COMMAND_LIMIT, until, self.context.stop)
             .await
     }
 
@@ -706,12 +708,12 @@ impl<W: Watcher> Driver<'_, W> {
         // MCP servers are told to end, for which they have to run.
         drop(paused);
         if killed.is_ok() {
-            self.rig.engine.remove_mount_targets().await;
+            self.context.engine.remove_mount_targets().await;
         }
         if end != End::Satisfied || !self.verdict.has_criteria() {
             return (end, now);
         }
-        let ended = self.rig.engine.shut_down().await;
+        let ended = self.context.engine.shut_down().await;
         let changed = match (killed, ended) {
             (Err(error), _) => error.to_string(),
             (Ok(()), Shutdown::Unfinished) => {
@@ -735,7 +737,7 @@ impl<W: Watcher> Driver<'_, W> {
         let Some(private) = &mut self.private else {
             return;
         };
-        let (warnings, not_taken) = match private.take_over(self.rig.stop).await {
+        let (warnings, not_taken) = match private.take_over(self.context.stop).await {
             Ok(Takeover {
                 warnings,
                 complete: true,
@@ -759,7 +761,7 @@ impl<W: Watcher> Driver<'_, W> {
             }
         };
         self.not_taken = not_taken;
-        self.rig.warn(warnings);
+        self.context.warn(warnings);
     }
 
     fn judge(&self, now: &Snapshot) -> Verdict {
@@ -831,16 +833,16 @@ impl<W: Watcher> Driver<'_, W> {
         if !text.is_empty() {
             self.response = text;
         }
-        if let Some(file) = &mut self.rig.evidence {
+        if let Some(file) = &mut self.context.evidence {
             file.write(&record);
         }
-        self.rig.watcher.hears(News::TurnEnded(&record));
+        self.context.watcher.hears(News::TurnEnded(&record));
         self.log.push(record);
     }
 
     fn done(mut self, end: End, now: &Snapshot, turns: u32) -> Done {
         let kept = self.private.take().and_then(|private| private.keep());
-        self.rig.warn(kept);
+        self.context.warn(kept);
         let made = artifacts::listed(&self.start, now);
         let evidence = RunEvidence {
             total: self.work.evidence,
@@ -851,17 +853,17 @@ impl<W: Watcher> Driver<'_, W> {
             End::CouldNotRun(_) | End::Unconfirmed => self.failure,
             _ => None,
         };
-        let evidence_file = self.rig.evidence.and_then(EvidenceFile::close);
+        let evidence_file = self.context.evidence.and_then(EvidenceFile::close);
         Done {
             outcome: Outcome::new(end, made, evidence, turns, why),
             thread_id: self.thread,
             sandbox: self.sandbox,
             usage: self.usage,
-            rate_limits: self.rig.engine.rate_limits(),
+            rate_limits: self.context.engine.rate_limits(),
             at_usage_limit: self.at_usage_limit,
             response: self.response,
             evidence_file,
-            warnings: self.rig.warnings,
+            warnings: self.context.warnings,
         }
     }
 }

@@ -42,7 +42,7 @@ pub mod words;
 pub mod worktree;
 
 pub use caller::Caller;
-pub use drive::{Done, Rig, drive};
+pub use drive::{Done, RunContext, drive};
 pub use error::{ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;
 pub use templates::{ChosenTemplates, templates_for};

@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::look::Means;
+use super::look::InspectOptions;
 
 /// How long git may take to check out a repository (10 min): a large one to a slow
 /// disk.
@@ -91,7 +91,7 @@ pub struct Worktree {
     /// The branch that is checked out in it.
     pub branch: String,
     origin: PathBuf,
-    means: Means,
+    means: InspectOptions,
 }
 
 impl Worktree {
@@ -101,7 +101,11 @@ impl Worktree {
     /// # Errors
     ///
     /// [`WorktreeError`]. There is no worktree then.
-    pub async fn make(folder: &Path, home: &Path, means: Means) -> Result<Self, WorktreeError> {
+    pub async fn make(
+        folder: &Path,
+        home: &Path,
+        means: InspectOptions,
+    ) -> Result<Self, WorktreeError> {
         let tag = Uuid::new_v4().simple().to_string();
         Self::of(folder, home, &tag, means).await
     }
@@ -116,7 +120,7 @@ impl Worktree {
         folder: &Path,
         home: &Path,
         run: &str,
-        means: Means,
+        means: InspectOptions,
     ) -> Result<Self, WorktreeError> {
         let told = |error| WorktreeError::of(folder, &error);
         let git = Git::begin(folder, &means.env, bounds(&means.halt));

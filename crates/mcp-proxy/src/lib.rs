@@ -46,7 +46,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent_team::{Farewell, Office, farewell};
+use agent_team::{Farewell, TeamServices, farewell};
 use codex_engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::{Beheaded, Message, RequestId, code};
@@ -103,7 +103,7 @@ pub struct Options {
     /// What the client may ask for at most.
     pub bounds: Bounds,
     /// What the server does as a member of a team.
-    pub office: Office,
+    pub services: TeamServices,
     /// The store of jobs.
     pub jobs: Arc<Jobs>,
     /// The groups of our own tools that are served. The child's are always there.
@@ -242,7 +242,7 @@ impl Proxy {
             approval: options.timeouts.approval,
             request: REQUEST_PATIENCE,
         };
-        let own_tools = own::all(&options.office, &options.groups);
+        let own_tools = own::all(&options.services, &options.groups);
         let setup = Setup {
             limits,
             version: options.codex.release.map(|release| release.to_string()),
@@ -272,7 +272,7 @@ impl Proxy {
                 codex_home: options.codex.home.clone(),
             }),
             warnings: options.warnings.clone(),
-            recorder: Recorder::new(options.office.clone()),
+            recorder: Recorder::new(options.services.clone()),
             directories: Mutex::default(),
             jobs: Arc::clone(&options.jobs),
             client_limit: options.line_limit,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent_team::Office;
+use agent_team::TeamServices;
 use codex_protocol::rpc::RequestId;
 use mcp_server::Groups;
 use mcp_server::code::Code;
@@ -19,9 +19,9 @@ use crate::logic::Child;
 use crate::{Proxy, answers, lock};
 
 /// Those of these groups.
-pub(super) fn all(office: &Office, groups: &Groups) -> Vec<Tool> {
+pub(super) fn all(services: &TeamServices, groups: &Groups) -> Vec<Tool> {
     let jobs = JobTool::ALL.map(Name::Job);
-    let team = TeamTool::all(office.desk.as_ref());
+    let team = TeamTool::all(services.mail_client.as_ref());
     let team = team.into_iter().map(Name::Team);
     std::iter::once(Name::Status)
         .chain(jobs)
@@ -52,10 +52,10 @@ impl Proxy {
 
     async fn call_own(&self, name: &str, arguments: Value) -> Result<Told, ToolError> {
         let given = object(name, arguments)?;
-        let office = &self.recorder.office;
-        let team = TeamTool::all(office.desk.as_ref()).into_iter();
+        let services = &self.recorder.services;
+        let team = TeamTool::all(services.mail_client.as_ref()).into_iter();
         match team.into_iter().find(|tool| tool.as_str() == name) {
-            Some(tool) => tool.call(office, given).await,
+            Some(tool) => tool.call(services, given).await,
             None => Ok(codex_status::call(given, self.status().await)?.into()),
         }
     }
@@ -78,8 +78,8 @@ impl Proxy {
     }
 
     async fn status(&self) -> Status {
-        let pending_mail = self.recorder.office.pending_mail().await;
-        let active_threads = self.recorder.office.active_threads().await;
+        let pending_mail = self.recorder.services.pending_mail().await;
+        let active_threads = self.recorder.services.active_threads().await;
         let state = lock(&self.state);
         let counts = state.router.counts();
         let codex = match state.router.child() {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent_team::audit::{Event, Outcome};
 use agent_team::logic::registry::Settings;
-use agent_team::{Office, Records, farewell};
+use agent_team::{Records, TeamServices, farewell};
 use codex_protocol::rpc::RequestId;
 use uuid::Uuid;
 
@@ -38,7 +38,7 @@ struct Call {
 
 /// Writes down what passes through, for a member that keeps a record.
 pub(super) struct Recorder {
-    pub(super) office: Office,
+    pub(super) services: TeamServices,
     state: Mutex<State>,
 }
 
@@ -50,9 +50,9 @@ struct State {
 }
 
 impl Recorder {
-    pub(super) fn new(office: Office) -> Self {
+    pub(super) fn new(services: TeamServices) -> Self {
         Self {
-            office,
+            services,
             state: Mutex::default(),
         }
     }
@@ -64,7 +64,7 @@ impl Recorder {
 
     /// Writes down what has passed.
     pub(super) fn record(&self, note: Note) {
-        let Some(records) = &self.office.records else {
+        let Some(records) = &self.services.records else {
             return;
         };
         match note {

@@ -16,7 +16,7 @@ use crate::{resources, tools};
 
 impl Server {
     fn tools(&self) -> Vec<tools::Name> {
-        tools::names(self.api, &self.groups, self.office.desk.as_ref())
+        tools::names(self.api, &self.groups, self.services.mail_client.as_ref())
     }
 }
 
@@ -25,7 +25,7 @@ impl ServerHandler for Server {
         let builder = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources();
-        let capabilities = match self.desk() {
+        let capabilities = match self.mail_client() {
             Some(_) => builder.enable_resources_subscribe().build(),
             None => builder.build(),
         };
@@ -68,8 +68,10 @@ impl ServerHandler for Server {
     ) -> Result<(), ErrorData> {
         resources::find(self, &request.uri)?;
         // The others never change.
-        if let (MAIL, Some(desk)) = (request.uri.as_str(), self.desk()) {
-            let subscribing = self.notices.subscribe(desk, &context.peer, &self.closing);
+        if let (MAIL, Some(mail_client)) = (request.uri.as_str(), self.mail_client()) {
+            let subscribing = self
+                .notices
+                .subscribe(mail_client, &context.peer, &self.closing);
             let told = |error: Ended| ErrorData::internal_error(error.to_string(), None);
             subscribing.await.map_err(told)?;
         }
@@ -91,12 +93,12 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        self.desk().map(|_| requested.clone())
+        self.mail_client().map(|_| requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        if let Some(desk) = self.desk() {
-            notices::listen(desk.clone(), &context, &self.closing).await;
+        if let Some(mail_client) = self.mail_client() {
+            notices::listen(mail_client.clone(), &context, &self.closing).await;
         }
         Ok(())
     }

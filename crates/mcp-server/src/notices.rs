@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use agent_team::mail_news::MailNews;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::SubscriptionContext;
@@ -30,11 +30,11 @@ impl Notices {
     /// When the mail can't be read.
     pub(super) async fn subscribe(
         &self,
-        desk: &Desk,
+        mail_client: &MailClient,
         peer: &Peer<RoleServer>,
         end: &CancellationToken,
     ) -> Result<(), Ended> {
-        let mail = MailNews::new(desk.clone()).await?;
+        let mail = MailNews::new(mail_client.clone()).await?;
         self.subscribed.store(true, Ordering::Relaxed);
         if self.watching.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -74,16 +74,20 @@ async fn watch(
 
 /// The same for a client without a handshake (MCP 2026-07-28), until it cancels the
 /// subscription or `end` comes.
-pub(super) async fn listen(desk: Desk, context: &SubscriptionContext, end: &CancellationToken) {
+pub(super) async fn listen(
+    mail_client: MailClient,
+    context: &SubscriptionContext,
+    end: &CancellationToken,
+) {
     tokio::select! {
         () = context.cancelled() => {}
         () = end.cancelled() => {}
-        watched = watch_for(desk, context) => log(watched),
+        watched = watch_for(mail_client, context) => log(watched),
     }
 }
 
-async fn watch_for(desk: Desk, context: &SubscriptionContext) -> Result<(), Ended> {
-    let mut mail = MailNews::new(desk).await?;
+async fn watch_for(mail_client: MailClient, context: &SubscriptionContext) -> Result<(), Ended> {
+    let mut mail = MailNews::new(mail_client).await?;
     loop {
         mail.next().await?;
         if context.sink().notify_resource_updated(MAIL).await.is_err() {

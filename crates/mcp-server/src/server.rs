@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent_team::{Desk, Office};
+use agent_team::{MailClient, TeamServices};
 use codex_config::profile;
 use codex_engine::command::{Known, Overrides, Settings};
 use codex_engine::logic::session;
@@ -72,7 +72,7 @@ pub struct Server {
     pub(crate) groups: Groups,
     pub(crate) stdio: Stdio,
     pub(crate) defaults: Defaults,
-    pub(crate) office: Office,
+    pub(crate) services: TeamServices,
     pub(crate) jobs: Option<Arc<Jobs>>,
     pub(crate) deliveries: Deliveries,
     pub(crate) notices: Notices,
@@ -126,7 +126,7 @@ impl Server {
             groups: Groups::default(),
             stdio: Stdio::default(),
             defaults: Defaults::default(),
-            office: Office::default(),
+            services: TeamServices::default(),
             jobs: None,
             deliveries: Deliveries::default(),
             notices: Notices::default(),
@@ -167,7 +167,7 @@ impl Server {
             },
             active_threads: self.active_threads().await,
             open_questions,
-            pending_mail: self.office.pending_mail().await,
+            pending_mail: self.services.pending_mail().await,
             messages: None,
             warnings,
         }
@@ -186,7 +186,7 @@ impl Server {
     /// How many threads are active, as `codex_threads` shows them; without a record of
     /// threads, how many sessions are not cancelled.
     async fn active_threads(&self) -> usize {
-        match self.office.active_threads().await {
+        match self.services.active_threads().await {
             Some(active) => active,
             None => self.engine.active_sessions(),
         }
@@ -286,9 +286,9 @@ impl Server {
     /// The same server, with what it does as a member of a team. The transport that it
     /// is served on has to tell of `deliveries`.
     #[must_use]
-    pub fn with_office(self, office: Office, deliveries: Deliveries) -> Self {
+    pub fn with_services(self, services: TeamServices, deliveries: Deliveries) -> Self {
         Self {
-            office,
+            services,
             deliveries,
             ..self
         }
@@ -304,8 +304,8 @@ impl Server {
     }
 
     /// The mail, if there is some.
-    pub(crate) fn desk(&self) -> Option<&Desk> {
-        self.office.desk.as_ref()
+    pub(crate) fn mail_client(&self) -> Option<&MailClient> {
+        self.services.mail_client.as_ref()
     }
 
     /// Whether this is the first call with the approval policy `on-failure`.

@@ -1,7 +1,7 @@
 //! The mail of a member of a team as an MCP server of its own: what Codex's threads
 //! are given, so that they can write to the team in the middle of a turn.
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -18,17 +18,17 @@ use crate::tools::team::Mail;
 
 /// Serves the mail tools to one client.
 struct TeamTools {
-    desk: Desk,
+    mail_client: MailClient,
     deliveries: Deliveries,
 }
 
-/// Serves the mail of `desk` until the client has gone, or `closing` is cancelled.
+/// Serves the mail of `mail_client` until the client has gone, or `closing` is cancelled.
 ///
 /// # Errors
 ///
 /// When the client doesn't begin as an MCP client does.
 pub async fn serve_team_tools<R, W>(
-    desk: Desk,
+    mail_client: MailClient,
     (reader, writer): (R, W),
     line_limit: usize,
     closing: CancellationToken,
@@ -41,11 +41,11 @@ where
     let transport = LineTransport::new(reader, writer, line_limit, closing.clone())
         .with_deliveries(deliveries.clone());
     let tools = TeamTools {
-        desk: desk.clone(),
+        mail_client: mail_client.clone(),
         deliveries,
     };
     until_gone(tools, transport, &closing).await?;
-    desk.settle().await;
+    mail_client.settle().await;
     Ok(())
 }
 
@@ -78,7 +78,7 @@ impl ServerHandler for TeamTools {
             ErrorData::invalid_params(message, None)
         })?;
         let arguments = call.arguments.unwrap_or_default();
-        match mail.call(&self.desk, arguments).await {
+        match mail.call(&self.mail_client, arguments).await {
             Ok(Told { result, then }) => {
                 if let Some(then) = then {
                     self.deliveries.expect(context.id, then);

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_engine::{Called, Reply, ThreadTools};
@@ -30,7 +30,7 @@ const LONGEST_ANSWER: usize = 9000;
 pub struct OurTools {
     /// How large a picture may be; `None` where there are none.
     pictures: Option<SizeLimit>,
-    mail: Option<(Desk, Approval)>,
+    mail: Option<(MailClient, Approval)>,
 }
 
 /// Whether somebody has to approve each call.
@@ -54,9 +54,9 @@ impl OurTools {
 
     /// The same, with this mail.
     #[must_use]
-    pub fn with_mail(self, desk: Desk, approval: Approval) -> Self {
+    pub fn with_mail(self, mail_client: MailClient, approval: Approval) -> Self {
         Self {
-            mail: Some((desk, approval)),
+            mail: Some((mail_client, approval)),
             ..self
         }
     }
@@ -67,7 +67,9 @@ impl OurTools {
         }
         let mail = Mail::named(&call.tool);
         match (mail, self.mail) {
-            (Some(mail), Some((desk, _))) => handle(mail, &desk, call.arguments).await,
+            (Some(mail), Some((mail_client, _))) => {
+                handle(mail, &mail_client, call.arguments).await
+            }
             _ => Err(format!("{} is not available here", call.tool)),
         }
     }
@@ -113,11 +115,11 @@ fn place(cwd: PathBuf, limit: SizeLimit) -> Result<Place, String> {
     place.map_err(|error| format!("cannot look into {}: {error}", cwd.display()))
 }
 
-async fn handle(mail: Mail, desk: &Desk, arguments: Value) -> Result<Reply, String> {
+async fn handle(mail: Mail, mail_client: &MailClient, arguments: Value) -> Result<Reply, String> {
     let Value::Object(arguments) = arguments else {
         return Err("the arguments must be an object".to_owned());
     };
-    let (result, delivered) = match mail.call(desk, arguments).await {
+    let (result, delivered) = match mail.call(mail_client, arguments).await {
         Ok(Told { result, then }) => (result, then),
         Err(error) => (error.into_plain_result(), None),
     };
@@ -183,8 +185,8 @@ mod tests {
             identity: "arch".parse().unwrap(),
             team: Some("builders".parse::<TeamName>().unwrap()),
         };
-        let desk = Desk::of(&member, home).unwrap().unwrap();
-        OurTools::default().with_mail(desk, approval)
+        let mail_client = MailClient::of(&member, home).unwrap().unwrap();
+        OurTools::default().with_mail(mail_client, approval)
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// Does one task after the other, in the order in which they were given.
 #[derive(Debug, Clone)]
-pub struct Clerk {
+pub struct IoThread {
     tasks: mpsc::Sender<Task>,
 }
 
@@ -21,7 +21,7 @@ pub struct Clerk {
 #[error("the thread that works with files has ended")]
 pub struct Ended;
 
-impl Clerk {
+impl IoThread {
     /// Starts the thread. It ends when the last clone is dropped.
     ///
     /// # Errors
@@ -76,21 +76,21 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_are_done_in_their_order() {
-        let clerk = Clerk::start().unwrap();
+        let io_thread = IoThread::start().unwrap();
         let done = Arc::new(Mutex::new(Vec::new()));
         for number in 0..100 {
             let done = Arc::clone(&done);
-            clerk.give(move || done.lock().unwrap().push(number));
+            io_thread.give(move || done.lock().unwrap().push(number));
         }
-        clerk.settle().await;
+        io_thread.settle().await;
         assert_eq!(*done.lock().unwrap(), (0..100).collect::<Vec<_>>());
-        assert_eq!(clerk.ask(|| 7).await.unwrap(), 7);
+        assert_eq!(io_thread.ask(|| 7).await.unwrap(), 7);
     }
 
     #[tokio::test]
     async fn a_panic_is_told_to_those_who_ask() {
-        let clerk = Clerk::start().unwrap();
-        assert!(clerk.ask(|| panic!("on purpose")).await.is_err());
-        assert!(clerk.ask(|| ()).await.is_err());
+        let io_thread = IoThread::start().unwrap();
+        assert!(io_thread.ask(|| panic!("on purpose")).await.is_err());
+        assert!(io_thread.ask(|| ()).await.is_err());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::findings::{Standing, judge};
 use goal_run::logic::snapshot::{Preexisting, Snapshot, Work};
-use goal_run::look::{Looker, Means};
+use goal_run::look::{InspectOptions, RepoInspector};
 use supervise::spawn::guards_are;
 use testkit::Home;
 
@@ -40,12 +40,12 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let stage = Stage::new();
     let criteria = CRITERIA.map(|text| text.parse().unwrap());
     let criteria = Criteria::new(criteria).unwrap();
-    let means = Means {
+    let means = InspectOptions {
         env: stage.home.env(),
-        ..Means::default()
+        ..InspectOptions::default()
     };
     let begin = Instant::now();
-    let looker = Looker::at(&stage.work(), &criteria, means).await;
+    let looker = RepoInspector::at(&stage.work(), &criteria, means).await;
     let mut looker = looker.unwrap();
     let start = looker.start().await.unwrap();
     let first = begin.elapsed().as_secs_f64();
@@ -74,7 +74,7 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     }]
 }
 
-async fn look(looker: &Looker, criteria: &Criteria, start: &Snapshot) -> f64 {
+async fn look(looker: &RepoInspector, criteria: &Criteria, start: &Snapshot) -> f64 {
     let begin = Instant::now();
     let now = looker.now().await;
     let work = Work::default();

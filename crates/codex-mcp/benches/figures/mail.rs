@@ -27,33 +27,38 @@ const OURS: &str = "ours";
 const THEIRS: &str = "theirs";
 
 pub(crate) fn measure(rounds: u16) -> Vec<Row> {
-    let desk = Desk::new();
+    let mail_client = MailClient::new();
     let look = ["read", THEIRS, "--no-since-last-seen", "--no-mark"];
     let read = ["read", THEIRS, "--no-since-last-seen"];
     let send = ["send", THEIRS, "hello", "--summary", "hello"];
     let pair = |figure, most, ours: &dyn Fn(), theirs: &[&str]| {
-        desk.compare(figure, most, rounds, ours, &|| desk.atm(theirs))
+        mail_client.compare(figure, most, rounds, ours, &|| mail_client.atm(theirs))
     };
     vec![
         pair(
             "counting unread of 10,000",
             PENDING,
-            &|| desk.count(),
+            &|| mail_client.count(),
             &["inbox"],
         ),
         pair(
             "reading 10 unread of 10,000",
             READ,
-            &|| drop(desk.unread()),
+            &|| drop(mail_client.unread()),
             &look,
         ),
         pair(
             "reading them, and marking",
             READ + SEND,
-            &|| desk.mark(),
+            &|| mail_client.mark(),
             &read,
         ),
-        pair("sending to one with 10,000", SEND, &|| desk.send(), &send),
+        pair(
+            "sending to one with 10,000",
+            SEND,
+            &|| mail_client.send(),
+            &send,
+        ),
     ]
 }
 
@@ -62,14 +67,14 @@ fn version() -> &'static str {
 }
 
 /// A home with the two inboxes.
-struct Desk {
+struct MailClient {
     home: tempfile::TempDir,
     room: Mailroom,
     team: TeamName,
     full: String,
 }
 
-impl Desk {
+impl MailClient {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let room = Mailroom::new(home.path());
@@ -83,14 +88,14 @@ impl Desk {
             "leadSessionId": "s", "members": [member(OURS), member(THEIRS)]});
         fs::write(team.join("config.json"), config.to_string()).unwrap();
         let messages: Vec<Value> = (0..STORED).map(message).collect();
-        let desk = Self {
+        let mail_client = Self {
             home,
             room,
             team: "t".parse().unwrap(),
             full: serde_json::to_string_pretty(&messages).unwrap(),
         };
-        desk.fill();
-        desk
+        mail_client.fill();
+        mail_client
     }
 
     fn compare(

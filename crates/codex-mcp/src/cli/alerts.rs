@@ -11,7 +11,7 @@ use safe_files::off_runtime;
 use serde_json::json;
 use settings::{Config, Setting};
 
-use super::office::Identity;
+use super::services::Identity;
 
 /// The engine, with those whom the configuration names told of each session of its that
 /// waits for an answer or has stalled. One who cannot be told is warned of, a moment later.
@@ -57,7 +57,7 @@ pub(super) fn of_sessions(
 pub(super) fn teller(config: &Config, identity: &Identity, folder: PathBuf) -> Teller {
     Teller {
         member: Some(identity.member.clone()),
-        desk: identity.office.desk.clone(),
+        mail_client: identity.services.mail_client.clone(),
         atm_home: config.atm_home.clone(),
         folder,
         env: Vec::new(),

@@ -4,7 +4,7 @@
 use std::env;
 use std::sync::Arc;
 
-use agent_team::{Desk, Member};
+use agent_team::{MailClient, Member};
 use codex_engine::own_mcp_server::{NoServer, Server};
 use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
@@ -14,7 +14,7 @@ use mcp_server::{Approval, OurTools};
 use settings::{Config, EyesSettings, Origin, Source};
 use supervise::ceilings::CEILINGS;
 
-use super::office::Identity;
+use super::services::Identity;
 
 /// The name of the MCP server that has the mail.
 const TEAM: &str = "codex_mcp_team";
@@ -22,9 +22,9 @@ const TEAM: &str = "codex_mcp_team";
 /// The tools of a member's threads: pictures, and the mail where there is some.
 pub(super) fn tools_of_a_member(config: &Config, identity: &Identity) -> Arc<OurTools> {
     let tools = pictures_if_wanted(config);
-    let desk = identity.office.desk.clone();
-    Arc::new(match desk.filter(|_| config.team_tools.value) {
-        Some(desk) => tools.with_mail(desk, approval(config)),
+    let mail_client = identity.services.mail_client.clone();
+    Arc::new(match mail_client.filter(|_| config.team_tools.value) {
+        Some(mail_client) => tools.with_mail(mail_client, approval(config)),
         None => tools,
     })
 }
@@ -38,8 +38,8 @@ pub(super) fn tools_of_jobs(config: &Config) -> ToolsOfJobs {
         let Some(MailOf { member, atm_home }) = mail else {
             return Arc::new(tools);
         };
-        match Desk::of(member, atm_home) {
-            Ok(Some(desk)) => Arc::new(tools.with_mail(desk, Approval::Beforehand)),
+        match MailClient::of(member, atm_home) {
+            Ok(Some(mail_client)) => Arc::new(tools.with_mail(mail_client, Approval::Beforehand)),
             Ok(None) => Arc::new(tools),
             Err(error) => {
                 tracing::warn!("Codex gets no mail tools: {error}");
@@ -78,7 +78,7 @@ fn approval(config: &Config) -> Approval {
 /// The servers for `codex mcp-server`: the mail where there is some, and pictures if they
 /// are asked for. Without either, it gets none.
 pub(super) fn of_the_proxy(config: &Config, identity: &Identity) -> Vec<Server> {
-    let mail = config.team_tools.value && identity.office.desk.is_some();
+    let mail = config.team_tools.value && identity.services.mail_client.is_some();
     let mail = mail.then(|| team(config, &identity.member)).flatten();
     let asked_for = config.eyes.request_image.source != Source::Default;
     let pictures = asked_for && config.eyes.request_image.value;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent_team::farewell::{self, LastWords};
 use agent_team::logic::ThreadName;
-use agent_team::{Farewell, Office};
+use agent_team::{Farewell, TeamServices};
 use clap::builder::RangedU64ValueParser;
 use codex_engine::{Engine, InstalledCodex, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::backend::{self, Chosen, NoBackend, Wanted};
 use super::ending::{self, Ending};
 use super::jobs_of::jobs_of;
-use super::office::Identity;
+use super::services::Identity;
 use super::settings::Settings;
 use super::stdio::{Preflight, Unfit};
 use super::times::duration_within;
@@ -186,7 +186,7 @@ async fn serve_client(
                 defaults: defaults.with_mcp_servers(own_servers::of_the_proxy(&config, &identity)),
                 warnings,
                 bounds: config.bounds(),
-                office: identity.office.clone(),
+                services: identity.services.clone(),
                 jobs,
                 groups,
                 farewell: identity.farewell,
@@ -252,12 +252,13 @@ async fn through_app_server(
     .with_sandbox_bound(bounds.of_the_sandbox().map(|bound| bound.to_string()))
     .with_warnings(move |warning| told.push(warning));
     let engine = alerts::of_sessions(engine, &config, identity, &warnings);
-    let engine = Arc::new(match identity.office.records.clone() {
+    let engine = Arc::new(match identity.services.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,
     });
     engine.keep_tidy();
-    if let (Farewell::Asked, Some(records)) = (identity.farewell, identity.office.records.clone()) {
+    if let (Farewell::Asked, Some(records)) = (identity.farewell, identity.services.records.clone())
+    {
         let keep = move |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
         tokio::spawn(farewell::ask_unused(Arc::downgrade(&engine), keep));
     }
@@ -283,10 +284,10 @@ async fn through_app_server(
     .with_jobs(jobs)
     .with_warnings(warnings)
     .with_bounds(bounds)
-    .with_office(identity.office.clone(), deliveries.clone());
+    .with_services(identity.services.clone(), deliveries.clone());
     let served = serve_on_stdio(server, args.max_line, deliveries, closing).await;
     if identity.farewell == Farewell::Asked {
-        say_farewell(&engine, &identity.office, &hurry).await;
+        say_farewell(&engine, &identity.services, &hurry).await;
     }
     engine.shut_down().await;
     served
@@ -313,8 +314,8 @@ async fn serve_on_stdio(
 }
 
 /// Has each thread asked for a summary, where there is somebody to keep it.
-async fn say_farewell(engine: &Engine, office: &Office, hurry: &CancellationToken) {
-    let Some(records) = &office.records else {
+async fn say_farewell(engine: &Engine, services: &TeamServices, hurry: &CancellationToken) {
+    let Some(records) = &services.records else {
         return;
     };
     let keep = |words: LastWords| records.summarised(words.thread.as_str(), words.summary);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agent_team::logic::{AgentName, TeamName};
-use agent_team::{Desk, Member};
+use agent_team::{MailClient, Member};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use mcp_server::serve_team_tools;
 use rmcp::transport::stdio_pipes;
@@ -48,14 +48,14 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
         identity: args.identity.clone(),
         team: Some(args.team.clone()),
     };
-    let desk = Desk::of(&member, &args.atm_home).map_err(io::Error::other)?;
-    let Some(desk) = desk else {
+    let mail_client = MailClient::of(&member, &args.atm_home).map_err(io::Error::other)?;
+    let Some(mail_client) = mail_client else {
         return Ok(ExitCode::SUCCESS);
     };
     runtime::block_on(async {
         let ending = Ending::on_signals(ending::OF_A_TOOL);
         let closing = ending.closing.clone();
-        serve_team_tools(desk, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
+        serve_team_tools(mail_client, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
             .map_err(io::Error::other)?;
         Ok(ending.exit_code())

@@ -46,9 +46,9 @@ pub use thread::{
     ToldSandbox, WorkspaceWrite,
 };
 pub use turn::{
-    Effort, ErrorInfo, ErrorKind, Personality, ReasoningSummary, SandboxPolicy, ThreadParams, Turn,
-    TurnError, TurnInterruptParams, TurnManner, TurnOverrides, TurnResponse, TurnStartParams,
-    TurnStatus, TurnSteerParams, UserInput,
+    Effort, ErrorInfo, ErrorKind, ModelOptions, Personality, ReasoningSummary, SandboxPolicy,
+    ThreadParams, Turn, TurnError, TurnInterruptParams, TurnOverrides, TurnResponse,
+    TurnStartParams, TurnStatus, TurnSteerParams, UserInput,
 };
 
 /// Codex's name for a conversation: a UUID, as text.

@@ -17,7 +17,7 @@ pub struct TurnStartParams<'a> {
     pub input: Vec<UserInput<'a>>,
     /// How the model is to work, from this turn on.
     #[serde(flatten)]
-    pub manner: TurnManner,
+    pub manner: ModelOptions,
     /// Changes of the thread's settings, from this turn on.
     #[serde(flatten)]
     pub overrides: TurnOverrides,
@@ -29,7 +29,7 @@ pub struct TurnStartParams<'a> {
 /// How the model is to work. What is `None` is left as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TurnManner {
+pub struct ModelOptions {
     /// How hard it thinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,

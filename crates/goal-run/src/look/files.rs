@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use git_probe::written;
-use supervise::io_thread::Clerk;
+use supervise::io_thread::IoThread;
 use tokio_util::sync::CancellationToken;
 
-use super::Means;
+use super::InspectOptions;
 use super::stamp::Stamps;
 use crate::logic::glob::Glob;
 use crate::logic::snapshot::Probe;
@@ -37,7 +37,7 @@ const GIT: &str = ".git";
 /// Looks for files that fit. What was read stays known.
 #[derive(Debug)]
 pub(super) struct Files {
-    clerk: Clerk,
+    io_thread: IoThread,
     top: PathBuf,
     globs: Arc<[Glob]>,
     stamps: Arc<Mutex<Stamps>>,
@@ -46,9 +46,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(clerk: Clerk, top: &Path, globs: &[Glob], means: &Means) -> Self {
+    pub(super) fn new(
+        io_thread: IoThread,
+        top: &Path,
+        globs: &[Glob],
+        means: &InspectOptions,
+    ) -> Self {
         Self {
-            clerk,
+            io_thread,
             top: top.to_owned(),
             globs: globs.into(),
             stamps: Arc::default(),
@@ -73,7 +78,10 @@ impl Files {
             Walk::new(&top, &globs, &mut stamps, bounds).whole()
         };
         // A disk that hangs is not waited for.
-        let walked = self.halt.run_until_cancelled(self.clerk.ask(task)).await;
+        let walked = self
+            .halt
+            .run_until_cancelled(self.io_thread.ask(task))
+            .await;
         match walked {
             Some(Ok(Ok(found))) => Probe::Found(found),
             Some(Ok(Err(refusal))) => Probe::Failed(refusal.to_string()),

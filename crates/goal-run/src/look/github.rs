@@ -8,14 +8,14 @@ use futures::stream::{self, StreamExt};
 use super::gh::{Gh, GhError, Greeting, Since};
 use super::refs::Refs;
 use super::repository::Place;
-use super::{Begin, LookError, Looker};
+use super::{Begin, LookError, RepoInspector};
 use crate::logic::names::Issue;
 use crate::logic::snapshot::{Comment, Probe, PullRequest};
 
 /// How many issues are asked about at the same time.
 const AT_ONCE: usize = 4;
 
-impl Looker {
+impl RepoInspector {
     /// What GitHub has at the start.
     pub(super) async fn greet(
         &self,

@@ -11,7 +11,7 @@ pub(super) const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// With what somebody looks.
 #[derive(Debug, Clone)]
-pub struct Means {
+pub struct InspectOptions {
     /// Variables set on top of our own environment, for all programs.
     pub env: Vec<(OsString, OsString)>,
     /// How long each question to git may take, and looking through the files.
@@ -26,14 +26,14 @@ pub struct Means {
     pub stop: CancellationToken,
 }
 
-impl Means {
+impl InspectOptions {
     /// Does work that `halt` gives up, and gives it up where the run is stopped.
     pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> T {
         until_stopped(&self.stop, &self.halt, LAST_LOOK, work).await
     }
 }
 
-impl Default for Means {
+impl Default for InspectOptions {
     fn default() -> Self {
         Self {
             env: Vec::new(),

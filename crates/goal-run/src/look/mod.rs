@@ -39,7 +39,7 @@ use std::time::Duration;
 use git_probe::logic::git_state::GitState;
 use git_probe::{Flags, Git, GitError, Layout, Submodules};
 use supervise::ceilings::{CEILINGS, ceilings_in};
-use supervise::io_thread::Clerk;
+use supervise::io_thread::IoThread;
 use supervise::spawn;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -61,19 +61,19 @@ use crate::programs;
 
 pub use error::LookError;
 pub(crate) use local::LocalState;
-pub use means::Means;
+pub use means::InspectOptions;
 
 /// How long the first of the commands may take at least.
 pub const LEAST_LIMIT: Duration = Duration::from_secs(10);
 
 /// Looks at one repository for one run.
 #[derive(Debug)]
-pub struct Looker {
+pub struct RepoInspector {
     place: Place,
     needs: Needs,
-    means: Means,
+    means: InspectOptions,
     files: Files,
-    clerk: Clerk,
+    io_thread: IoThread,
     begin: Option<Begin>,
     _guard: DropGuard,
 }
@@ -89,7 +89,7 @@ struct Begin {
     comments: BTreeMap<Issue, Vec<Comment>>,
 }
 
-impl Looker {
+impl RepoInspector {
     /// For these criteria, in the repository around `folder`, or in the mere folder if
     /// there is none.
     ///
@@ -99,7 +99,7 @@ impl Looker {
     pub async fn at(
         folder: &Path,
         criteria: &Criteria,
-        mut means: Means,
+        mut means: InspectOptions,
     ) -> Result<Self, LookError> {
         means.halt = means.halt.child_token();
         let bounds = means.clone();
@@ -108,15 +108,19 @@ impl Looker {
             .await
     }
 
-    async fn here(folder: &Path, criteria: &Criteria, means: Means) -> Result<Self, LookError> {
+    async fn here(
+        folder: &Path,
+        criteria: &Criteria,
+        means: InspectOptions,
+    ) -> Result<Self, LookError> {
         // Dropped half-way, it leaves nothing to go on.
         let guard = means.halt.clone().drop_guard();
         let needs = Needs::of(criteria);
         let place = Place::at(folder, &needs, &means).await?;
-        let walker = Clerk::start().map_err(LookError::Thread)?;
+        let walker = IoThread::start().map_err(LookError::Thread)?;
         let files = Files::new(walker, place.top(), &needs.globs, &means);
         let looker = Self {
-            clerk: Clerk::start().map_err(LookError::Thread)?,
+            io_thread: IoThread::start().map_err(LookError::Thread)?,
             place,
             needs,
             means,
@@ -270,7 +274,7 @@ impl Looker {
             return None;
         };
         let git = self.as_it_is(git, begin).await.ok()?;
-        let (tree, refs) = futures::join!(tree::state(&git, &self.clerk), Refs::read(&git));
+        let (tree, refs) = futures::join!(tree::state(&git, &self.io_thread), Refs::read(&git));
         let refs = refs
             .ok()
             .map(|refs| LocalRefs::new(refs, &self.needs.branches));
@@ -303,7 +307,7 @@ impl Looker {
         };
         let before = begin.known.refs.tip.as_deref();
         let (tree, mut snapshot) = futures::join!(
-            tree::look(&git, before, &self.clerk),
+            tree::look(&git, before, &self.io_thread),
             self.history(&git, begin)
         );
         snapshot.tree = tree;

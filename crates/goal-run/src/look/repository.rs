@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use git_probe::{Bounds, Git, GitError};
 
 use super::needs::Needs;
-use super::{LookError, Means};
+use super::{InspectOptions, LookError};
 
 /// How much of one answer of git's is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;
@@ -28,7 +28,11 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) async fn at(folder: &Path, needs: &Needs, means: &Means) -> Result<Self, LookError> {
+    pub(super) async fn at(
+        folder: &Path,
+        needs: &Needs,
+        means: &InspectOptions,
+    ) -> Result<Self, LookError> {
         let unusable = |source| LookError::Folder {
             folder: folder.to_owned(),
             source,
@@ -58,7 +62,7 @@ impl Place {
         }
     }
 
-    async fn around(folder: &Path, means: &Means) -> Result<Self, GitError> {
+    async fn around(folder: &Path, means: &InspectOptions) -> Result<Self, GitError> {
         let bounds = Bounds {
             patience: means.patience,
             limit: LIMIT,

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use codex_protocol::lines::{Frame, LineDecoder};
-use supervise::io_thread::Clerk;
+use supervise::io_thread::IoThread;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -94,7 +94,7 @@ async fn resolve(address: &IrcAddress) -> io::Result<Vec<SocketAddr>> {
         let found = (host.as_str(), port).to_socket_addrs()?;
         Ok(found.take(ADDRESSES).collect())
     };
-    let asked = Clerk::start()?.ask(look).await;
+    let asked = IoThread::start()?.ask(look).await;
     asked.map_err(io::Error::other)?
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_team::logic::{Address, AgentName, BadName, TeamName};
 use agent_team::mail::{Letter, MailError};
-use agent_team::{Desk, DeskError, Member};
+use agent_team::{MailClient, MailClientError, Member};
 use safe_files::state_file::FileError;
 use tokio::time::timeout;
 
@@ -39,7 +39,7 @@ pub enum LetterError {
     Team(MailError),
     /// It can't be sent.
     #[error(transparent)]
-    Desk(DeskError),
+    MailClient(MailClientError),
     /// The locks are held by somebody else, or the disk is slow.
     #[error(
         "the letter was not sent within {} s, and may still be; look for what holds the locks of that inbox",
@@ -53,7 +53,7 @@ pub(super) async fn tell(
     telling: Telling<'_>,
     teller: &Teller,
 ) -> Result<(), LetterError> {
-    let desk = desk(address, teller)?;
+    let mail_client = mail_client(address, teller)?;
     let is_other = |own: &TeamName| address.team.as_ref().is_some_and(|team| team != own);
     let member = teller.member.as_ref();
     let own_is_other = member
@@ -64,19 +64,19 @@ pub(super) async fn tell(
         summary: Some(telling.line.to_owned()),
     };
     let patience = teller.patience.mail;
-    match timeout(patience, desk.send(address.clone(), letter)).await {
+    match timeout(patience, mail_client.send(address.clone(), letter)).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(DeskError::NotIn(error))) if !own_is_other => Err(LetterError::Team(error)),
-        Ok(Err(error)) => Err(LetterError::Desk(error)),
+        Ok(Err(MailClientError::NotIn(error))) if !own_is_other => Err(LetterError::Team(error)),
+        Ok(Err(error)) => Err(LetterError::MailClient(error)),
         Err(_) => Err(LetterError::Late(patience)),
     }
 }
 
 /// The mail of our own; of somebody in no team, it is written as from within that of
 /// the agent.
-fn desk(address: &Address, teller: &Teller) -> Result<Desk, LetterError> {
-    if let Some(desk) = &teller.desk {
-        return Ok(desk.clone());
+fn mail_client(address: &Address, teller: &Teller) -> Result<MailClient, LetterError> {
+    if let Some(mail_client) = &teller.mail_client {
+        return Ok(mail_client.clone());
     }
     if !teller.atm_home.is_absolute() {
         return Err(LetterError::NoHome);
@@ -89,7 +89,7 @@ fn desk(address: &Address, teller: &Teller) -> Result<Desk, LetterError> {
         identity,
         team: own.or_else(|| address.team.clone()),
     };
-    Desk::of(&member, &teller.atm_home)?.ok_or_else(|| LetterError::NoTeam {
+    MailClient::of(&member, &teller.atm_home)?.ok_or_else(|| LetterError::NoTeam {
         agent: address.agent.clone(),
     })
 }

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent_team::{Desk, Member};
+use agent_team::{MailClient, Member};
 use futures::future::join_all;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -44,7 +44,7 @@ pub struct Teller {
     /// In whose name mail is sent; without one, it is `codex-mcp`'s, who is in no team.
     pub member: Option<Member>,
     /// The mail of this member, where it is open already.
-    pub desk: Option<Desk>,
+    pub mail_client: Option<MailClient>,
     /// The home folder that teams are below, as the configuration has it.
     pub atm_home: PathBuf,
     /// Where commands are run: the folder that was named, or that of the worktree.

@@ -16,7 +16,7 @@ use codex_engine::logic::session::{Outcome as TurnOutcome, Patience};
 use codex_engine::logic::work::Ending;
 use codex_engine::{CommandMark, Engine, EngineError, rollouts};
 use codex_protocol::codex::{
-    ApprovalPolicy, Release, SandboxMode, ThreadId, ThreadSettings, TurnManner,
+    ApprovalPolicy, ModelOptions, Release, SandboxMode, ThreadId, ThreadSettings,
 };
 use safe_files::directory;
 use serde_json::{Map, Value};
@@ -92,9 +92,9 @@ pub(super) fn prepare(
             behind: context(request),
         },
         profile: request.profile.clone(),
-        manner: TurnManner {
+        manner: ModelOptions {
             effort: request.effort,
-            ..TurnManner::default()
+            ..ModelOptions::default()
         },
         ..Settings::default()
     };

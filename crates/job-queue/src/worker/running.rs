@@ -14,14 +14,14 @@ use codex_engine::logic::session::{Alert, Patience as SessionPatience};
 use codex_engine::{Engine, Launch, LimitReached, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use git_probe::Submodules;
-use goal_run::look::{Looker, Means};
+use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::Lookup;
 use goal_run::order::{Approve, Order, Place};
 use goal_run::worktree::{self, Worktree};
-use goal_run::{EvidenceFile, ReadOnlyCause, Rig, RunError, drive, templates_for};
+use goal_run::{EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, templates_for};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
-use supervise::io_thread::Clerk;
+use supervise::io_thread::IoThread;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::cancel_handle::{CancelHandle, CancelReason};
@@ -92,9 +92,9 @@ impl Attempt<'_> {
                 let home = self.worker.options.state.join("worktrees");
                 let run = self.job.summary.id.as_str();
                 // A second attempt goes on in that of the first.
-                let means = Means {
+                let means = InspectOptions {
                     halt: self.cancel.token.clone(),
-                    ..Means::default()
+                    ..InspectOptions::default()
                 };
                 let made = Worktree::of(&kept.order.repo, &home, run, means).await;
                 made.map(Some)
@@ -288,11 +288,11 @@ impl Attempt<'_> {
     ) -> Result<goal_run::Done, Failure> {
         let limit = Duration::from_millis(self.job.request.timeout_ms.into());
         let driving = async {
-            let means = Means {
+            let means = InspectOptions {
                 stop: self.cancel.token.clone(),
-                ..Means::default()
+                ..InspectOptions::default()
             };
-            let looker = Looker::at(&order.repo, &order.criteria, means).await;
+            let looker = RepoInspector::at(&order.repo, &order.criteria, means).await;
             let looker = looker.map_err(RunError::from)?;
             if order.place == Place::Here {
                 // Git itself may find another top than was found when the run was bounded.
@@ -306,13 +306,13 @@ impl Attempt<'_> {
             if let Some(until) = engine.used_up(provider.as_deref(), refused).await {
                 return Err(Failure::UsedUp(until));
             }
-            let clerk = Clerk::start().map_err(Failure::Thread)?;
+            let io_thread = IoThread::start().map_err(Failure::Thread)?;
             let top = looker.top().to_owned();
             let codex_home = order::codex_home(self.job, &self.worker.options);
-            let chosen = asked(&clerk, move || templates_for(&top, &codex_home)).await??;
+            let chosen = asked(&io_thread, move || templates_for(&top, &codex_home)).await??;
             let folder = self.worker.options.state.join("runs");
-            let evidence = evidence_in(&clerk, &folder).await?;
-            let rig = Rig {
+            let evidence = evidence_in(&io_thread, &folder).await?;
+            let rig = RunContext {
                 engine,
                 watcher: reporter,
                 stop: &self.cancel.token,
@@ -390,16 +390,16 @@ impl Attempt<'_> {
 }
 
 async fn asked<T: Send + 'static>(
-    clerk: &Clerk,
+    io_thread: &IoThread,
     task: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let answer = clerk.ask(task).await;
+    let answer = io_thread.ask(task).await;
     answer.map_err(|error| Failure::Thread(io::Error::other(error)))
 }
 
-async fn evidence_in(clerk: &Clerk, folder: &Path) -> Result<EvidenceFile, Failure> {
+async fn evidence_in(io_thread: &IoThread, folder: &Path) -> Result<EvidenceFile, Failure> {
     let here = folder.to_owned();
-    let made = asked(clerk, move || EvidenceFile::new_in(&here)).await?;
+    let made = asked(io_thread, move || EvidenceFile::new_in(&here)).await?;
     made.map_err(|error| Failure::Evidence {
         folder: folder.to_owned(),
         error,

@@ -112,7 +112,7 @@ impl<'a> Telling<'a> {
                 identity,
                 team: self.team.clone(),
             }),
-            desk: None,
+            mail_client: None,
             atm_home: self.atm_home.clone(),
             folder: self.directory.clone(),
             env: Vec::new(),

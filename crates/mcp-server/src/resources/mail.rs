@@ -9,7 +9,7 @@ use crate::tools::team::atm_pending_count;
 /// As `atm_pending_count` answers it.
 pub(super) async fn show(server: &Server) -> Result<Value, ErrorData> {
     let none = || ErrorData::internal_error("this server has no mail", None);
-    let pending = server.desk().ok_or_else(none)?.pending().await;
+    let pending = server.mail_client().ok_or_else(none)?.pending().await;
     let pending = pending.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(atm_pending_count::shown(&pending))
 }

@@ -58,7 +58,7 @@ pub(super) fn list(server: &Server) -> Vec<Resource> {
 
 /// Those that there are.
 fn all(server: &Server) -> impl Iterator<Item = Name> {
-    let mail = server.desk().map(|_| Name::Mail);
+    let mail = server.mail_client().map(|_| Name::Mail);
     ALWAYS.into_iter().chain(mail)
 }
 

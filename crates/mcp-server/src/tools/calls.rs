@@ -46,7 +46,7 @@ async fn team_tool(
     context: &RequestContext<RoleServer>,
     arguments: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
-    let Told { result, then } = tool.call(&server.office, arguments).await?;
+    let Told { result, then } = tool.call(&server.services, arguments).await?;
     if let Some(then) = then {
         server.deliveries.expect(context.id.clone(), then);
     }

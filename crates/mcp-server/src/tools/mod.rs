@@ -17,7 +17,7 @@ pub mod team;
 
 use std::time::Duration;
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use common::nearest::folded;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
@@ -73,13 +73,13 @@ const SESSIONS: [Name; 6] = [
 ];
 
 /// The tools of a set that are in these groups, with mail or without.
-pub(super) fn names(api: Api, groups: &Groups, desk: Option<&Desk>) -> Vec<Name> {
+pub(super) fn names(api: Api, groups: &Groups, mail_client: Option<&MailClient>) -> Vec<Name> {
     let of_api = match api {
         Api::Classic => CLASSIC,
         Api::Sessions => SESSIONS,
     };
     let of_jobs = JobTool::ALL.map(Name::Job);
-    let of_team = TeamTool::all(desk).into_iter().map(Name::Team);
+    let of_team = TeamTool::all(mail_client).into_iter().map(Name::Team);
     let of_both = of_jobs.into_iter().chain(of_team);
     let all = of_api.into_iter().chain(of_both);
     all.filter(|name| name.is_in(groups)).collect()

@@ -21,13 +21,13 @@ use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::output;
 use goal_run::logic::outcome::{Reason, blocked};
-use goal_run::look::{Looker, Means};
+use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
 use goal_run::order::{Approve, Order, Place};
 use goal_run::worktree::{Kept, Worktree};
 use goal_run::{
-    ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, Rig, RunError, drive,
-    templates_for,
+    ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, RunContext, RunError,
+    drive, templates_for,
 };
 use mcp_server::Defaults;
 use safe_files::off_runtime;
@@ -38,7 +38,7 @@ use uuid::Uuid;
 use super::ending::{self, Ending};
 use super::exit::{self, COULD_NOT};
 use super::jobs_of::jobs_of;
-use super::office::Identity;
+use super::services::Identity;
 use super::stored::complain;
 use super::{alerts, log, own_servers, runtime};
 use approval::Approver;
@@ -124,9 +124,9 @@ async fn perform(
         Place::Here => None,
         Place::Worktree => {
             let home = config.jobs.state.join("worktrees");
-            let means = Means {
+            let means = InspectOptions {
                 halt: ending.closing.clone(),
-                ..Means::default()
+                ..InspectOptions::default()
             };
             Some(Worktree::make(&order.repo, &home, means).await?)
         }
@@ -257,7 +257,7 @@ fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
     // The run tells what was left out.
     .with_warnings(drop);
     let engine = with_alerts(engine, config, identity, order);
-    match identity.office.records.clone() {
+    match identity.services.records.clone() {
         Some(records) => engine.with_witness(records),
         None => engine,
     }
@@ -288,11 +288,11 @@ async fn work(
     order: &Order,
     ending: &Ending,
 ) -> Result<Done, Failure> {
-    let means = Means {
+    let means = InspectOptions {
         stop: ending.closing.clone(),
-        ..Means::default()
+        ..InspectOptions::default()
     };
-    let looker = Looker::at(&order.repo, &order.criteria, means).await;
+    let looker = RepoInspector::at(&order.repo, &order.criteria, means).await;
     let looker = looker.map_err(RunError::from)?;
     check_notifiers(config, identity, order).await?;
     let (top, home) = (looker.top().to_owned(), config.codex_home.clone());
@@ -319,7 +319,7 @@ async fn work(
         complain("warning", warning);
     }
     more.extend(not_noted);
-    let rig = Rig {
+    let rig = RunContext {
         engine,
         watcher: &show,
         stop: &ending.closing,

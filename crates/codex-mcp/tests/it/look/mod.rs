@@ -23,7 +23,7 @@ use codex_engine::logic::work::Evidence;
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::findings::{Finding, Subject, Verdict, judge};
 use goal_run::logic::snapshot::{Answer, Preexisting, Snapshot, Work};
-use goal_run::look::{LookError, Looker, Means};
+use goal_run::look::{InspectOptions, LookError, RepoInspector};
 use supervise::spawn::guards_are;
 use testkit::Home;
 use tokio::time::Instant;
@@ -38,16 +38,16 @@ const MINUTE: u64 = 60;
 struct Scene {
     home: Home,
     time: Cell<u64>,
-    means: Means,
+    means: InspectOptions,
 }
 
 impl Scene {
     fn new() -> Self {
         guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
         let home = Home::new("");
-        let means = Means {
+        let means = InspectOptions {
             env: home.env(),
-            ..Means::default()
+            ..InspectOptions::default()
         };
         Self {
             home,
@@ -121,8 +121,8 @@ impl Scene {
         clone
     }
 
-    async fn try_at(&self, folder: &Path, texts: &[&str]) -> Result<Looker, LookError> {
-        Looker::at(folder, &criteria(texts), self.means.clone()).await
+    async fn try_at(&self, folder: &Path, texts: &[&str]) -> Result<RepoInspector, LookError> {
+        RepoInspector::at(folder, &criteria(texts), self.means.clone()).await
     }
 
     async fn run(&self, texts: &[&str]) -> Run {
@@ -155,7 +155,7 @@ impl Scene {
 /// A run that has begun.
 struct Run {
     criteria: Criteria,
-    looker: Looker,
+    looker: RepoInspector,
     start: Snapshot,
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use agent_team::{Desk, Member};
+use agent_team::{MailClient, Member};
 use serde_json::{Value, json};
 
 use super::{LINE, Teller, tell, teller};
@@ -150,10 +150,10 @@ async fn another_team_learns_from_which_one_it_comes() {
 async fn a_desk_that_is_open_is_used() {
     let stage = Stage::new();
     let teller = stage.teller(Some("codex"), Some("t"));
-    let desk = Desk::of(teller.member.as_ref().unwrap(), stage.home.path());
+    let mail_client = MailClient::of(teller.member.as_ref().unwrap(), stage.home.path());
     let teller = Teller {
         member: None,
-        desk: desk.unwrap(),
+        mail_client: mail_client.unwrap(),
         ..teller
     };
     tell("mail:lead", &teller).await.unwrap();

@@ -38,7 +38,7 @@ fn teller(atm_home: PathBuf, folder: &Path) -> Teller {
     guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
     Teller {
         member: None,
-        desk: None,
+        mail_client: None,
         atm_home,
         folder: folder.to_owned(),
         env: Vec::new(),

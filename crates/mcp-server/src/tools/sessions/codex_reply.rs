@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_engine::command::{Opened, Overrides, Prompt};
-use codex_protocol::codex::{Effort, Personality, ReasoningSummary, SandboxMode, TurnManner};
+use codex_protocol::codex::{Effort, ModelOptions, Personality, ReasoningSummary, SandboxMode};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -82,7 +82,7 @@ pub(in crate::tools) async fn call(
     let prompt = Prompt {
         text: given.prompt.0,
         pictures: Vec::new(),
-        manner: TurnManner {
+        manner: ModelOptions {
             effort: given.effort,
             summary: given.summary,
             personality: given.personality,

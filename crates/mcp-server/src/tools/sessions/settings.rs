@@ -8,7 +8,7 @@ use codex_engine::command::{AddedInstructions, Prompt, Settings, Start};
 use codex_engine::logic::session::Patience;
 use codex_engine::picture::Picture;
 use codex_protocol::codex::{
-    Effort, Keeping, Personality, ReasoningSummary, SandboxMode, ThreadSettings, TurnManner,
+    Effort, Keeping, ModelOptions, Personality, ReasoningSummary, SandboxMode, ThreadSettings,
 };
 use safe_files::off_runtime;
 use serde::Deserialize;
@@ -80,7 +80,7 @@ impl Wanted {
                 developer_instructions: advanced.developer_instructions,
             },
             profile: self.profile,
-            manner: TurnManner {
+            manner: ModelOptions {
                 effort: self.effort,
                 summary: advanced.summary,
                 personality: advanced.personality,

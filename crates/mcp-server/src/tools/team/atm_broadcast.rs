@@ -1,6 +1,6 @@
 //! `atm_broadcast`: write to all other members of the team.
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use agent_team::mail::Letter;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
@@ -33,12 +33,12 @@ pub(super) fn describe() -> Tool {
     tool(NAME, "Broadcast Mail", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(mail_client: &MailClient, given: JsonObject) -> Result<Told, ToolError> {
     let Arguments {
         message: Words(text),
         summary,
     } = arguments(given)?;
-    let sent = desk.broadcast(Letter { text, summary }).await?;
+    let sent = mail_client.broadcast(Letter { text, summary }).await?;
     let (mut reached, mut failed): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (to, outcome) in sent {
         match outcome {

@@ -1,6 +1,6 @@
 //! `atm_pending_count`: how much unread mail there is.
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use agent_team::logic::inbox::Pending;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
@@ -26,9 +26,9 @@ pub(super) fn describe() -> Tool {
     tool(NAME, "Count Mail", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(mail_client: &MailClient, given: JsonObject) -> Result<Told, ToolError> {
     let Arguments {} = arguments(given)?;
-    Ok(answer(shown(&desk.pending().await?)).into())
+    Ok(answer(shown(&mail_client.pending().await?)).into())
 }
 
 /// How much there is, and from whom.

@@ -1,6 +1,6 @@
 //! `atm_send`: write to a member of a team.
 
-use agent_team::Desk;
+use agent_team::MailClient;
 use agent_team::logic::{Address, BadName};
 use agent_team::mail::Letter;
 use rmcp::model::{JsonObject, Tool};
@@ -48,12 +48,12 @@ pub(super) fn describe() -> Tool {
     tool(NAME, "Send Mail", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(mail_client: &MailClient, given: JsonObject) -> Result<Told, ToolError> {
     let Arguments {
         to: To(address),
         message: Words(text),
         summary,
     } = arguments(given)?;
-    let sent = desk.send(address, Letter { text, summary }).await?;
+    let sent = mail_client.send(address, Letter { text, summary }).await?;
     Ok(answer(json!({ "to": sent.to, "message_id": sent.message_id })).into())
 }

@@ -9,7 +9,7 @@ mod codex_threads;
 
 use agent_team::audit::Event;
 use agent_team::mail::MailError;
-use agent_team::{Desk, DeskError, Office};
+use agent_team::{MailClient, MailClientError, TeamServices};
 use rmcp::model::{JsonObject, Tool};
 
 use crate::code::Code;
@@ -81,17 +81,21 @@ impl Mail {
     /// # Errors
     ///
     /// What was wrong with it, or with the team's files.
-    pub(crate) async fn call(self, desk: &Desk, given: JsonObject) -> Result<Told, ToolError> {
+    pub(crate) async fn call(
+        self,
+        mail_client: &MailClient,
+        given: JsonObject,
+    ) -> Result<Told, ToolError> {
         let told = match self {
-            Self::Send => atm_send::call(desk, given).await,
-            Self::Read => atm_read::call(desk, given).await,
-            Self::Broadcast => atm_broadcast::call(desk, given).await,
-            Self::PendingCount => atm_pending_count::call(desk, given).await,
+            Self::Send => atm_send::call(mail_client, given).await,
+            Self::Read => atm_read::call(mail_client, given).await,
+            Self::Broadcast => atm_broadcast::call(mail_client, given).await,
+            Self::PendingCount => atm_pending_count::call(mail_client, given).await,
         };
-        // Of all else the desk has written something down.
+        // Of all else the mail client has written something down.
         told.inspect_err(|error| {
             if error.is_about_the_arguments() {
-                desk.refused(self.event(), error.message());
+                mail_client.refused(self.event(), error.message());
             }
         })
     }
@@ -108,8 +112,8 @@ impl Mail {
 
 impl TeamTool {
     /// The tools that there are, with mail or without.
-    pub fn all(desk: Option<&Desk>) -> Vec<Self> {
-        let mail = desk.map_or([].as_slice(), |_| &Mail::ALL);
+    pub fn all(mail_client: Option<&MailClient>) -> Vec<Self> {
+        let mail = mail_client.map_or([].as_slice(), |_| &Mail::ALL);
         let mail = mail.iter().copied().map(Self::Mail);
         std::iter::once(Self::Threads).chain(mail).collect()
     }
@@ -141,26 +145,29 @@ impl TeamTool {
     /// # Errors
     ///
     /// What was wrong with it, or with the team's files.
-    pub async fn call(self, office: &Office, given: JsonObject) -> Result<Told, ToolError> {
-        let Office { records, desk } = office;
-        match (self, desk) {
+    pub async fn call(self, services: &TeamServices, given: JsonObject) -> Result<Told, ToolError> {
+        let TeamServices {
+            records,
+            mail_client,
+        } = services;
+        match (self, mail_client) {
             (Self::Threads, _) => codex_threads::call(records.as_deref(), given).await,
-            (Self::Mail(mail), Some(desk)) => mail.call(desk, given).await,
+            (Self::Mail(mail), Some(mail_client)) => mail.call(mail_client, given).await,
             (Self::Mail(_), None) => Err(ToolError::new(Code::NoTeam, "this server is in no team")),
         }
     }
 }
 
-impl From<DeskError> for ToolError {
-    fn from(error: DeskError) -> Self {
+impl From<MailClientError> for ToolError {
+    fn from(error: MailClientError) -> Self {
         let code = match &error {
-            DeskError::Mail(MailError::UnknownTeam { .. } | MailError::UnknownAgent { .. }) => {
-                Code::UnknownRecipient
-            }
-            DeskError::NotIn(_) => Code::NoTeam,
-            DeskError::Mail(MailError::TooLong { .. }) => Code::MessageTooLong,
-            DeskError::Mail(_) | DeskError::Audit(_) => Code::TeamFiles,
-            DeskError::Clerk(_) => Code::Internal,
+            MailClientError::Mail(
+                MailError::UnknownTeam { .. } | MailError::UnknownAgent { .. },
+            ) => Code::UnknownRecipient,
+            MailClientError::NotIn(_) => Code::NoTeam,
+            MailClientError::Mail(MailError::TooLong { .. }) => Code::MessageTooLong,
+            MailClientError::Mail(_) | MailClientError::Audit(_) => Code::TeamFiles,
+            MailClientError::IoThread(_) => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

@@ -50,7 +50,7 @@ pub enum Act<'a> {
 
 /// Hears of what the engine does for others. Nothing in it may wait for long: the
 /// engine waits for it.
-pub trait Witness: Send + Sync {
+pub trait EngineObserver: Send + Sync {
     /// A thread can be prompted from now on; how it was begun or taken up.
     fn opened(&self, thread: &ThreadId, start: &Start) {
         let _ = (thread, start);
@@ -93,4 +93,4 @@ pub trait Witness: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct Nobody;
 
-impl Witness for Nobody {}
+impl EngineObserver for Nobody {}

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use agent_team::logic::{AgentName, ThreadName};
-use agent_team::{Claim, Desk, Farewell, Member, Office, Recollection, Records, is_somebody_elses};
+use agent_team::{
+    Claim, Farewell, MailClient, Member, Recollection, Records, TeamServices, is_somebody_elses,
+};
 use job_queue::thread_ids::in_registry;
 use mcp_server::{Defaults, Warnings};
 use settings::{Config, DEFAULT_IDENTITY, Origin};
@@ -13,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 /// The identity of this process and what it does under it, until it is closed.
 pub(super) struct Identity {
     pub(super) member: Member,
-    pub(super) office: Office,
+    pub(super) services: TeamServices,
     pub(super) farewell: Farewell,
     /// What the caller should know of it.
     pub(super) warnings: Vec<String>,
@@ -35,12 +37,12 @@ impl Identity {
         let records = claim
             .as_ref()
             .and_then(|claim| records(config, claim, &member, backend));
-        let desk = claim.as_ref().and_then(|_| desk(config, &member));
+        let mail_client = claim.as_ref().and_then(|_| mail_client(config, &member));
         Self {
             member,
-            office: Office {
+            services: TeamServices {
                 records: records.map(Arc::new),
-                desk,
+                mail_client,
             },
             farewell: match config.summaries.value {
                 true => Farewell::Asked,
@@ -59,11 +61,14 @@ impl Identity {
 
     /// Enters the team, if there is one. Those who died in it are put away.
     pub(super) fn join(&self, config: &Config) {
-        let Office { records, desk } = &self.office;
-        match (desk, records) {
-            (Some(desk), _) => {
+        let TeamServices {
+            records,
+            mail_client,
+        } = &self.services;
+        match (mail_client, records) {
+            (Some(mail_client), _) => {
                 let model = config.threads.model.as_ref();
-                desk.join(model.map(|model| model.value.clone()));
+                mail_client.join(model.map(|model| model.value.clone()));
             }
             (None, Some(records)) => records.put_away_the_dead(),
             (None, None) => {}
@@ -93,7 +98,7 @@ impl Identity {
 
     /// What is told of a thread from before, or why nothing is.
     fn recalled(&self, atm_home: &Path, thread: Option<&ThreadName>) -> Result<String, String> {
-        let records = self.office.records.as_ref();
+        let records = self.services.records.as_ref();
         let records = records.ok_or("this server keeps no record of its threads")?;
         let thread = thread.map(|thread| in_registry(atm_home, thread));
         let thread = thread.transpose().map_err(|error| error.to_string())?;
@@ -114,7 +119,7 @@ impl Identity {
 
     /// Leaves the team and puts everything away, unless `hurry` is cancelled.
     pub(super) async fn close(self, hurry: &CancellationToken) {
-        self.office.close(self.farewell, hurry).await;
+        self.services.close(self.farewell, hurry).await;
     }
 }
 
@@ -170,8 +175,8 @@ fn records(
         .map(|records| records.for_threads_of(role, backend))
 }
 
-fn desk(config: &Config, member: &Member) -> Option<Desk> {
-    Desk::of(member, &config.atm_home)
+fn mail_client(config: &Config, member: &Member) -> Option<MailClient> {
+    MailClient::of(member, &config.atm_home)
         .inspect_err(|error| tracing::warn!("there is no mail: {error}"))
         .ok()?
 }

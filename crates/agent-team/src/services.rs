@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::desk::Desk;
 use super::farewell::Farewell;
+use super::mail_client::MailClient;
 use super::records::Records;
 use crate::logic::registry::Status;
 
@@ -28,18 +28,18 @@ const COUNT_PATIENCE: Duration = Duration::from_millis(250);
 /// What a server does as a member of a team. There is none of it where nothing can be
 /// kept, or where there is no team.
 #[derive(Clone, Default)]
-pub struct Office {
+pub struct TeamServices {
     /// Writes down threads and prompts.
     pub records: Option<Arc<Records>>,
     /// The mail.
-    pub desk: Option<Desk>,
+    pub mail_client: Option<MailClient>,
 }
 
-impl Office {
+impl TeamServices {
     /// How many unread messages there are, where there is a team and it can be told
     /// at once.
     pub async fn pending_mail(&self) -> Option<usize> {
-        let counting = self.desk.as_ref()?.count();
+        let counting = self.mail_client.as_ref()?.count();
         let counted = timeout(COUNT_PATIENCE, counting).await.ok()?;
         counted
             .inspect_err(|error| tracing::warn!("mail can't be counted: {error}"))
@@ -65,8 +65,8 @@ impl Office {
     /// next server.
     pub async fn close(&self, farewell: Farewell, hurry: &CancellationToken) {
         let closing = async {
-            if let Some(desk) = &self.desk {
-                desk.leave(CLOSE_PATIENCE).await;
+            if let Some(mail_client) = &self.mail_client {
+                mail_client.leave(CLOSE_PATIENCE).await;
             }
             if let Some(records) = &self.records {
                 records.close(farewell).await;

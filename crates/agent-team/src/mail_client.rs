@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use safe_files::state_file::FileError;
-use supervise::io_thread::{Clerk, Ended};
+use supervise::io_thread::{Ended, IoThread};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ use crate::logic::{Address, AgentName, TeamName};
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
-pub enum DeskError {
+pub enum MailClientError {
     /// With the mail.
     #[error(transparent)]
     Mail(#[from] MailError),
@@ -33,7 +33,7 @@ pub enum DeskError {
     Audit(#[from] FileError),
     /// Nobody works with the files any more.
     #[error(transparent)]
-    Clerk(#[from] Ended),
+    IoThread(#[from] Ended),
 }
 
 /// A message that was sent.
@@ -50,12 +50,12 @@ pub type Broadcast = Vec<(String, Result<MessageId, MailError>)>;
 
 /// The mail of one member of a team. Cloning it gives the same.
 #[derive(Clone)]
-pub struct Desk {
+pub struct MailClient {
     inner: Arc<Inner>,
     /// For what waits for locks, and for what has to come after that.
-    writer: Clerk,
+    writer: IoThread,
     /// For what needs none: it is not to wait either.
-    looker: Clerk,
+    looker: IoThread,
 }
 
 struct Inner {
@@ -78,11 +78,11 @@ struct Inner {
 enum Joining {
     /// Somebody else, or nobody any more.
     Others,
-    /// This desk; the model that the member works with, if that is known.
+    /// This mail client; the model that the member works with, if that is known.
     Ours(Option<String>),
 }
 
-impl Desk {
+impl MailClient {
     /// The mail of a member below the home folder of the agents; `None` if it is in
     /// no team.
     ///
@@ -104,7 +104,7 @@ impl Desk {
             entering: Mutex::new(()),
         };
         let start = || {
-            Clerk::start().map_err(|error| FileError::Io {
+            IoThread::start().map_err(|error| FileError::Io {
                 path: atm_home.to_owned(),
                 error,
             })
@@ -121,7 +121,7 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`]; then nothing was sent.
-    pub async fn send(&self, to: Address, letter: Letter) -> Result<Sent, DeskError> {
+    pub async fn send(&self, to: Address, letter: Letter) -> Result<Sent, MailClientError> {
         self.ask(move |inner| {
             let team = to.team.unwrap_or_else(|| inner.team.clone());
             let recipient = format!("{}@{team}", to.agent);
@@ -147,7 +147,7 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`]; then nothing was sent to anybody.
-    pub async fn broadcast(&self, letter: Letter) -> Result<Broadcast, DeskError> {
+    pub async fn broadcast(&self, letter: Letter) -> Result<Broadcast, MailClientError> {
         self.ask(move |inner| {
             let team = &inner.team;
             let recipient = format!("*@{team}");
@@ -171,7 +171,7 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`].
-    pub async fn read(&self, reading: Reading) -> Result<Unread, DeskError> {
+    pub async fn read(&self, reading: Reading) -> Result<Unread, MailClientError> {
         self.ask(move |inner| {
             let done = Done {
                 event: Event::AtmRead,
@@ -206,7 +206,7 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`].
-    pub async fn pending(&self) -> Result<Pending, DeskError> {
+    pub async fn pending(&self) -> Result<Pending, MailClientError> {
         self.look(|inner| {
             let done = Done {
                 event: Event::AtmPendingCount,
@@ -223,7 +223,7 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`].
-    pub async fn count(&self) -> Result<usize, DeskError> {
+    pub async fn count(&self) -> Result<usize, MailClientError> {
         self.look(|inner| Ok(inner.pending()?.count)).await
     }
 
@@ -294,16 +294,16 @@ impl Desk {
 
     async fn ask<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&Inner) -> Result<T, DeskError> + Send + 'static,
-    ) -> Result<T, DeskError> {
+        task: impl FnOnce(&Inner) -> Result<T, MailClientError> + Send + 'static,
+    ) -> Result<T, MailClientError> {
         let inner = Arc::clone(&self.inner);
         self.writer.ask(move || task(&inner)).await?
     }
 
     async fn look<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&Inner) -> Result<T, DeskError> + Send + 'static,
-    ) -> Result<T, DeskError> {
+        task: impl FnOnce(&Inner) -> Result<T, MailClientError> + Send + 'static,
+    ) -> Result<T, MailClientError> {
         let inner = Arc::clone(&self.inner);
         self.looker.ask(move || task(&inner)).await?
     }
@@ -333,15 +333,18 @@ impl Inner {
     }
 
     /// Who isn't in its team could write, and nobody could answer.
-    fn be_in_the_team(&self) -> Result<(), DeskError> {
+    fn be_in_the_team(&self) -> Result<(), MailClientError> {
         let _entering = lock(&self.entering);
         let members = self.mailroom.members(&self.team);
-        if members.map_err(DeskError::NotIn)?.contains(&self.identity) {
+        if members
+            .map_err(MailClientError::NotIn)?
+            .contains(&self.identity)
+        {
             return Ok(());
         }
         let joining = lock(&self.joining).clone();
         match joining {
-            Joining::Ours(model) => self.join(model.as_deref()).map_err(DeskError::NotIn),
+            Joining::Ours(model) => self.join(model.as_deref()).map_err(MailClientError::NotIn),
             // Reading and writing say what is missing.
             Joining::Others => Ok(()),
         }
@@ -373,7 +376,7 @@ impl Inner {
         &self,
         done: &Done<'_>,
         act: impl FnOnce() -> Result<T, MailError>,
-    ) -> Result<T, DeskError> {
+    ) -> Result<T, MailClientError> {
         self.written_down_with(done, act, |_| &[])
     }
 
@@ -383,7 +386,7 @@ impl Inner {
         done: &Done<'_>,
         act: impl FnOnce() -> Result<T, MailError>,
         messages: impl FnOnce(&T) -> &[Envelope],
-    ) -> Result<T, DeskError> {
+    ) -> Result<T, MailClientError> {
         let id = Uuid::new_v4();
         let begun = Record {
             recipient: done.recipient,
