@@ -29,8 +29,6 @@
 pub mod audit;
 mod claim;
 mod context;
-mod dead;
-pub mod farewell;
 mod identities;
 pub mod logic;
 pub mod mail;
@@ -39,12 +37,14 @@ pub mod mail_news;
 mod records;
 pub mod registry;
 mod services;
+pub mod shutdown_summary;
+mod stale_members;
 pub mod summary;
 
 pub use claim::{Claim, ClaimError};
 pub use context::{Context, Member};
-pub use dead::is_somebody_elses;
-pub use farewell::Farewell;
 pub use mail_client::{Broadcast, MailClient, MailClientError, Sent};
 pub use records::{Recollection, RecordError, Records};
 pub use services::TeamServices;
+pub use shutdown_summary::ShutdownSummary;
+pub use stale_members::is_somebody_elses;

@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use super::audit::{Audit, Event, Outcome, Record};
 use super::context::Member;
-use super::dead;
 use super::mail::{
     Fingerprint, Joined, Letter, MailError, Mailroom, Membership, MessageId, Receipt, Sender,
     Unread,
 };
+use super::stale_members;
 use crate::logic::inbox::{Envelope, Pending, Reading};
 use crate::logic::{Address, AgentName, TeamName};
 
@@ -98,7 +98,7 @@ impl MailClient {
             team: team.clone(),
             mailroom: Mailroom::new(atm_home),
             audit: Mutex::new(Audit::open(atm_home, member)?),
-            note: dead::note_of(atm_home, &member.identity),
+            note: stale_members::note_of(atm_home, &member.identity),
             atm_home: atm_home.to_owned(),
             joining: Mutex::new(Joining::Others),
             entering: Mutex::new(()),
@@ -260,7 +260,7 @@ impl MailClient {
         self.inner.set_joining(Joining::Ours(model.clone()));
         let inner = Arc::clone(&self.inner);
         self.writer.give(move || {
-            dead::put_away(&inner.atm_home, &inner.identity);
+            stale_members::put_away(&inner.atm_home, &inner.identity);
             let _entering = lock(&inner.entering);
             if let Err(error) = inner.join(model.as_deref()) {
                 tracing::warn!("{} did not join: {error}", inner.identity);

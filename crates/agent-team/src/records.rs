@@ -22,9 +22,9 @@ use uuid::Uuid;
 use super::audit::{Audit, Event, Outcome, Record};
 use super::claim::Claim;
 use super::context::{Context, Member};
-use super::dead;
-use super::farewell::Farewell;
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
+use super::shutdown_summary::ShutdownSummary;
+use super::stale_members;
 use super::summary::Summaries;
 use crate::logic::registry::{self, Change, Entry, News, Status, TurnState};
 use crate::logic::{AgentName, RoleName, ThreadName};
@@ -309,15 +309,15 @@ impl Records {
     pub fn put_away_the_dead(&self) {
         let (home, own) = (self.atm_home.clone(), self.identity().clone());
         self.io_thread.give(move || {
-            dead::put_away_own(&home, &own);
-            dead::put_away(&home, &own);
+            stale_members::put_away_own(&home, &own);
+            stale_members::put_away(&home, &own);
         });
     }
 
     /// Puts everything away: what is still active was not summarised. Waits until all
     /// is written.
-    pub async fn close(&self, farewell: Farewell) {
-        if farewell == Farewell::Spared {
+    pub async fn close(&self, shutdown_summary: ShutdownSummary) {
+        if shutdown_summary == ShutdownSummary::Skip {
             self.put_away_unasked().await;
         }
         self.change(|| Change::InterruptActive);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::farewell::Farewell;
 use super::mail_client::MailClient;
 use super::records::Records;
+use super::shutdown_summary::ShutdownSummary;
 use crate::logic::registry::Status;
 
 /// How long each lock is waited for in the end.
@@ -63,13 +63,13 @@ impl TeamServices {
     /// Leaves the team, and puts the records away: what is still active is
     /// interrupted. Should `hurry` be cancelled, what waits for a lock is left to the
     /// next server.
-    pub async fn close(&self, farewell: Farewell, hurry: &CancellationToken) {
+    pub async fn close(&self, shutdown_summary: ShutdownSummary, hurry: &CancellationToken) {
         let closing = async {
             if let Some(mail_client) = &self.mail_client {
                 mail_client.leave(CLOSE_PATIENCE).await;
             }
             if let Some(records) = &self.records {
-                records.close(farewell).await;
+                records.close(shutdown_summary).await;
             }
         };
         let hurried = async {

@@ -11,7 +11,7 @@ use codex_config::profile::ProfileName;
 use codex_config::trust::codex_trust;
 use toml::Table;
 
-use super::Place;
+use super::ImageRoot;
 use crate::logic::arguments::{Approval, Arguments};
 
 const INSTRUCTIONS: &str = "developer_instructions";
@@ -19,7 +19,7 @@ const INSTRUCTIONS: &str = "developer_instructions";
 /// The configuration of a Codex with these arguments that works in this place. Codex is run
 /// as it is, so only its own trust makes a repository's settings count.
 #[must_use]
-pub fn config_for(arguments: &Arguments, codex_home: &Path, place: &Place) -> CodexConfig {
+pub fn config_for(arguments: &Arguments, codex_home: &Path, place: &ImageRoot) -> CodexConfig {
     let user = UserConfig::read(codex_home);
     let profile = arguments.profile().map(str::to_owned);
     let profile = profile.and_then(|name| ProfileName::try_from(name).ok());
@@ -105,7 +105,7 @@ mod tests {
         }
         let args = args.iter().map(OsString::from).collect();
         let arguments = Arguments::read(args).unwrap();
-        let place = Place::around(&root.join(folder), SizeLimit::default()).unwrap();
+        let place = ImageRoot::around(&root.join(folder), SizeLimit::default()).unwrap();
         let config = config_for(&arguments, &home, &place);
         let ours = contract::instructions();
         let all = instructions(&config, &arguments, &ours);

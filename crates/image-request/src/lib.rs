@@ -38,9 +38,9 @@ pub mod codex_settings;
 pub mod conversation;
 pub mod copies;
 pub mod fitted;
+pub mod image_root;
 pub mod logic;
 mod modes;
-pub mod place;
 pub mod queue;
 pub mod screen;
 pub mod signals;
@@ -48,4 +48,4 @@ pub mod tty;
 pub mod user_terminal;
 pub mod wrapper;
 
-pub use place::Place;
+pub use image_root::ImageRoot;

@@ -46,7 +46,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent_team::{Farewell, TeamServices, farewell};
+use agent_team::{ShutdownSummary, TeamServices, shutdown_summary};
 use codex_engine::{EngineError, InstalledCodex, McpServer, Pipes};
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::{Beheaded, Message, RequestId, code};
@@ -109,7 +109,7 @@ pub struct Options {
     /// The groups of our own tools that are served. The child's are always there.
     pub groups: Groups,
     /// Whether threads are asked for a summary in the end.
-    pub farewell: Farewell,
+    pub shutdown_summary: ShutdownSummary,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// The longest message that is taken from the client, in bytes. The child's may be four
@@ -210,7 +210,7 @@ pub async fn serve<R, W>(
 
     let effects = proxy.tell(|router, _| router.shut_down());
     proxy.perform(effects);
-    if options.farewell == Farewell::Asked {
+    if options.shutdown_summary == ShutdownSummary::Ask {
         tokio::select! {
             () = proxy.summarise() => {}
             () = hurry.cancelled() => {}
@@ -346,10 +346,11 @@ impl Proxy {
 
     /// Has each thread asked for a summary, and waits for them, though not for long.
     async fn summarise(self: &Arc<Self>) {
-        let effects = self.tell(|router, now| router.ask_for_summaries(farewell::REQUEST, now));
+        let effects =
+            self.tell(|router, now| router.ask_for_summaries(shutdown_summary::REQUEST, now));
         self.perform(effects);
         let all = self.until(|router| router.summaries_missing() == 0);
-        if timeout(farewell::PATIENCE, all).await.is_err() {
+        if timeout(shutdown_summary::PATIENCE, all).await.is_err() {
             tracing::warn!("not all threads gave a summary in time");
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent_team::audit::{Event, Outcome};
 use agent_team::logic::registry::Settings;
-use agent_team::{Records, TeamServices, farewell};
+use agent_team::{Records, TeamServices, shutdown_summary};
 use codex_protocol::rpc::RequestId;
 use uuid::Uuid;
 
@@ -80,7 +80,7 @@ impl Recorder {
                     Uuid::new_v4(),
                     Event::Summary,
                     Some(&thread),
-                    farewell::REQUEST,
+                    shutdown_summary::REQUEST,
                 );
             }
             Note::Over { call, thread, how } => self.over(records, &call, thread.as_deref(), how),

@@ -14,7 +14,7 @@ use image_request::fitted::Fitted;
 use image_request::logic::contract::{SERVER, TOOL, acknowledgement};
 use image_request::logic::path::PicturePath;
 use image_request::logic::queue::{Request, WrapperId};
-use image_request::{Place, queue};
+use image_request::{ImageRoot, queue};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     ListToolsResult, PaginatedRequestParams, RequestMetaObject, ServerCapabilities, ServerConfig,
@@ -50,7 +50,7 @@ pub enum Answer {
 #[derive(Debug, Clone)]
 pub struct Eyes {
     /// Where pictures may be.
-    pub place: Place,
+    pub place: ImageRoot,
     /// What Codex gets.
     pub answer: Answer,
 }
@@ -162,7 +162,7 @@ answer says only that it was requested, and what to print; the picture comes aft
 
 /// The picture that is asked for, as this Codex takes it; else why not, in words for Codex.
 pub(super) async fn show(
-    place: Place,
+    place: ImageRoot,
     arguments: Value,
     codex: Option<Release>,
 ) -> Result<Result<Fitted, String>, OffRuntimeError> {
@@ -176,7 +176,7 @@ pub(super) async fn show(
 }
 
 /// What is asked for; else why not, in words for Codex.
-fn asked(place: &Place, arguments: Value) -> Result<PicturePath, String> {
+fn asked(place: &ImageRoot, arguments: Value) -> Result<PicturePath, String> {
     let given = Arguments::deserialize(arguments).map_err(|error| error.to_string())?;
     place.path(given.path.as_str().unwrap_or_default())
 }

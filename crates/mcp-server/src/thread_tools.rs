@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use codex_engine::{Called, Reply, ThreadTools};
 use codex_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
 use futures::future::BoxFuture;
-use image_request::Place;
+use image_request::ImageRoot;
 use image_request::fitted::Fitted;
 use image_request::logic::contract::TOOL;
 use image_request::logic::picture::SizeLimit;
@@ -109,9 +109,9 @@ async fn look(limit: SizeLimit, call: Called) -> Result<ToolAnswer, String> {
 }
 
 /// Where pictures may be, unless the directory was replaced since the thread began there.
-fn place(cwd: PathBuf, limit: SizeLimit) -> Result<Place, String> {
+fn place(cwd: PathBuf, limit: SizeLimit) -> Result<ImageRoot, String> {
     directory::check(&cwd).map_err(|error| error.to_string())?;
-    let place = Place::around(&cwd, limit);
+    let place = ImageRoot::around(&cwd, limit);
     place.map_err(|error| format!("cannot look into {}: {error}", cwd.display()))
 }
 

@@ -20,7 +20,7 @@ use image_request::logic::queue::WrapperId;
 use image_request::queue::{QueueError, Reader};
 use image_request::user_terminal::UserTerminal;
 use image_request::wrapper::{self, Ended, Parts};
-use image_request::{Place, codex_settings};
+use image_request::{ImageRoot, codex_settings};
 use job_queue::thread_ids::{NoThread, ThreadPrefix};
 use settings::{ConfigError, Flags};
 use uuid::Uuid;
@@ -181,7 +181,7 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     let limit = config.eyes.max_image_bytes.value;
     let folder = env::current_dir()?.join(arguments.folder().unwrap_or_default());
     let place =
-        Place::around(&folder, limit).map_err(|error| EyesError::Folder { folder, error })?;
+        ImageRoot::around(&folder, limit).map_err(|error| EyesError::Folder { folder, error })?;
     let wrapper: WrapperId = Uuid::new_v4()
         .to_string()
         .parse()

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::{env, io};
 
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
-use image_request::Place;
+use image_request::ImageRoot;
 use image_request::logic::picture::SizeLimit;
 use image_request::logic::queue::WrapperId;
 use mcp_server::{Answer, Eyes, serve_eyes};
@@ -74,7 +74,7 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
         Some(folder) => folder.clone(),
         None => env::current_dir()?,
     };
-    let place = Place::around(&folder, args.max_image_bytes);
+    let place = ImageRoot::around(&folder, args.max_image_bytes);
     let place = place.map_err(|error| about(&folder, &error))?;
     let answer = match args.answer {
         Kind::Picture => Answer::Picture,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_team::farewell::{self, LastWords};
 use agent_team::logic::ThreadName;
-use agent_team::{Farewell, TeamServices};
+use agent_team::shutdown_summary::{self, LastWords};
+use agent_team::{ShutdownSummary, TeamServices};
 use clap::builder::RangedU64ValueParser;
 use codex_engine::{Engine, InstalledCodex, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
@@ -189,7 +189,7 @@ async fn serve_client(
                 services: identity.services.clone(),
                 jobs,
                 groups,
-                farewell: identity.farewell,
+                shutdown_summary: identity.shutdown_summary,
                 timeouts: timeouts(args, &config),
                 line_limit: args.max_line,
             };
@@ -257,10 +257,11 @@ async fn through_app_server(
         None => engine,
     });
     engine.keep_tidy();
-    if let (Farewell::Asked, Some(records)) = (identity.farewell, identity.services.records.clone())
+    if let (ShutdownSummary::Ask, Some(records)) =
+        (identity.shutdown_summary, identity.services.records.clone())
     {
         let keep = move |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
-        tokio::spawn(farewell::ask_unused(Arc::downgrade(&engine), keep));
+        tokio::spawn(shutdown_summary::ask_unused(Arc::downgrade(&engine), keep));
     }
     let warming = Arc::clone(&engine);
     tokio::spawn(async move { warming.warm_up().await });
@@ -286,8 +287,8 @@ async fn through_app_server(
     .with_bounds(bounds)
     .with_services(identity.services.clone(), deliveries.clone());
     let served = serve_on_stdio(server, args.max_line, deliveries, closing).await;
-    if identity.farewell == Farewell::Asked {
-        say_farewell(&engine, &identity.services, &hurry).await;
+    if identity.shutdown_summary == ShutdownSummary::Ask {
+        ask_for_summaries(&engine, &identity.services, &hurry).await;
     }
     engine.shut_down().await;
     served
@@ -314,10 +315,10 @@ async fn serve_on_stdio(
 }
 
 /// Has each thread asked for a summary, where there is somebody to keep it.
-async fn say_farewell(engine: &Engine, services: &TeamServices, hurry: &CancellationToken) {
+async fn ask_for_summaries(engine: &Engine, services: &TeamServices, hurry: &CancellationToken) {
     let Some(records) = &services.records else {
         return;
     };
     let keep = |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
-    farewell::ask_all(engine, hurry, keep).await;
+    shutdown_summary::ask_all(engine, hurry, keep).await;
 }

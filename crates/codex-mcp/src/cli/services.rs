@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::{
-    Claim, Farewell, MailClient, Member, Recollection, Records, TeamServices, is_somebody_elses,
+    Claim, MailClient, Member, Recollection, Records, ShutdownSummary, TeamServices,
+    is_somebody_elses,
 };
 use job_queue::thread_ids::in_registry;
 use mcp_server::{Defaults, Warnings};
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Identity {
     pub(super) member: Member,
     pub(super) services: TeamServices,
-    pub(super) farewell: Farewell,
+    pub(super) shutdown_summary: ShutdownSummary,
     /// What the caller should know of it.
     pub(super) warnings: Vec<String>,
     /// Held until the end.
@@ -44,9 +45,9 @@ impl Identity {
                 records: records.map(Arc::new),
                 mail_client,
             },
-            farewell: match config.summaries.value {
-                true => Farewell::Asked,
-                false => Farewell::Spared,
+            shutdown_summary: match config.summaries.value {
+                true => ShutdownSummary::Ask,
+                false => ShutdownSummary::Skip,
             },
             warnings: warning.into_iter().collect(),
             _claim: claim,
@@ -55,7 +56,7 @@ impl Identity {
 
     /// The same, where the result tells enough of a thread.
     pub(super) fn without_summaries(mut self) -> Self {
-        self.farewell = Farewell::Spared;
+        self.shutdown_summary = ShutdownSummary::Skip;
         self
     }
 
@@ -119,7 +120,7 @@ impl Identity {
 
     /// Leaves the team and puts everything away, unless `hurry` is cancelled.
     pub(super) async fn close(self, hurry: &CancellationToken) {
-        self.services.close(self.farewell, hurry).await;
+        self.services.close(self.shutdown_summary, hurry).await;
     }
 }
 

@@ -33,7 +33,7 @@ use super::queue::Reader;
 use super::screen::Screen;
 use super::signals::{Heard, Signals};
 use super::user_terminal::UserTerminal;
-use crate::Place;
+use crate::ImageRoot;
 use crate::logic::arguments::Attachment;
 use crate::logic::machine::{Effect, Input, Leave, Machine};
 use crate::logic::queue::{Number, Request};
@@ -57,7 +57,7 @@ pub struct Parts {
     /// What is run.
     pub codex: Codex,
     /// Where pictures may be.
-    pub place: Place,
+    pub place: ImageRoot,
     /// What Codex asks for, where pictures come later; else the tool answers with them.
     pub requests: Option<Reader>,
     /// How often Codex is restarted with pictures in 5 minutes.

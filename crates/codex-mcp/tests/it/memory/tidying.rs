@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_team::farewell;
+use agent_team::shutdown_summary;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
@@ -64,7 +64,7 @@ async fn unused_thread_is_summarised_before_its_session_ends() {
     let used = Instant::now();
     let (tell, mut told) = unbounded_channel();
     let engine = Arc::downgrade(&sessions.world.engine);
-    tokio::spawn(farewell::ask_unused(engine, move |words| {
+    tokio::spawn(shutdown_summary::ask_unused(engine, move |words| {
         tell.send(words).unwrap();
     }));
     sessions.prompted(1).await;

@@ -1,8 +1,8 @@
 //! A member of a team on the real Codex, on both backends.
 
-mod farewell;
 mod mail;
 mod records;
+mod shutdown_summary;
 mod threads;
 mod tool_results;
 

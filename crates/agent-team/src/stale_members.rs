@@ -1,5 +1,5 @@
-//! Members that servers have left behind when they were killed: nobody reads their
-//! mail.
+//! Stale members: those that servers left behind when they were killed, and whose mail nobody
+//! reads.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! What is asked of each thread before the server ends: a summary for whoever goes on
-//! with it (FR-7).
+//! The summary that each thread is asked for before the server ends, for those who continue
+//! it (FR-7).
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -31,14 +31,14 @@ Markdown, without a preamble.";
 
 /// Whether threads are asked for a summary when the server ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Farewell {
+pub enum ShutdownSummary {
     /// They are asked.
-    Asked,
+    Ask,
     /// They are not asked.
-    Spared,
+    Skip,
 }
 
-/// What came of asking a thread.
+/// The last words of a thread that was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastWords {
     /// The thread.

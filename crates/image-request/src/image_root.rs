@@ -22,7 +22,7 @@ use crate::logic::picture::{BadPicture, SizeLimit, Why, check};
 
 /// A folder that Codex works in, and the repository around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ImageRoot {
     /// Paths are meant from here on.
     folder: PathBuf,
     /// Nothing outside of it is shown, and paths may be meant from here on too.
@@ -36,7 +36,7 @@ struct Opened {
     start: Vec<u8>,
 }
 
-impl Place {
+impl ImageRoot {
     /// A folder, and the git repository that it is in, if it is in one. Pictures may be
     /// as large as `limit` says.
     ///
@@ -212,7 +212,7 @@ mod tests {
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and the rest of it";
 
     struct Files {
-        place: Place,
+        place: ImageRoot,
         root: PathBuf,
         _folder: tempfile::TempDir,
     }
@@ -230,20 +230,20 @@ mod tests {
         fs::write(root.join("a.png"), PNG).unwrap();
         let limit = SizeLimit::try_from(limit).unwrap();
         Files {
-            place: Place::around(&root.join(folder), limit).unwrap(),
+            place: ImageRoot::around(&root.join(folder), limit).unwrap(),
             root,
             _folder: made,
         }
     }
 
-    fn why(place: &Place, path: &str) -> Why {
+    fn why(place: &ImageRoot, path: &str) -> Why {
         let path = path.parse().unwrap();
         let looked = place.look(&path).unwrap_err();
         assert_eq!(place.read(&path).unwrap_err(), looked);
         looked.why
     }
 
-    fn read(place: &Place, path: &str) -> Vec<u8> {
+    fn read(place: &ImageRoot, path: &str) -> Vec<u8> {
         let path = path.parse().unwrap();
         place.look(&path).unwrap();
         place.read(&path).unwrap()
@@ -312,7 +312,7 @@ mod tests {
         for other in ["text.png", "empty.png"] {
             assert!(matches!(why(&place, other), Why::Content(_)), "{other}");
         }
-        let large = Place {
+        let large = ImageRoot {
             limit: SizeLimit::default(),
             ..place
         };
@@ -341,7 +341,7 @@ mod tests {
     fn without_a_repository_nothing_above_the_folder_is_shown() {
         let Files { root, .. } = &files("", 100);
         let outside = root.parent().unwrap().join("outside");
-        let place = Place::around(&outside, SizeLimit::default()).unwrap();
+        let place = ImageRoot::around(&outside, SizeLimit::default()).unwrap();
         assert_eq!(read(&place, "secret.png"), PNG);
         symlink("../repository/a.png", outside.join("b.png")).unwrap();
         assert_eq!(why(&place, "b.png"), Why::Outside);
