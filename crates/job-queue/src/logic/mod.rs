@@ -36,7 +36,7 @@ pub use cancel::CancelAnswer;
 pub use id::{BadId, BadPrefix, JobId, JobPrefix, WorkerId};
 pub use idle::Idle;
 pub use lease::Lease;
-pub use wait::{LONGEST_WAIT, UnknownReason, Wait, WaitHistory, WaitReason, Waiting};
+pub use wait::{LONGEST_WAIT, LOOK_EVERY, UnknownReason, Wait, WaitHistory, WaitReason, Waiting};
 
 /// What is noted of a job whose worker has died, or was not heard of for too long.
 pub const WORKER_LOST: &str = "worker lost";
@@ -189,6 +189,20 @@ pub struct Attempt {
     pub retry: u32,
     /// Whether the job is still wanted.
     pub wanted: Wanted,
+    /// How far it has come.
+    pub phase: AttemptPhase,
+}
+
+/// How far an attempt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttemptPhase {
+    /// The job was claimed before its wait is over, to look whether it still has to wait, and
+    /// the attempt has opened no thread. Losing it costs the job nothing.
+    Look,
+    /// Any other.
+    #[default]
+    Turn,
 }
 
 impl Attempt {
@@ -197,6 +211,7 @@ impl Attempt {
     pub fn lost(self) -> JobState {
         match self.wanted {
             Wanted::No => JobState::Cancelled,
+            Wanted::Yes if self.phase == AttemptPhase::Look => JobState::Queued,
             Wanted::Yes if self.number <= self.retry => JobState::Queued,
             Wanted::Yes => JobState::Failed,
         }

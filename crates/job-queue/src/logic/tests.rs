@@ -8,6 +8,17 @@ fn attempt(number: u32, retry: u32, wanted: Wanted) -> Event {
         number,
         retry,
         wanted,
+        phase: AttemptPhase::Turn,
+    })
+}
+
+/// The loss of an attempt that has no retry left.
+fn look(wanted: Wanted) -> Event {
+    Event::LoseWorker(Attempt {
+        number: 1,
+        retry: 0,
+        wanted,
+        phase: AttemptPhase::Look,
     })
 }
 
@@ -22,6 +33,8 @@ fn every_state_and_event() {
         ("lost, one retry left", attempt(1, 1, Wanted::Yes)),
         ("lost, retries used up", attempt(2, 1, Wanted::Yes)),
         ("lost, not wanted", attempt(1, 1, Wanted::No)),
+        ("lost during a look", look(Wanted::Yes)),
+        ("look, not wanted", look(Wanted::No)),
         ("cancel", Event::Cancel),
     ];
     let mut table = String::new();
@@ -143,6 +156,7 @@ fn a_job_that_may_run_elsewhere_is_gone_before_its_lease_is() {
             number,
             retry,
             wanted,
+            phase: AttemptPhase::Turn,
         };
         let lease = Lease::new(attempt, start, 30 * SECOND);
         let renewed = lease.renewed(start + 10 * SECOND, 30 * SECOND);

@@ -24,7 +24,7 @@ const SAME_RESET: Duration = LONGEST;
 
 /// How often a job that waits is looked at: its account may have been changed, or may have
 /// got credits.
-const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
+pub const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// How long a job waits in all: a little longer than the longest window of an account, a
 /// month.
@@ -86,7 +86,7 @@ impl WaitHistory {
     /// often or would wait too long, and is to fail.
     #[must_use]
     pub fn next(self, reset: Option<SystemTime>, now: SystemTime) -> Option<Waiting> {
-        let pending = self.last.filter(|wait| wait.until > now);
+        let pending = self.pending(now);
         let (wait, resets, pauses) = match (reset, pending) {
             (Some(reset), Some(last)) if last.is_for(reset) => (last, self.resets, self.pauses),
             (Some(reset), _) => {
@@ -110,6 +110,23 @@ impl WaitHistory {
             resets,
             pauses,
         })
+    }
+
+    /// The last wait again, if it is not over: no turn was tried that tells anything else.
+    #[must_use]
+    pub fn kept(self, now: SystemTime) -> Option<Waiting> {
+        let wait = self.pending(now)?;
+        Some(Waiting {
+            wait,
+            look_at: wait.until.min(now + LOOK_EVERY),
+            is_new: false,
+            resets: self.resets,
+            pauses: self.pauses,
+        })
+    }
+
+    fn pending(self, now: SystemTime) -> Option<Wait> {
+        self.last.filter(|wait| wait.until > now)
     }
 
     /// Until when the last turn was refused, if that is known.
@@ -236,6 +253,18 @@ mod tests {
         assert_eq!((late.wait.until, late.resets), (at(5 * DAY + 3), 2));
         let other = history.next(Some(at(7 * DAY)), at(3600)).unwrap();
         assert_eq!((other.resets, other.is_new), (2, true));
+    }
+
+    #[test]
+    fn wait_that_is_not_over_is_kept() {
+        let first = WaitHistory::default().next(Some(at(5 * DAY)), at(0));
+        let history = after(WaitHistory::default(), first.unwrap(), at(0));
+        let kept = history.kept(at(3600)).unwrap();
+        assert_eq!((kept.wait, kept.is_new), (first.unwrap().wait, false));
+        assert_eq!((kept.resets, kept.pauses), (1, 0));
+        assert_eq!(kept.look_at, at(7200));
+        assert_eq!(history.kept(kept.wait.until), None);
+        assert_eq!(WaitHistory::default().kept(at(0)), None);
     }
 
     #[test]

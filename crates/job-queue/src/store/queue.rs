@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use settings::store_access::OthersJobs;
 
-use super::cells::{self, count, optional, parsed, wanted};
+use super::cells::{self, count, optional, parsed, truth, wanted};
 use super::columns::SIGNED;
 use super::error::Fault;
 use super::pool::Purpose;
@@ -18,7 +18,8 @@ use super::{
     Written, access, events,
 };
 use crate::logic::{
-    Attempt, CancelAnswer, JobId, JobState, WORKER_LOST, Waiting, Wanted, WorkerId,
+    Attempt, AttemptPhase, CancelAnswer, JobId, JobState, LOOK_EVERY, WORKER_LOST, Waiting, Wanted,
+    WorkerId,
 };
 
 /// How many jobs are taken from lost workers, and how many ended ones removed, in
@@ -32,7 +33,8 @@ const ENDED: &str = "signature = NULL";
 const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
 
 /// What decides of a job that was lost: see [`Lost`].
-const LOST: &str = "id, worker, attempts, waits, retry, cancel_requested";
+const LOST: &str = "id, worker, attempts, waits, retry, cancel_requested, \
+                    CAST(CASE WHEN not_before > {now} THEN 1 ELSE 0 END AS BIGINT) AS looks";
 
 /// The first parameters of a statement with [`FENCE`], and the rest of them.
 fn fence(claim: &Claim, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
@@ -157,13 +159,17 @@ impl JobStore {
         writing!(self, renew)
     }
 
-    /// Notes Codex's session, so that the job can be resumed whatever happens.
+    /// Notes Codex's session, so that the job can be resumed whatever happens. The job does
+    /// not wait any more then, and the attempt counts if its worker is lost.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn note_session(&self, claim: &Claim, session: &str) -> Result<Written, StoreError> {
-        let sql = format!("UPDATE codex_jobs SET session_id = $4 WHERE {FENCE}");
+        let sql = format!(
+            "UPDATE codex_jobs SET session_id = $4, not_before = NULL, waits_for = NULL \
+             WHERE {FENCE}"
+        );
         let note = async |connection: &mut Connection| {
             let values = fence(claim, [session.into()]);
             Ok(written(connection.run(&sql, values).await?))
@@ -247,6 +253,7 @@ impl JobStore {
             }
             let queued = Lost {
                 state: JobState::Queued,
+                phase: AttemptPhase::Turn,
                 ..Lost::read(&row)?
             };
             queued.write(connection, "").await?;
@@ -463,6 +470,7 @@ struct Lost {
     job: JobId,
     worker: Option<WorkerId>,
     state: JobState,
+    phase: AttemptPhase,
 }
 
 /// The parameters by which a job is made to wait.
@@ -482,26 +490,50 @@ fn waiting_values(claim: &Claim, waiting: &Waiting) -> Vec<Value> {
 
 impl Lost {
     fn read(row: &super::sql::Row) -> Result<Self, Fault> {
+        let phase = match truth(row, "looks")? {
+            true => AttemptPhase::Look,
+            false => AttemptPhase::Turn,
+        };
         let attempt = Attempt {
             number: count(row, "attempts")?.saturating_sub(count(row, "waits")?),
             retry: count(row, "retry")?,
             wanted: wanted(row)?,
+            phase,
         };
         Ok(Self {
             job: parsed(row, "id")?,
             worker: optional(row, "worker")?,
             state: attempt.lost(),
+            phase,
         })
     }
 
+    /// What is set of the wait of a job that goes back into the queue. A lost look does not
+    /// count, and the next one comes no sooner than after any other.
+    fn wait(&self) -> &'static str {
+        match self.phase {
+            AttemptPhase::Look => {
+                "waits = waits + 1, look_at = CASE WHEN not_before < {now} + $2 \
+                 THEN not_before ELSE {now} + $2 END"
+            }
+            AttemptPhase::Turn => "not_before = NULL, waits_for = NULL",
+        }
+    }
+
     async fn write(&self, connection: &mut Connection, why: &str) -> Result<(), Fault> {
-        let job = self.job.as_str().into();
+        let job: Value = self.job.as_str().into();
         match self.state {
             JobState::Queued => {
-                let sql = "UPDATE codex_jobs SET state = 'queued', worker = NULL, \
-                           worker_host = NULL, started_at = NULL, lease_until = NULL, \
-                           not_before = NULL, waits_for = NULL WHERE id = $1 RETURNING seq";
-                if let Some(row) = connection.row(sql, vec![job]).await? {
+                let (wait, mut values) = (self.wait(), vec![job]);
+                if self.phase == AttemptPhase::Look {
+                    values.push(millis(LOOK_EVERY));
+                }
+                let sql = format!(
+                    "UPDATE codex_jobs SET state = 'queued', worker = NULL, \
+                     worker_host = NULL, started_at = NULL, lease_until = NULL, {wait} \
+                     WHERE id = $1 RETURNING seq"
+                );
+                if let Some(row) = connection.row(&sql, values).await? {
                     leave(connection, row.number("seq")?).await?;
                 }
             }

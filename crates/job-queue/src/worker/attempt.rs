@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::pending;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_engine::logic::session::Alert;
 use codex_engine::logic::work::FailureClass;
@@ -23,7 +23,8 @@ use super::stalls::StallWatch;
 use super::{Worker, running, telling};
 use crate::call::{self, Control, News, Request};
 use crate::logic::{
-    CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED, Wait, Waiting, Wanted,
+    Attempt, AttemptPhase, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED,
+    Wait, Waiting, Wanted,
 };
 use crate::report::FailureReport;
 use crate::run::order::Kept;
@@ -48,8 +49,15 @@ async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
         number => tracing::info!("{name} begins, attempt {number}"),
     }
     let held = HandleGuard::by(worker, &claim.job);
+    let phase = match job.wait_history.kept(SystemTime::now()) {
+        Some(_) => AttemptPhase::Look,
+        None => AttemptPhase::Turn,
+    };
     let lease = Cell::new(Lease::new(
-        attempt_of(&job),
+        Attempt {
+            phase,
+            ..attempt_of(&job)
+        },
         asked.into_std(),
         worker.options.timing.lease,
     ));
@@ -290,7 +298,7 @@ async fn ask_codex(
         codex,
     ) = match ordered {
         Ok(ordered) => ordered,
-        Err(error) => return AttemptResult::without_codex(&error),
+        Err(error) => return AttemptResult::without_codex(&error, job),
     };
     let alerts = telling::alerts_of_call(job, options);
     let alert = |alert: &Alert| {
@@ -429,8 +437,6 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use crate::logic::WaitHistory;
 
     use super::*;

@@ -20,7 +20,7 @@ use settings::bounds::OutOfBounds;
 
 use super::admission::Refusal;
 use super::order::NoBounds;
-use super::result::{AttemptOutcome, AttemptResult, waited};
+use super::result::{AttemptOutcome, AttemptResult, still_waiting, waited};
 use crate::logic::Waiting;
 use crate::report::{FailureReport, Report};
 use crate::run::result;
@@ -77,14 +77,14 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// It has ended before Codex was asked anything.
-    pub(super) fn before(why: impl Into<Failure>) -> Self {
+    /// The attempt has ended before Codex was asked anything.
+    pub(super) fn before(why: impl Into<Failure>, job: &Job) -> Self {
         Self {
             driven: Err(why.into()),
             thread: None,
             told: None,
             worktree: None,
-            wait: None,
+            wait: still_waiting(job, None, SystemTime::now()),
         }
     }
 
@@ -123,13 +123,11 @@ impl Ended {
     }
 
     pub(super) fn outcome(&self) -> AttemptOutcome {
-        if let Some(wait) = self.wait {
-            return AttemptOutcome::UsedUp(wait);
-        }
-        match self.reason() {
-            None => AttemptOutcome::Completed,
-            Some(Reason::Cancelled) => AttemptOutcome::Cancelled,
-            Some(_) => AttemptOutcome::Failed,
+        match (self.reason(), self.wait) {
+            (None, _) => AttemptOutcome::Completed,
+            (Some(Reason::Cancelled), _) => AttemptOutcome::Cancelled,
+            (Some(_), Some(wait)) => AttemptOutcome::UsedUp(wait),
+            (Some(_), None) => AttemptOutcome::Failed,
         }
     }
 

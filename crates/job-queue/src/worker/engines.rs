@@ -66,8 +66,10 @@ impl Login {
         Self(stamp(&codex_home.join(LOGIN)))
     }
 
+    /// Whether there is another login now. While there is none, a job cannot be run.
     pub(super) fn has_changed(&self) -> bool {
-        stamp(&self.0.0) != self.0
+        let now = stamp(&self.0.0);
+        now.2.is_some() && now != self.0
     }
 }
 

@@ -8,7 +8,7 @@ use common::timestamp::minute;
 
 use super::order::BadOrder;
 use crate::call::{KeepStream, Outcome};
-use crate::logic::{Attempt, JobState, LONGEST_WAIT, Waiting, Wanted};
+use crate::logic::{Attempt, AttemptPhase, JobState, LONGEST_WAIT, Waiting, Wanted};
 use crate::report::{FailureReport, Report};
 use crate::store::Job;
 
@@ -40,6 +40,7 @@ pub(super) fn attempt_of(job: &Job) -> Attempt {
         number: job.counted_attempts(),
         retry: job.request.retry,
         wanted: Wanted::Yes,
+        phase: AttemptPhase::Turn,
     }
 }
 
@@ -50,7 +51,10 @@ impl AttemptResult {
         let limit = outcome.limit.filter(|_| !outcome.has_worked());
         let limit = limit.map(|limit| limit.reset);
         let now = SystemTime::now();
-        let waiting = limit.and_then(|reset| job.wait_history.next(reset, now));
+        let waiting = match limit {
+            Some(reset) => job.wait_history.next(reset, now),
+            None => still_waiting(job, outcome.digest.session.as_ref(), now),
+        };
         let mut outcome = outcome;
         if limit.is_some()
             && waiting.is_none()
@@ -71,7 +75,7 @@ impl AttemptResult {
         }
     }
 
-    pub(super) fn without_codex(error: &BadOrder) -> Self {
+    pub(super) fn without_codex(error: &BadOrder, job: &Job) -> Self {
         let failure = Failure {
             class: FailureClass::NotStarted,
             message: error.to_string(),
@@ -84,8 +88,24 @@ impl AttemptResult {
                 ..Report::default()
             },
             session: None,
-            outcome: AttemptOutcome::Failed,
+            outcome: match still_waiting(job, None, SystemTime::now()) {
+                Some(waiting) => AttemptOutcome::UsedUp(waiting),
+                None => AttemptOutcome::Failed,
+            },
         }
+    }
+}
+
+/// The wait of a job that goes on after an attempt with this thread: an attempt that comes
+/// before the end of the wait and opens no thread ends no job, whatever it fails for.
+pub(super) fn still_waiting(
+    job: &Job,
+    thread: Option<&ThreadId>,
+    now: SystemTime,
+) -> Option<Waiting> {
+    match thread {
+        None => job.wait_history.kept(now),
+        Some(_) => None,
     }
 }
 

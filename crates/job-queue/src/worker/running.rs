@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_config::layers::get;
 use codex_config::{profile, writable_roots};
@@ -29,7 +29,7 @@ use super::ended::{Ended, Failure};
 use super::engines::start;
 use super::journal::Journal;
 use super::reporter::Reporter;
-use super::result::{AttemptOutcome, AttemptResult};
+use super::result::{AttemptOutcome, AttemptResult, still_waiting};
 use super::telling::{News, Telling, notice};
 use super::{Worker, admission, order};
 use crate::call;
@@ -69,9 +69,9 @@ pub(super) async fn run(
     match kept {
         Ok(kept) => match admission::check(job, &worker.options) {
             Ok(()) => attempt.in_its_place(kept).await,
-            Err(refusal) => Ended::before(refusal).into_done(),
+            Err(refusal) => Ended::before(refusal, job).into_done(),
         },
-        Err(error) => Ended::before(error).into_done(),
+        Err(error) => Ended::before(error, job).into_done(),
     }
 }
 
@@ -79,10 +79,10 @@ impl Attempt<'_> {
     /// The run in the worktree that it wants.
     async fn in_its_place(&self, mut kept: Kept) -> AttemptResult {
         if let Err(error) = self.bound(&mut kept.order) {
-            return Ended::before(error).into_done();
+            return Ended::before(error, self.job).into_done();
         }
         if let Err(error) = self.check_notifiers(&kept).await {
-            let mut ended = Ended::before(error);
+            let mut ended = Ended::before(error, self.job);
             ended.told = self.tell(&ended, &kept).await;
             return ended.into_done();
         }
@@ -103,7 +103,7 @@ impl Attempt<'_> {
         let worktree = match made {
             Ok(worktree) => worktree,
             Err(error) => {
-                let mut ended = Ended::before(error);
+                let mut ended = Ended::before(error, self.job);
                 ended.told = self.tell(&ended, &kept).await;
                 return ended.into_done();
             }
@@ -179,7 +179,7 @@ impl Attempt<'_> {
         let order = &kept.order;
         let engine = match self.engine(kept) {
             Ok(engine) => engine,
-            Err(error) => return Ended::before(error),
+            Err(error) => return Ended::before(error, self.job),
         };
         let reporter = Reporter::new(self.journal, order);
         let submodules = OnceCell::new();
@@ -189,8 +189,9 @@ impl Attempt<'_> {
         };
         let mut ended = Ended {
             driven,
+            wait: still_waiting(self.job, reporter.thread().as_ref(), SystemTime::now()),
             thread: reporter.thread(),
-            ..Ended::before(Failure::Cut)
+            ..Ended::before(Failure::Cut, self.job)
         };
         self.wait_for_limit(&engine, order, &mut ended).await;
         engine.shut_down().await;

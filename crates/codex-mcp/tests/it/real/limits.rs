@@ -25,6 +25,7 @@ on_each_release!(
     job_that_reads_100_percent_tries_its_turn,
     job_beyond_100_percent_tries_no_turn,
     waiting_job_runs_when_the_login_is_replaced,
+    look_that_fails_before_its_turn_keeps_the_job_waiting,
     job_without_a_known_reset_is_tried_again_later,
     job_with_an_api_key_fails_at_its_limit,
     job_of_another_account_does_not_wait,
@@ -409,6 +410,37 @@ async fn waiting_job_runs_when_the_login_is_replaced(release: &str) {
     let wait = ["wait", id.as_str()];
     let ended = timeout(LONG, stage.told_of(&wait)).await;
     assert_eq!(ended.unwrap(), "hello\n");
+}
+
+/// A login that is removed, and a directory that is away, last for a moment.
+async fn look_that_fails_before_its_turn_keeps_the_job_waiting(release: &str) {
+    let reset = Reset::ahead(LATER);
+    let used_up = Account::UsedUp(reset.clone());
+    let (stage, _backend) = stage(release, after(&reset), used_up).await;
+    let directory = stage.home.work().join("sub");
+    std::fs::create_dir(&directory).unwrap();
+    let id = stage.told_of(&["submit", "--cwd", "sub", "work"]).await;
+    let id = id.trim_end();
+    let wait = stage.waiting(id).await["waits_until"].clone();
+    let looks = || {
+        let log = stage.home.root().join("state/codex-mcp/worker.log");
+        let log = std::fs::read_to_string(log).unwrap();
+        log.matches("it is put back").count()
+    };
+    let login = stage.home.codex_home().join("auth.json");
+    std::fs::remove_dir(&directory).unwrap();
+    std::fs::write(login, login_of_chatgpt().to_string() + "\n").unwrap();
+    let looked = async {
+        while looks() < 2 {
+            let job = stage.shown(id).await;
+            assert_ne!(job["status"], "failed", "{job:#}");
+            sleep(Duration::from_millis(50)).await;
+        }
+        stage.waiting(id).await
+    };
+    let job = timeout(LONG, looked).await.unwrap();
+    assert_eq!((&job["waits_until"], &job["attempts"]), (&wait, &json!(0)));
+    stage.told_of(&["cancel", id]).await;
 }
 
 /// A later attempt would report its own work alone.

@@ -53,6 +53,7 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         waiting_job_is_not_claimed_before_its_time
         waiting_job_can_be_called_off
         waiting_job_is_looked_at_before_its_time
+        lost_look_keeps_the_job_waiting
         moment_beyond_the_calendar_is_shown_as_its_end
         every_state_can_be_called_off
         events_are_numbered_and_read_in_parts
@@ -696,7 +697,8 @@ async fn waiting_job_can_be_called_off(stage: &Stage) {
 async fn waiting_job_is_looked_at_before_its_time(stage: &Stage) {
     let store = stage.open().await;
     let worker = new_worker_id();
-    let job = new_job("waits");
+    let mut job = new_job("waits");
+    job.request.retry = 1;
     store.submit(&job).await.unwrap();
     let claimed = claim(&store, &worker).await.unwrap();
     assert_eq!(claimed.job.wait_history, WaitHistory::default());
@@ -721,10 +723,54 @@ async fn waiting_job_is_looked_at_before_its_time(stage: &Stage) {
     assert!(claim(&store, &worker).await.is_none());
     store.look_now(&job.id).await.unwrap();
     let claimed = claim(&store, &worker).await.unwrap();
-    // A worker that is lost leaves nothing to wait for.
-    store.give_up(&claimed.claim, "why").await.unwrap();
+    // A turn that is lost leaves nothing to wait for.
+    store.note_session(&claimed.claim, "session").await.unwrap();
+    let given_up = store.give_up(&claimed.claim, "why").await.unwrap();
+    assert_eq!(given_up, Some(JobState::Queued));
     let shown = store.summary(&job.id).await.unwrap().unwrap();
     assert_eq!(shown.wait, None);
+}
+
+/// Neither of the jobs may run again.
+async fn lost_look_keeps_the_job_waiting(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let job = new_job("waits");
+    store.submit(&job).await.unwrap();
+    let first = claim(&store, &worker).await.unwrap();
+    let wait = waiting(LONG);
+    store.put_back(&first.claim, &wait, None).await.unwrap();
+    let waits = store.summary(&job.id).await.unwrap().unwrap().wait;
+    assert!(waits.is_some());
+    let look = async |lease| {
+        store.look_now(&job.id).await.unwrap();
+        let claimed = store.claim(&worker, "here", lease).await.unwrap();
+        claimed.unwrap()
+    };
+    look(NONE).await;
+    assert_eq!(reap_one(&store).await.state, JobState::Queued);
+    let claimed = look(LONG).await;
+    assert_eq!(claimed.job.counted_attempts(), 1);
+    let given_up = store.give_up(&claimed.claim, "why").await.unwrap();
+    assert_eq!(given_up, Some(JobState::Queued));
+    let shown = store.summary(&job.id).await.unwrap().unwrap();
+    assert_eq!(shown.wait, waits);
+    assert!(claim(&store, &worker).await.is_none());
+
+    // An attempt that has opened its thread counts.
+    let claimed = look(NONE).await;
+    store.note_session(&claimed.claim, "session").await.unwrap();
+    assert_eq!(reap_one(&store).await.state, JobState::Failed);
+
+    // One that nobody wants any more does not wait.
+    let job = new_job("unwanted");
+    store.submit(&job).await.unwrap();
+    let first = claim(&store, &worker).await.unwrap();
+    store.put_back(&first.claim, &wait, None).await.unwrap();
+    store.look_now(&job.id).await.unwrap();
+    store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+    store.request_cancel(&job.id).await.unwrap();
+    assert_eq!(reap_one(&store).await.state, JobState::Cancelled);
 }
 
 async fn moment_beyond_the_calendar_is_shown_as_its_end(stage: &Stage) {
