@@ -94,6 +94,8 @@ impl WaitHistory {
                 let reason = WaitReason::LimitReset;
                 (Wait { until, reason }, self.resets + 1, self.pauses)
             }
+            // Nothing is known that ends the wait.
+            (None, Some(last)) => (last, self.resets, self.pauses),
             (None, _) if self.pauses < MOST_PAUSES => {
                 let until = now + doubled(FIRST_PAUSE, self.pauses);
                 let reason = WaitReason::NextTry;
@@ -253,6 +255,18 @@ mod tests {
         assert_eq!((late.wait.until, late.resets), (at(5 * DAY + 3), 2));
         let other = history.next(Some(at(7 * DAY)), at(3600)).unwrap();
         assert_eq!((other.resets, other.is_new), (2, true));
+    }
+
+    #[test]
+    fn refusal_without_a_known_reset_keeps_the_wait_and_spends_no_pause() {
+        for reset in [None, Some(at(5 * DAY))] {
+            let first = WaitHistory::default().next(reset, at(0)).unwrap();
+            let history = after(WaitHistory::default(), first, at(0));
+            let again = history.next(None, at(5)).unwrap();
+            assert_eq!((again.wait, again.is_new), (first.wait, false));
+            let counts = (again.resets, again.pauses);
+            assert_eq!(counts, (first.resets, first.pauses));
+        }
     }
 
     #[test]
