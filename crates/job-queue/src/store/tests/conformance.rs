@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::counting::{
     a_store_of_the_first_form_is_brought_up_to_date, counts_are_right_in_a_storm,
+    waiting_job_of_step_7_is_looked_at_after_the_migration,
 };
 use super::*;
 use crate::logic::{
@@ -61,6 +62,7 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         counts_are_right_in_a_storm
         a_store_of_the_first_form_is_brought_up_to_date
         hostile_texts_are_only_texts
+        waiting_job_of_step_7_is_looked_at_after_the_migration
         the_latest_of_a_folder
         a_job_is_found_by_how_its_id_begins
         old_jobs_are_pruned

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::conformance::{NONE, finished};
-use super::sql::Value;
+use super::sql::{Dialect, Value};
 use super::*;
 use crate::logic::{Ending, JobState};
 
@@ -261,4 +261,56 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
     assert_eq!(store.prune(LONG).await.unwrap(), 0);
     drop(store);
     lists_are_right(&stage.open().await).await;
+}
+
+/// Rows that do not wait are left alone: a trigger refuses any change of theirs.
+pub(super) async fn waiting_job_of_step_7_is_looked_at_after_the_migration(stage: &Stage) {
+    let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
+    let dialect = connection.dialect();
+    connection.begin(Purpose::WriteThrough).await.unwrap();
+    for step in &schema::STEPS[..7] {
+        connection.script(step.script(dialect)).await.unwrap();
+    }
+    let ids = ["waits", "is due", "does not wait"].map(|prompt| new_job(prompt).id);
+    let waits = ["{now} + 600000", "{now} - 1", "NULL"];
+    for (id, not_before) in ids.iter().zip(waits) {
+        let sql = format!(
+            "INSERT INTO codex_jobs (id, state, tool_name, task_name, cwd, agent_instance, \
+             created_at, retry, timeout_ms, tool_timeout_ms, expose_stream, fire_and_forget, \
+             continue_latest, images, prompt, not_before, waits_for) \
+             VALUES ($1, 'queued', 'call_codex', 't', '/repo', 'codex', {{now}}, 0, 1, 1, 0, 0, 0, '[]', 'p', {not_before}, 'limit_reset')"
+        );
+        connection
+            .run(&sql, vec![id.as_str().into()])
+            .await
+            .unwrap();
+    }
+    let refuse = match dialect {
+        Dialect::Sqlite => {
+            "CREATE TRIGGER refuse BEFORE UPDATE ON codex_jobs WHEN OLD.not_before IS NULL \
+             BEGIN SELECT RAISE(ABORT, 'it does not wait'); END"
+        }
+        Dialect::Postgres => {
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+             $$BEGIN RAISE EXCEPTION 'it does not wait'; END$$; \
+             CREATE TRIGGER refuse BEFORE UPDATE ON codex_jobs FOR EACH ROW \
+             WHEN (OLD.not_before IS NULL) EXECUTE FUNCTION refuse()"
+        }
+    };
+    connection.script(refuse).await.unwrap();
+    let step = schema::STEPS[7].script(dialect);
+    connection.script(step).await.unwrap();
+    let allow = match dialect {
+        Dialect::Sqlite => "DROP TRIGGER refuse",
+        Dialect::Postgres => "DROP TRIGGER refuse ON codex_jobs; DROP FUNCTION refuse()",
+    };
+    connection.script(allow).await.unwrap();
+    connection.script("COMMIT").await.unwrap();
+    drop((connection, lock));
+
+    let store = stage.open().await;
+    let sql = "SELECT id FROM codex_jobs WHERE look_at = not_before ORDER BY seq";
+    assert_eq!(rows(&store, sql).await.len(), 2);
+    let waits = store.summary(&ids[0]).await.unwrap().unwrap().wait;
+    assert!(waits.is_some());
 }
