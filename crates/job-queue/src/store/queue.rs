@@ -2,7 +2,7 @@
 //! worker that was lost.
 
 use std::slice;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use settings::store_access::OthersJobs;
 
@@ -228,7 +228,7 @@ impl JobStore {
     }
 
     /// Puts a job back into the queue, where it waits, with this event. The attempt does not
-    /// count. Nothing is written if the job was called off, or is not that worker's any more
+    /// count, and a wait that is not new ends when it did before. Nothing is written if the job was called off, or is not that worker's any more
     /// (`None`).
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl JobStore {
                 ..Lost::read(&row)?
             };
             queued.write(connection, "").await?;
-            let sql = "UPDATE codex_jobs SET not_before = {now} + $2, waits_for = $3, \
+            let sql = "UPDATE codex_jobs SET not_before = COALESCE($7, {now} + $2), waits_for = $3, \
                        look_at = {now} + $4, wait_since = COALESCE(wait_since, {now}), \
                        wait_resets = $5, wait_pauses = $6, waits = waits + 1 WHERE id = $1";
             connection.run(sql, waiting_values(claim, waiting)).await?;
@@ -478,6 +478,16 @@ fn waiting_values(claim: &Claim, waiting: &Waiting) -> Vec<Value> {
     let now = SystemTime::now();
     // By the clock of the database, as all that it compares.
     let left = |until: SystemTime| millis(until.duration_since(now).unwrap_or_default());
+    // That clock has given the end of a wait that is not new.
+    let same = || {
+        millis(
+            waiting
+                .wait
+                .until
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+        )
+    };
     vec![
         claim.job.as_str().into(),
         left(waiting.wait.until),
@@ -485,6 +495,10 @@ fn waiting_values(claim: &Claim, waiting: &Waiting) -> Vec<Value> {
         left(waiting.look_at),
         waiting.resets.into(),
         waiting.pauses.into(),
+        match waiting.is_new {
+            true => Value::Integer(None),
+            false => same(),
+        },
     ]
 }
 

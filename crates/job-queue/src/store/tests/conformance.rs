@@ -55,14 +55,15 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         waiting_job_can_be_called_off
         waiting_job_is_looked_at_before_its_time
         lost_look_keeps_the_job_waiting
+        wait_that_is_not_new_ends_when_it_did_before
         moment_beyond_the_calendar_is_shown_as_its_end
         every_state_can_be_called_off
         events_are_numbered_and_read_in_parts
         lists_are_newest_first_and_count_all
         counts_are_right_in_a_storm
         a_store_of_the_first_form_is_brought_up_to_date
-        hostile_texts_are_only_texts
         waiting_job_of_step_7_is_looked_at_after_the_migration
+        hostile_texts_are_only_texts
         the_latest_of_a_folder
         a_job_is_found_by_how_its_id_begins
         old_jobs_are_pruned
@@ -731,6 +732,28 @@ async fn waiting_job_is_looked_at_before_its_time(stage: &Stage) {
     assert_eq!(given_up, Some(JobState::Queued));
     let shown = store.summary(&job.id).await.unwrap().unwrap();
     assert_eq!(shown.wait, None);
+}
+
+/// A wait that is over stands for a worker whose clock is ahead of the database's.
+async fn wait_that_is_not_new_ends_when_it_did_before(stage: &Stage) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    store.submit(&new_job("waits")).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    let wait = waiting(Duration::from_millis(20));
+    store.put_back(&claimed.claim, &wait, None).await.unwrap();
+    let claimed = claimed_in_time(&store, &worker).await;
+    let last = claimed.job.wait_history.last.unwrap();
+    let same = Waiting {
+        wait: last,
+        is_new: false,
+        ..wait
+    };
+    store.note_session(&claimed.claim, "session").await.unwrap();
+    store.put_back(&claimed.claim, &same, None).await.unwrap();
+    let again = claimed_in_time(&store, &worker).await;
+    assert_eq!(again.job.wait_history.last, Some(last));
+    assert_eq!(again.job.counted_attempts(), 1);
 }
 
 /// Neither of the jobs may run again.
