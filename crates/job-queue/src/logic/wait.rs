@@ -92,14 +92,14 @@ impl WaitHistory {
             (Some(reset), _) => {
                 let until = reset.max(now) + doubled(MARGIN, self.resets);
                 let reason = WaitReason::LimitReset;
-                (Wait { until, reason }, self.resets + 1, self.pauses)
+                (Wait { until, reason }, self.resets.saturating_add(1), self.pauses)
             }
             // Nothing is known that ends the wait.
             (None, Some(last)) => (last, self.resets, self.pauses),
             (None, _) if self.pauses < MOST_PAUSES => {
                 let until = now + doubled(FIRST_PAUSE, self.pauses);
                 let reason = WaitReason::NextTry;
-                (Wait { until, reason }, self.resets, self.pauses + 1)
+                (Wait { until, reason }, self.resets, self.pauses.saturating_add(1))
             }
             (None, _) => return None,
         };
@@ -267,6 +267,13 @@ mod tests {
             let counts = (again.resets, again.pauses);
             assert_eq!(counts, (first.resets, first.pauses));
         }
+    }
+
+    #[test]
+    fn counts_of_the_database_may_be_any_number() {
+        let next = waited(u32::MAX, u32::MAX).next(Some(at(1000)), at(500));
+        assert_eq!(next.unwrap().resets, u32::MAX);
+        assert_eq!(waited(u32::MAX, u32::MAX).next(None, at(500)), None);
     }
 
     #[test]

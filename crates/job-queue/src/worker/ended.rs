@@ -20,7 +20,7 @@ use settings::bounds::OutOfBounds;
 
 use super::admission::Refusal;
 use super::order::NoBounds;
-use super::result::{AttemptOutcome, AttemptResult, still_waiting, waited};
+use super::result::{AttemptOutcome, AttemptResult, still_waiting, with_wait};
 use crate::logic::Waiting;
 use crate::report::{FailureReport, Report};
 use crate::run::result;
@@ -111,7 +111,7 @@ impl Ended {
             && let Ok(done) = &mut self.driven
             && let Some(why) = &mut done.outcome.why
         {
-            *why += &waited(job);
+            *why = with_wait(why, job);
         }
     }
 

@@ -60,7 +60,7 @@ impl AttemptResult {
             && waiting.is_none()
             && let Some(failure) = &mut outcome.failure
         {
-            failure.message += &waited(job);
+            failure.message = with_wait(&failure.message, job);
         }
         Self {
             outcome: match (outcome.class(), waiting) {
@@ -109,14 +109,15 @@ pub(super) fn still_waiting(
     }
 }
 
-/// How long a job has waited for its usage limit that does not wait any more.
-pub(super) fn waited(job: &Job) -> String {
+/// These words, and for how long a job has waited that does not wait any more.
+pub(super) fn with_wait(words: &str, job: &Job) -> String {
+    let words = words.trim_end_matches('.');
     let most = LONGEST_WAIT.as_secs() / (24 * 60 * 60);
     match job.wait_history.since {
         Some(since) => format!(
-            "; the job has waited since {}, and is not tried again",
+            "{words}; the job has waited since {}, and is not tried again",
             minute(since)
         ),
-        None => format!("; a job waits {most} days at most"),
+        None => format!("{words}; a job waits at most {most} days in total"),
     }
 }
