@@ -178,7 +178,7 @@ enum Closing {
 }
 
 async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -> Ended {
-    let journal = Journal::of(attempt_of(job).number);
+    let journal = Journal::of(job);
     worker.waiting.borrow_mut().remove(&claim.job);
     let login = Login::of(&order::codex_home(job, &worker.options));
     let running = async {

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Worker;
 use super::cancel_handle::{CancelHandle, CancelReason};
+use super::result::attempt_of;
 use crate::call::News;
-use crate::store::{Appended, Claim, LONGEST_TEXT, NewEvent, StoreError, Written};
+use crate::store::{Appended, Claim, Job, LONGEST_TEXT, NewEvent, StoreError, Written};
 
 /// How much waits to be written, in bytes: so much, or one event that is longer.
 pub const QUEUE_LIMIT: usize = 8 << 20;
@@ -83,10 +84,12 @@ enum Page {
 }
 
 impl Journal {
-    /// That of an attempt that counts, from 1.
-    pub(super) fn of(attempt: u32) -> Self {
+    /// The journal of an attempt. One that comes after a wait goes on with the attempt before
+    /// it, which has said that the job runs again.
+    pub(super) fn of(job: &Job) -> Self {
         let journal = Self::default();
-        if attempt > 1 {
+        let attempt = attempt_of(job).number;
+        if attempt > 1 && job.wait_history.last.is_none() {
             journal.pages.borrow_mut().events.push_back(NewEvent {
                 kind: AGAIN.to_owned(),
                 data: json!({ "attempt": attempt }).to_string(),
@@ -273,7 +276,40 @@ fn kind(event: &WorkEvent, line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use settings::{Access, Location};
+
     use super::*;
+    use crate::logic::WaitHistory;
+    use crate::store::{JobStore, NewJob, Request, new_worker_id};
+
+    #[tokio::test]
+    async fn attempt_after_a_wait_does_not_say_that_the_job_runs_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(directory.path().join("jobs.db"));
+        let access = Access::of(directory.path());
+        let store = JobStore::open(&location, &access).await.unwrap();
+        let (worker, lease) = (new_worker_id(), Duration::from_secs(600));
+        let mut job = NewJob::new(Request::new("p", "/repo"));
+        job.request.retry = 1;
+        store.submit(&job).await.unwrap();
+        let claim = async || store.claim(&worker, "here", lease).await.unwrap().unwrap();
+        let is_said = |job: &Job| !Journal::of(job).pages.borrow().events.is_empty();
+        let first = claim().await;
+        store.give_up(&first.claim, "lost").await.unwrap();
+        let second = claim().await;
+        assert!(is_said(&second.job));
+        let waiting = WaitHistory::default()
+            .next(None, SystemTime::now())
+            .unwrap();
+        let put_back = store.put_back(&second.claim, &waiting, None);
+        put_back.await.unwrap();
+        store.look_now(&job.id).await.unwrap();
+        let look = claim().await;
+        assert_eq!(attempt_of(&look.job).number, 2);
+        assert!(!is_said(&look.job));
+    }
 
     fn said(pages: &mut Pages, length: usize) {
         pages.add("turn.started".to_owned(), &"x".repeat(length));
