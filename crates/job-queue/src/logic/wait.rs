@@ -92,14 +92,22 @@ impl WaitHistory {
             (Some(reset), _) => {
                 let until = reset.max(now) + doubled(MARGIN, self.resets);
                 let reason = WaitReason::LimitReset;
-                (Wait { until, reason }, self.resets.saturating_add(1), self.pauses)
+                (
+                    Wait { until, reason },
+                    self.resets.saturating_add(1),
+                    self.pauses,
+                )
             }
             // Nothing is known that ends the wait.
             (None, Some(last)) => (last, self.resets, self.pauses),
             (None, _) if self.pauses < MOST_PAUSES => {
                 let until = now + doubled(FIRST_PAUSE, self.pauses);
                 let reason = WaitReason::NextTry;
-                (Wait { until, reason }, self.resets, self.pauses.saturating_add(1))
+                (
+                    Wait { until, reason },
+                    self.resets,
+                    self.pauses.saturating_add(1),
+                )
             }
             (None, _) => return None,
         };

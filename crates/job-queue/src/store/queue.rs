@@ -1,6 +1,7 @@
 //! The way of a job: submitted, claimed, renewed, finished, called off, taken from a
 //! worker that was lost.
 
+use std::collections::HashSet;
 use std::slice;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -281,6 +282,21 @@ impl JobStore {
             Ok(())
         };
         writing!(self, look_now, Purpose::Write, Tell::Watchers)
+    }
+
+    /// The jobs that are put back and wait.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn waiting(&self) -> Result<HashSet<JobId>, StoreError> {
+        let sql = "SELECT id FROM codex_jobs WHERE state = 'queued' AND look_at IS NOT NULL";
+        let look = async |connection: &mut Connection| {
+            let rows = connection.rows(sql, Vec::new()).await?;
+            let ids = rows.iter().map(|row| parsed(row, "id"));
+            ids.collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
     }
 
     /// Takes jobs, at most 200, from workers whose leases have ended. Jobs of others

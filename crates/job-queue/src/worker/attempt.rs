@@ -179,8 +179,8 @@ enum Closing {
 
 async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -> Ended {
     let journal = Journal::of(job);
-    worker.waiting.borrow_mut().remove(&claim.job);
-    let login = Login::of(&order::codex_home(job, &worker.options));
+    worker.logins.borrow_mut().remove(&claim.job);
+    let login = Login::of(&order::codex_home(job, &worker.options)).await;
     let running = async {
         let working = async {
             match Kept::of(&job.request) {
@@ -217,8 +217,10 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
         Closing::GiveUp(why) => give_up(worker, claim, why).await,
         Closing::PutBack(waiting) => match put_back(worker, claim, &waiting).await {
             Some(Wanted::Yes) => {
-                let mut logins = worker.waiting.borrow_mut();
-                logins.insert(claim.job.clone(), login);
+                if let Ok(login) = login {
+                    let mut logins = worker.logins.borrow_mut();
+                    logins.insert(claim.job.clone(), login);
+                }
                 Ended::PutBack(waiting.wait)
             }
             // The store decides of a cancellation that comes at the same time.

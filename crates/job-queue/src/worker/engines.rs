@@ -5,7 +5,7 @@
 //! configuration was replaced gets no more jobs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,12 @@ use codex_engine::binary::{self, NoCodex, Source};
 use codex_engine::logic::session::Patience;
 use codex_engine::{Engine, Launch, LaunchError, Options, StartError};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use safe_files::off_runtime::{self, OffRuntimeError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{MailOf, ToolsOfJobs};
+use crate::logic::JobId;
 
 /// How often Codex is started that ends at once, and how long after.
 const STARTS: u32 = 3;
@@ -62,14 +64,29 @@ type Stamp = (PathBuf, u64, Option<SystemTime>);
 pub(super) struct Login(Stamp);
 
 impl Login {
-    pub(super) fn of(codex_home: &Path) -> Self {
-        Self(stamp(&codex_home.join(LOGIN)))
+    /// The login as it is now.
+    pub(super) async fn of(codex_home: &Path) -> Result<Self, OffRuntimeError> {
+        let file = codex_home.join(LOGIN);
+        off_runtime::run(move || Self(stamp(&file))).await
     }
 
-    /// Whether there is another login now. While there is none, a job cannot be run.
-    pub(super) fn has_changed(&self) -> bool {
-        let now = stamp(&self.0.0);
-        now.2.is_some() && now != self.0
+    /// Which of these jobs have another login now. While there is none, a job cannot be run.
+    /// Each file is looked at once.
+    pub(super) async fn changed(
+        logins: &HashMap<JobId, Self>,
+    ) -> Result<Vec<JobId>, OffRuntimeError> {
+        let files: HashSet<PathBuf> = logins.values().map(|login| login.0.0.clone()).collect();
+        let now = off_runtime::run(move || -> HashSet<Stamp> {
+            let stamps = files.iter().map(|file| stamp(file));
+            stamps.filter(|(_, _, written)| written.is_some()).collect()
+        });
+        let now = now.await?;
+        let has_changed = |login: &Self| {
+            let (file, ..) = &login.0;
+            !now.contains(&login.0) && now.iter().any(|(found, ..)| found == file)
+        };
+        let changed = logins.iter().filter(|(_, login)| has_changed(login));
+        Ok(changed.map(|(job, _)| job.clone()).collect())
     }
 }
 
@@ -262,6 +279,26 @@ mod tests {
     use super::*;
     use agent_team::Member;
     use codex_engine::thread_tools::NoTools;
+
+    #[tokio::test]
+    async fn login_has_changed_when_there_is_another_one() {
+        let homes = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let ids = [1, 2].map(JobId::from_random);
+        for home in &homes {
+            fs::write(home.path().join(LOGIN), "{}").unwrap();
+        }
+        let mut logins = HashMap::new();
+        for (id, home) in ids.iter().zip(&homes) {
+            logins.insert(id.clone(), Login::of(home.path()).await.unwrap());
+        }
+        let changed = async || Login::changed(&logins).await.unwrap();
+        assert_eq!(changed().await, []);
+        let login = homes[0].path().join(LOGIN);
+        fs::remove_file(&login).unwrap();
+        assert_eq!(changed().await, []);
+        fs::write(&login, "{ }").unwrap();
+        assert_eq!(changed().await, [ids[0].clone()]);
+    }
 
     /// A place with programs, and no login.
     fn place() -> tempfile::TempDir {

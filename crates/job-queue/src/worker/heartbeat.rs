@@ -1,5 +1,6 @@
 //! Heartbeat, lost-worker recovery, and polling for cancellations and instructions.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +23,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl Worker {
     /// Does all of it beside the jobs. Never returns.
     pub(super) async fn run_heartbeat(&self) {
-        tokio::join!(self.show_that_it_is_there(), self.heed_others());
+        tokio::join!(
+            self.show_that_it_is_there(),
+            self.heed_others(),
+            self.watch_logins()
+        );
     }
 
     /// Waits until the store has been unusable for the idle time, while no job was worked
@@ -86,25 +91,51 @@ impl Worker {
                 break;
             }
         }
-        self.look_at_new_logins().await?;
         let silent_for = self.options.timing.lease * FORGOTTEN_AFTER;
         self.store.forget_workers(silent_for).await?;
         Ok(())
     }
 
+    async fn watch_logins(&self) {
+        loop {
+            sleep(self.options.timing.heartbeat).await;
+            let look = async || self.look_at_new_logins().await;
+            self.trouble.insist(look).await;
+        }
+    }
+
     /// Has the jobs looked at that wait for a usage limit of a login that was replaced.
     async fn look_at_new_logins(&self) -> Result<(), StoreError> {
-        let has_changed = |(_, login): &(&JobId, &Login)| login.has_changed();
-        let changed: Vec<JobId> = {
-            let waiting = self.waiting.borrow();
-            let changed = waiting.iter().filter(has_changed);
-            changed.map(|(job, _)| job.clone()).collect()
-        };
-        for job in changed {
-            self.store.look_now(&job).await?;
-            self.waiting.borrow_mut().remove(&job);
+        let logins = self.logins.borrow().clone();
+        if logins.is_empty() {
+            return Ok(());
         }
+        let waiting = self.store.waiting().await?;
+        let (logins, others): (HashMap<_, _>, HashMap<_, _>) = logins
+            .into_iter()
+            .partition(|(job, _)| waiting.contains(job));
+        self.forget_logins(others.keys());
+        let changed = match Login::changed(&logins).await {
+            Ok(changed) => changed,
+            // Once is enough: the jobs are looked at each hour all the same.
+            Err(error) => {
+                tracing::warn!("the logins of jobs that wait are not watched: {error}");
+                self.forget_logins(logins.keys());
+                return Ok(());
+            }
+        };
+        for job in &changed {
+            self.store.look_now(job).await?;
+        }
+        self.forget_logins(&changed);
         Ok(())
+    }
+
+    fn forget_logins<'a>(&self, jobs: impl IntoIterator<Item = &'a JobId>) {
+        let mut logins = self.logins.borrow_mut();
+        for job in jobs {
+            logins.remove(job);
+        }
     }
 
     async fn heed_others(&self) {

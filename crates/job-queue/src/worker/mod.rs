@@ -260,7 +260,7 @@ struct Worker {
     /// Those of the jobs that run.
     cancel_handles: RefCell<HashMap<JobId, Rc<CancelHandle>>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
-    waiting: RefCell<HashMap<JobId, Login>>,
+    logins: RefCell<HashMap<JobId, Login>>,
     trouble: Trouble,
     work: Work,
     engines: Engines,
@@ -311,7 +311,7 @@ impl Worker {
             about,
             options,
             cancel_handles: RefCell::default(),
-            waiting: RefCell::default(),
+            logins: RefCell::default(),
             trouble: Trouble::new(),
             work: Work::new(),
             engines: Engines::default(),

@@ -676,8 +676,11 @@ async fn waiting_job_can_be_called_off(stage: &Stage) {
     assert_eq!(put_back(&claimed).await, Some(Wanted::Yes));
     let events = store.events(&job.id, 0, 9).await.unwrap();
     assert_eq!(events.len(), 1);
+    let waiting_jobs = store.waiting().await.unwrap();
+    assert!(waiting_jobs.len() == 1 && waiting_jobs.contains(&job.id));
     let answer = store.request_cancel(&job.id).await.unwrap();
     assert_eq!(answer, Some(CancelAnswer::Cancelled));
+    assert!(store.waiting().await.unwrap().is_empty());
 
     // One that was called off before does not wait, and is finished with its result.
     let job = new_job("p");
