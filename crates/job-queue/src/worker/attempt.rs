@@ -226,8 +226,12 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
             // The store decides of a cancellation that comes at the same time.
             Some(Wanted::No) => {
                 cancel.cancel(CancelReason::Unwanted);
-                if Kept::of(&job.request).is_none() {
-                    tell_end(worker, job, Ending::Cancelled, &mut done, cancel).await;
+                match Kept::of(&job.request) {
+                    None => tell_end(worker, job, Ending::Cancelled, &mut done, cancel).await,
+                    Some(Ok(kept)) => {
+                        running::tell_cancelled(job, &kept, &mut done, cancel).await;
+                    }
+                    Some(Err(_)) => {}
                 }
                 let finished = finished(claim, Ending::Cancelled, &done);
                 finish(worker, claim, finished).await

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use codex_engine::LimitReached;
 use codex_engine::binary::NoCodex;
-use codex_engine::logic::work::Evidence;
+use codex_engine::logic::work::{Evidence, FailureClass};
 use codex_protocol::codex::ThreadId;
 use common::text::one_line;
 use common::timestamp::minute;
@@ -59,6 +59,8 @@ pub(super) enum Failure {
     TooLong(Duration),
     #[error("the usage limit of the account is reached, and reset at {}", minute(*.0))]
     UsedUp(SystemTime),
+    #[error("{0}")]
+    WaitedTooLong(String),
     #[error("called off before it was told what there is")]
     Cut,
 }
@@ -107,11 +109,16 @@ impl Ended {
     /// Has the job wait for this limit, unless it has waited too long.
     pub(super) fn wait_for_limit(&mut self, limit: LimitReached, job: &Job) {
         self.wait = job.wait_history.next(limit.reset, SystemTime::now());
-        if self.wait.is_none()
-            && let Ok(done) = &mut self.driven
-            && let Some(why) = &mut done.outcome.why
-        {
-            *why = with_wait(why, job);
+        if self.wait.is_some() {
+            return;
+        }
+        match &mut self.driven {
+            Ok(done) => {
+                if let Some(why) = &mut done.outcome.why {
+                    *why = with_wait(why, job);
+                }
+            }
+            Err(failure) => *failure = Failure::WaitedTooLong(with_wait(&failure.to_string(), job)),
         }
     }
 
@@ -194,6 +201,10 @@ impl Ended {
         let reason = self.reason()?;
         let words = self.words(reason);
         let (class, message, hint) = match reason {
+            Reason::CouldNotRun if matches!(self.driven, Err(Failure::WaitedTooLong(_))) => {
+                let class = FailureClass::RateLimit;
+                (class.name(), words, class.hint())
+            }
             Reason::CouldNotRun => (
                 "could_not_run",
                 words,
@@ -248,5 +259,41 @@ impl Failure {
             Self::TooLong(_) => Reason::TotalTimeExceeded,
             _ => Reason::CouldNotRun,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::{Access, Location};
+
+    use super::*;
+    use crate::store::{JobStore, NewJob, Request, new_worker_id};
+
+    #[tokio::test]
+    async fn run_that_would_wait_too_long_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(directory.path().join("jobs.db"));
+        let access = Access::of(directory.path());
+        let store = JobStore::open(&location, &access).await.unwrap();
+        let job = NewJob::new(Request::new("p", "/repo"));
+        store.submit(&job).await.unwrap();
+        let worker = new_worker_id();
+        let claimed = store.claim(&worker, "here", Duration::from_secs(600));
+        let mut job = claimed.await.unwrap().unwrap().job;
+        job.wait_history.since = Some(SystemTime::UNIX_EPOCH);
+        let reset = SystemTime::now() + Duration::from_secs(60);
+        let mut ended = Ended::before(Failure::UsedUp(reset), &job);
+        ended.wait_for_limit(LimitReached { reset: Some(reset) }, &job);
+        assert_eq!(ended.outcome(), AttemptOutcome::Failed);
+        let failure = ended.failure().unwrap();
+        assert_eq!(failure.class, "rate_limit");
+        assert!(
+            failure.message.contains("has waited since 1970-01-01"),
+            "{failure:?}"
+        );
+        assert!(
+            failure.hint.starts_with("Wait until the limit is reset"),
+            "{failure:?}"
+        );
     }
 }

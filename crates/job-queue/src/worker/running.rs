@@ -14,6 +14,7 @@ use codex_engine::logic::session::{Alert, Patience as SessionPatience};
 use codex_engine::{Engine, Launch, LimitReached, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use git_probe::Submodules;
+use goal_run::logic::outcome::{Reason, blocked};
 use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::Lookup;
 use goal_run::order::{Approve, Order, Place};
@@ -368,13 +369,7 @@ impl Attempt<'_> {
     }
 
     fn telling<'b>(&'b self, kept: &'b Kept) -> Telling<'b> {
-        Telling {
-            job: self.job,
-            notify: &kept.order.notify,
-            team: kept.team.clone(),
-            atm_home: kept.atm_home.clone().unwrap_or_default().into(),
-            directory: kept.order.repo.clone(),
-        }
+        Telling::of_run(self.job, kept)
     }
 
     /// The number by which others know the run.
@@ -387,6 +382,26 @@ impl Attempt<'_> {
             tracing::warn!("the run has no number: {error}");
             0
         })
+    }
+}
+
+/// Tells others that a run was cancelled that was to wait for a usage limit: nobody was told
+/// while it was to run again.
+pub(super) async fn tell_cancelled(
+    job: &Job,
+    kept: &Kept,
+    done: &mut AttemptResult,
+    cancel: &CancelHandle,
+) {
+    if kept.order.notify.is_empty() {
+        return;
+    }
+    let telling = Telling::of_run(job, kept);
+    let result = done.report.run.clone().unwrap_or_default();
+    let line = blocked(Reason::Cancelled.words());
+    let told = telling.tell(cancel, async { News { line, result } }).await;
+    if let (Some(told), Some(Value::Object(run))) = (told, &mut done.report.run) {
+        run.insert("notified".to_owned(), told);
     }
 }
 

@@ -19,6 +19,7 @@ use super::{Options, admission, order};
 use crate::call_settings::CallSettings;
 use crate::logic::{Ending, JobId, JobState};
 use crate::report::FailureReport;
+use crate::run::order::Kept;
 use crate::store::Job;
 
 /// How long each is waited for where somebody waits for the end of a job that they
@@ -56,6 +57,16 @@ impl<'a> Telling<'a> {
             team: settings.team.clone(),
             atm_home: settings.atm_home.clone().unwrap_or_default(),
             directory: job.request.cwd.clone().into(),
+        }
+    }
+
+    pub(super) fn of_run(job: &'a Job, kept: &'a Kept) -> Self {
+        Self {
+            job,
+            notify: &kept.order.notify,
+            team: kept.team.clone(),
+            atm_home: kept.atm_home.clone().unwrap_or_default().into(),
+            directory: kept.order.repo.clone(),
         }
     }
 
