@@ -120,7 +120,7 @@ impl MailClient {
     ///
     /// # Errors
     ///
-    /// [`DeskError`]; then nothing was sent.
+    /// [`MailClientError`]; then nothing was sent.
     pub async fn send(&self, to: Address, letter: Letter) -> Result<Sent, MailClientError> {
         self.ask(move |inner| {
             let team = to.team.unwrap_or_else(|| inner.team.clone());
@@ -146,7 +146,7 @@ impl MailClient {
     ///
     /// # Errors
     ///
-    /// [`DeskError`]; then nothing was sent to anybody.
+    /// [`MailClientError`]; then nothing was sent to anybody.
     pub async fn broadcast(&self, letter: Letter) -> Result<Broadcast, MailClientError> {
         self.ask(move |inner| {
             let team = &inner.team;
@@ -170,7 +170,7 @@ impl MailClient {
     ///
     /// # Errors
     ///
-    /// [`DeskError`].
+    /// [`MailClientError`].
     pub async fn read(&self, reading: Reading) -> Result<Unread, MailClientError> {
         self.ask(move |inner| {
             let done = Done {
@@ -205,7 +205,7 @@ impl MailClient {
     ///
     /// # Errors
     ///
-    /// [`DeskError`].
+    /// [`MailClientError`].
     pub async fn pending(&self) -> Result<Pending, MailClientError> {
         self.look(|inner| {
             let done = Done {
@@ -222,7 +222,7 @@ impl MailClient {
     ///
     /// # Errors
     ///
-    /// [`DeskError`].
+    /// [`MailClientError`].
     pub async fn count(&self) -> Result<usize, MailClientError> {
         self.look(|inner| Ok(inner.pending()?.count)).await
     }
