@@ -11,7 +11,7 @@
 //!          Codex waits: it is ended, and resumed with the picture
 //! ```
 //!
-//! - [`place`]: where pictures may be, and reading them there.
+//! - [`image_root`]: where pictures may be, and reading them there.
 //! - [`queue`]: the file of requests, which the tool writes and the wrapper reads.
 //! - [`wrapper`]: Codex in a terminal of its own, inside of the user's, and the loop
 //!   between the two. [`logic`] decides what it does.
