@@ -20,13 +20,13 @@
 //! ```
 //! use std::time::{Duration, SystemTime};
 //!
-//! use job_queue::logic::Wait;
+//! use job_queue::logic::WaitHistory;
 //!
 //! // A job whose account is used up waits until the limit is reset.
 //! let now = SystemTime::now();
 //! let reset = now + Duration::from_secs(3600);
-//! let wait = Wait::for_limit(Some(reset), 0, now).ok_or("no wait")?;
-//! assert!(wait.until >= reset);
+//! let waiting = WaitHistory::default().next(Some(reset), now).ok_or("no wait")?;
+//! assert!(waiting.wait.until >= reset);
 //! # Ok::<(), &str>(())
 //! ```
 #![cfg_attr(
