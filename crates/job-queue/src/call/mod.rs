@@ -186,7 +186,7 @@ pub async fn run(
         waiting_since: None,
         diff: String::new(),
     };
-    let (looks, ending) = call.attempted(since, directives).await;
+    let (looks, ending) = Box::pin(call.attempted(since, directives)).await;
     let exit = match &ending {
         Ending::Died(how) | Ending::Killed(how) => exit_of(engine, how),
         _ => None,

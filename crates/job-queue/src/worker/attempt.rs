@@ -193,7 +193,7 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
                     let mut done = Box::pin(ask_codex(worker, claim, job, &journal, cancel)).await;
                     let closing = closing(cancel.why(), done.outcome);
                     if let Closing::Finish(ending) = closing {
-                        tell_end(worker, job, ending, &mut done, cancel).await;
+                        Box::pin(tell_end(worker, job, ending, &mut done, cancel)).await;
                     }
                     (done, closing)
                 }
@@ -227,9 +227,13 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
             Some(Wanted::No) => {
                 cancel.cancel(CancelReason::Unwanted);
                 match Kept::of(&job.request) {
-                    None => tell_end(worker, job, Ending::Cancelled, &mut done, cancel).await,
+                    None => {
+                        let told = tell_end(worker, job, Ending::Cancelled, &mut done, cancel);
+                        Box::pin(told).await;
+                    }
                     Some(Ok(kept)) => {
-                        running::tell_cancelled(job, &kept, &mut done, cancel).await;
+                        let told = running::tell_cancelled(job, &kept, &mut done, cancel);
+                        Box::pin(told).await;
                     }
                     Some(Err(_)) => {}
                 }
@@ -327,7 +331,7 @@ async fn ask_codex(
                 cancel: cancel.token.clone(),
                 directives: Some(&mut directives),
             };
-            call::run(engine, request, hear, control).await
+            Box::pin(call::run(engine, request, hear, control)).await
         };
         let mut outcome = turn(&request).await;
         if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =

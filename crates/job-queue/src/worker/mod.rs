@@ -238,11 +238,12 @@ pub async fn run(
         worker.about.concurrency
     );
     let tasks = LocalSet::new();
+    // On the heap, as together they are larger than a thread's stack may be.
     let working = async {
         tokio::select! {
-            () = worker.run_heartbeat() => {}
+            () = Box::pin(worker.run_heartbeat()) => {}
             never = worker.engines.tend() => match never {},
-            () = claiming::work(&worker, &mut post, &closing, &hurry) => {}
+            () = Box::pin(claiming::work(&worker, &mut post, &closing, &hurry)) => {}
             () = worker.until_the_store_is_given_up() => {}
         }
     };
