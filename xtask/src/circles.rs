@@ -8,12 +8,12 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, slice};
 
 use anyhow::Context;
 
-use crate::source::{Names, Source};
+use crate::source::{Names, Source, collect};
 use crate::workspace::Workspace;
 
 /// Crates whose root still defines items that its modules use.
@@ -268,20 +268,6 @@ fn module_of(file: &Path) -> Option<Names> {
         _ => {}
     }
     Some(names)
-}
-
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let entries =
-        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::source::collect;
 use crate::workspace::Workspace;
 
 /// Directories in which nothing may read a file, an environment variable or a clock, beside
@@ -96,20 +97,6 @@ impl Part {
             Self::Crate
         }
     }
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// The forbidden names in a source text, comments not counted.

@@ -1,8 +1,30 @@
 //! The paths that a source file of Rust names, read without a compiler.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::iter::Peekable;
+use std::path::{Path, PathBuf};
 use std::str::Chars;
+
+use anyhow::Context;
+
+/// Adds the source files below a directory.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
 
 /// The segments of a path: `crate::lines::Line` is `["crate", "lines", "Line"]`.
 pub(crate) type Names = Vec<String>;
