@@ -7,7 +7,7 @@ use safe_files::state_file::{FileError, about, is_folder};
 
 use crate::logic::AgentName;
 
-/// Where the state of each identity is, below the home directory (FR-6.4).
+/// The directory of the state of all identities, below the home directory (FR-6.4).
 pub(super) const SESSIONS: &str = ".config/atm/codex-sessions";
 
 /// The directory of an identity.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use common::text::shell_word;
 
-/// How many changes are named.
+/// The most changes of files that a message names.
 const NAMED: usize = 5;
 
 /// Whether the user trusts a directory.
@@ -20,7 +20,7 @@ pub enum Trust {
 /// The user's trust in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryTrust {
-    /// Whether there is any.
+    /// Whether the user trusts the directory.
     pub trust: Trust,
     /// The top of the git repository around the directory, or the directory itself;
     /// without links.

@@ -229,7 +229,8 @@ impl JobStore {
     }
 
     /// Puts a job back into the queue, where it waits, with this event. The attempt does not
-    /// count, and a wait that is not new ends when it did before. Nothing is written if the job was called off, or is not that worker's any more
+    /// count, and a wait that is not new ends when it did before. Nothing is written if the job
+    /// was cancelled, or is not that worker's any more
     /// (`None`).
     ///
     /// # Errors
