@@ -25,8 +25,8 @@ impl Package for Atm {
 
     /// Not optimised: most of what it does in a test is to start, and a build as it is
     /// released takes several times as long.
-    fn install(&self, folder: &Path) -> anyhow::Result<()> {
-        let root = folder.to_str().context("the path is not UTF-8")?;
+    fn install(&self, directory: &Path) -> anyhow::Result<()> {
+        let root = directory.to_str().context("the path is not UTF-8")?;
         let build = self.build.to_str().context("the path is not UTF-8")?;
         let version = &self.version;
         println!("{} {version}: installing", self.name());
@@ -35,7 +35,7 @@ impl Package for Atm {
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-            .capture(folder)
+            .capture(directory)
             .with_context(|| format!("cannot install {} {version}", self.name()))?;
         Ok(())
     }

@@ -28,8 +28,8 @@ impl Package for Codex {
         &self.version
     }
 
-    fn install(&self, folder: &Path) -> anyhow::Result<()> {
-        npm::install(self, folder)
+    fn install(&self, directory: &Path) -> anyhow::Result<()> {
+        npm::install(self, directory)
     }
 
     /// Asks the native binary for its version, with a HOME of its own so that it
@@ -56,12 +56,12 @@ impl Package for Codex {
 /// out the optional package that has it, so its absence is an error of its own.
 fn native_binary(install: &Path) -> anyhow::Result<PathBuf> {
     let scope = install.join("node_modules/@openai");
-    for package in subfolders(&scope)? {
+    for package in subdirectories(&scope)? {
         let vendor = package.join("vendor");
         if !vendor.is_dir() {
             continue;
         }
-        for triple in subfolders(&vendor)? {
+        for triple in subdirectories(&vendor)? {
             let ours = triple
                 .file_name()
                 .and_then(|name| name.to_str())
@@ -79,16 +79,16 @@ fn native_binary(install: &Path) -> anyhow::Result<PathBuf> {
     )
 }
 
-fn subfolders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn subdirectories(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut folders = Vec::new();
+        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let mut directories = Vec::new();
     for entry in entries {
         let path = entry?.path();
         if path.is_dir() {
-            folders.push(path);
+            directories.push(path);
         }
     }
-    folders.sort();
-    Ok(folders)
+    directories.sort();
+    Ok(directories)
 }

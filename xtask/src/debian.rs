@@ -14,11 +14,11 @@ struct Package {
 
 /// Where a program is looked for.
 enum Program {
-    /// In the folders of `PATH`.
+    /// In the directories of `PATH`.
     OnPath(&'static str),
-    /// In the folder of servers, which only root has on `PATH`.
+    /// In the directory of servers, which only root has on `PATH`.
     Server(&'static str),
-    /// Below `/usr/lib/postgresql`, where each version has a folder.
+    /// Below `/usr/lib/postgresql`, where each version has a directory.
     Postgres(&'static str),
 }
 
@@ -92,10 +92,10 @@ pub(crate) fn provide() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a program of this name is in a folder of `PATH`.
+/// Whether a program of this name is in a directory of `PATH`.
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
 fn apt_get<const N: usize>(args: [&str; N]) -> Tool {

@@ -1,6 +1,6 @@
-//! Installed packages, one folder for each version.
+//! Installed packages, one directory for each version.
 //!
-//! A folder named after a version is complete: it is installed under another name,
+//! A directory named after a version is complete: it is installed under another name,
 //! checked, and only then it gets its own name.
 
 use std::fs;
@@ -16,13 +16,13 @@ pub(crate) trait Package {
     /// The version that is wanted.
     fn version(&self) -> &str;
 
-    /// Installs it into an empty folder.
+    /// Installs it into an empty directory.
     ///
     /// # Errors
     /// When the registry's own program is missing or fails.
-    fn install(&self, folder: &Path) -> anyhow::Result<()>;
+    fn install(&self, directory: &Path) -> anyhow::Result<()>;
 
-    /// Sees whether an install works. `home` is an empty folder for it.
+    /// Sees whether an install works. `home` is an empty directory for it.
     ///
     /// # Errors
     /// What does not work.
@@ -38,24 +38,24 @@ pub(crate) enum Provided {
     Installed,
 }
 
-/// The folder with one install for each version, locked against other runs.
+/// The directory with one install for each version, locked against other runs.
 pub(crate) struct Installs {
-    folder: PathBuf,
+    directory: PathBuf,
     _lock: fs::File,
 }
 
 impl Installs {
-    /// Creates the folder where needed and waits until no other run works on it.
+    /// Creates the directory where needed and waits until no other run works on it.
     ///
     /// # Errors
-    /// When the folder cannot be created or locked.
-    pub(crate) fn open(folder: PathBuf) -> anyhow::Result<Self> {
-        let name = folder.display().to_string();
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {name}"))?;
-        let lock = fs::File::create(folder.join(".lock"))?;
+    /// When the directory cannot be created or locked.
+    pub(crate) fn open(directory: PathBuf) -> anyhow::Result<Self> {
+        let name = directory.display().to_string();
+        fs::create_dir_all(&directory).with_context(|| format!("cannot create {name}"))?;
+        let lock = fs::File::create(directory.join(".lock"))?;
         lock.lock().with_context(|| format!("cannot lock {name}"))?;
         Ok(Self {
-            folder,
+            directory,
             _lock: lock,
         })
     }
@@ -66,14 +66,14 @@ impl Installs {
     /// When the package can't be installed, or does not work.
     pub(crate) fn provide(&self, package: &impl Package) -> anyhow::Result<Provided> {
         let version = package.version();
-        let install_in = self.folder.join(version);
+        let install_in = self.directory.join(version);
         if install_in.is_dir() {
             match self.check(package, &install_in) {
                 Ok(()) => return Ok(Provided::Present),
                 Err(error) => println!("{} {version}: installing again: {error:#}", package.name()),
             }
         }
-        let draft = self.empty_folder(&format!(".installing-{version}"))?;
+        let draft = self.empty_directory(&format!(".installing-{version}"))?;
         package.install(&draft)?;
         self.check(package, &draft)?;
         remove(&install_in)?;
@@ -83,28 +83,29 @@ impl Installs {
     }
 
     fn check(&self, package: &impl Package, install: &Path) -> anyhow::Result<()> {
-        let home = self.empty_folder(".home")?;
+        let home = self.empty_directory(".home")?;
         let checked = package.check(install, &home);
         remove(&home)?;
         checked
     }
 
-    fn empty_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let folder = self.folder.join(name);
-        remove(&folder)?;
-        fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(folder)
+    fn empty_directory(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let directory = self.directory.join(name);
+        remove(&directory)?;
+        fs::create_dir(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        Ok(directory)
     }
 }
 
-/// Removes a folder, if it is there.
+/// Removes a directory, if it is there.
 ///
 /// # Errors
 /// When it can't be removed.
-pub(crate) fn remove(folder: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(folder) {
+pub(crate) fn remove(directory: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
         }
         _ => Ok(()),
     }

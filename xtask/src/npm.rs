@@ -8,13 +8,13 @@ use crate::debian::on_path;
 use crate::installs::Package;
 use crate::tool::Tool;
 
-/// Installs a package of npm's into an empty folder.
+/// Installs a package of npm's into an empty directory.
 ///
 /// # Errors
 /// When node or npm is missing, or npm fails.
-pub(crate) fn install(package: &impl Package, folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn install(package: &impl Package, directory: &Path) -> anyhow::Result<()> {
     require_npm()?;
-    let prefix = folder.to_str().context("the path is not UTF-8")?;
+    let prefix = directory.to_str().context("the path is not UTF-8")?;
     let wanted = format!("{}@{}", package.name(), package.version());
     println!("{wanted}: installing");
     Tool::new("npm", ["install", "--prefix", prefix])
@@ -22,7 +22,7 @@ pub(crate) fn install(package: &impl Package, folder: &Path) -> anyhow::Result<(
         .args(["--ignore-scripts", "--save-exact", "--include=optional"])
         .args([&wanted])
         .env("npm_config_update_notifier", "false")
-        .capture(folder)
+        .capture(directory)
         .with_context(|| format!("cannot install {wanted}"))?;
     Ok(())
 }

@@ -22,7 +22,7 @@ const TYPESCRIPT: &str = "crates/testkit/typescript-version.txt";
 const ATM: &str = "crates/testkit/atm-versions.txt";
 
 /// Installs missing system packages, then each listed Codex release into
-/// `codex/VERSION` of the target folder, the TypeScript library of MCP into
+/// `codex/VERSION` of the target directory, the TypeScript library of MCP into
 /// `typescript/VERSION` and each listed version of atm into `atm/VERSION`. Running it again costs almost nothing.
 ///
 /// # Errors
@@ -42,11 +42,11 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     provide_atm(workspace)
 }
 
-/// Both versions are built in one folder, which is then of no more use.
+/// Both versions are built in one directory, which is then of no more use.
 fn provide_atm(workspace: &Workspace) -> anyhow::Result<()> {
-    let folder = workspace.target().join("atm");
-    let installs = Installs::open(folder.clone())?;
-    let build = folder.join(".build");
+    let directory = workspace.target().join("atm");
+    let installs = Installs::open(directory.clone())?;
+    let build = directory.join(".build");
     for version in listed(workspace, ATM)? {
         let build = build.clone();
         provide(&installs, &Atm { version, build })?;

@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(releases)
 }
 
-/// The three numbers of a plain version. It becomes a folder name and an argument of
+/// The three numbers of a plain version. It becomes a directory name and an argument of
 /// npm or cargo, so nothing else passes.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let parts: Vec<u64> = version

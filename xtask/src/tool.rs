@@ -47,15 +47,15 @@ impl Tool {
         self
     }
 
-    /// Runs in `folder` with the output going to our stdout, errors included: what a
+    /// Runs in `directory` with the output going to our stdout, errors included: what a
     /// test runner reports, it reports on stderr, and CI keeps stdout.
     ///
     /// # Errors
     /// When the program is missing or ends with anything but success.
-    pub(crate) fn run(&self, folder: &Path) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, directory: &Path) -> anyhow::Result<()> {
         stdout().flush()?;
         let status = self
-            .command(folder)
+            .command(directory)
             .stdout(stdout())
             .stderr(stdout())
             .status()
@@ -66,14 +66,14 @@ impl Tool {
         Ok(())
     }
 
-    /// Runs in `folder` quietly and gives back stdout.
+    /// Runs in `directory` quietly and gives back stdout.
     ///
     /// # Errors
     /// When the program is missing, or ends with anything but success; then all that
     /// it printed is part of the error.
-    pub(crate) fn capture(&self, folder: &Path) -> anyhow::Result<String> {
+    pub(crate) fn capture(&self, directory: &Path) -> anyhow::Result<String> {
         let output = self
-            .command(folder)
+            .command(directory)
             .output()
             .with_context(|| self.cannot_start())?;
         if !output.status.success() {
@@ -86,25 +86,25 @@ impl Tool {
         String::from_utf8(output.stdout).with_context(|| format!("not UTF-8 text from {self}"))
     }
 
-    /// Runs in `folder` quietly and gives back stdout and stderr, however it ends.
+    /// Runs in `directory` quietly and gives back stdout and stderr, however it ends.
     ///
     /// # Errors
     /// When the program is missing.
-    pub(crate) fn outputs(&self, folder: &Path) -> anyhow::Result<(String, String)> {
-        let output = self.command(folder).output();
+    pub(crate) fn outputs(&self, directory: &Path) -> anyhow::Result<(String, String)> {
+        let output = self.command(directory).output();
         let output = output.with_context(|| self.cannot_start())?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((text(&output.stdout), text(&output.stderr)))
     }
 
     /// Whether the program is there and ends with success. Prints nothing.
-    pub(crate) fn succeeds(&self, folder: &Path) -> bool {
-        self.command(folder)
+    pub(crate) fn succeeds(&self, directory: &Path) -> bool {
+        self.command(directory)
             .output()
             .is_ok_and(|output| output.status.success())
     }
 
-    fn command(&self, folder: &Path) -> Command {
+    fn command(&self, directory: &Path) -> Command {
         let program = match self.program.as_str() {
             "cargo" => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
             other => other.into(),
@@ -113,7 +113,7 @@ impl Tool {
         command
             .args(&self.args)
             .envs(self.envs.iter().map(|(name, value)| (name, value)))
-            .current_dir(folder)
+            .current_dir(directory)
             .stdin(Stdio::null());
         command
     }

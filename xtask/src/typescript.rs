@@ -24,8 +24,8 @@ impl Package for TypeScript {
         &self.version
     }
 
-    fn install(&self, folder: &Path) -> anyhow::Result<()> {
-        npm::install(self, folder)
+    fn install(&self, directory: &Path) -> anyhow::Result<()> {
+        npm::install(self, directory)
     }
 
     fn check(&self, install: &Path, _home: &Path) -> anyhow::Result<()> {

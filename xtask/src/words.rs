@@ -32,7 +32,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     for name in list.split_terminator('\0') {
         let bytes = match fs::read(workspace.root().join(name)) {
             Ok(bytes) => bytes,
-            // Deleted but still in the index, or a link to a folder.
+            // Deleted but still in the index, or a link to a directory.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
                 continue;
             }

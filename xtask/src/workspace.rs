@@ -4,38 +4,38 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// The folders that every chore starts from, as absolute paths.
+/// The directories that every chore starts from, as absolute paths.
 pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
 }
 
 impl Workspace {
-    /// Finds the workspace that xtask belongs to, whatever the current folder is.
+    /// Finds the workspace that xtask belongs to, whatever the current directory is.
     ///
     /// # Errors
-    /// When xtask's own folder has no parent or the current folder is gone.
+    /// When xtask's own directory has no parent or the current directory is gone.
     pub(crate) fn find() -> anyhow::Result<Self> {
         // `cargo run` sets the variable. The fallback serves a binary started by hand.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest
             .parent()
-            .context("xtask's folder has no parent")?
+            .context("xtask's directory has no parent")?
             .to_path_buf();
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
-            Some(folder) if !folder.is_empty() => std::path::absolute(folder)?,
+            Some(directory) if !directory.is_empty() => std::path::absolute(directory)?,
             _ => root.join("target"),
         };
         Ok(Self { root, target })
     }
 
-    /// The folder of the workspace's `Cargo.toml`.
+    /// The directory of the workspace's `Cargo.toml`.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Cargo's target folder, `CARGO_TARGET_DIR` respected.
+    /// Cargo's target directory, `CARGO_TARGET_DIR` respected.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }

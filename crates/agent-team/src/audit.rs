@@ -1,4 +1,4 @@
-//! Who asked for what, a JSON object a line: `audit.jsonl` in the identity's folder
+//! Who asked for what, a JSON object a line: `audit.jsonl` in the identity's directory
 //! (FR-9). Older lines are in `audit.jsonl.1` to `.5`.
 //!
 //! A line is one `write` to the end of the file, under a lock: so no line is lost
@@ -205,19 +205,19 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The log of a member, below the home folder of the agents. Makes the
-    /// identity's folder.
+    /// The log of a member, below the home directory of the agents. Makes the
+    /// identity's directory.
     ///
     /// # Errors
     ///
     /// When that can't be.
     pub fn open(atm_home: &Path, member: &Member) -> Result<Self, FileError> {
-        let folder = identities::directory_of(atm_home, &member.identity);
-        state_file::make_folder(&folder)?;
+        let directory = identities::directory_of(atm_home, &member.identity);
+        state_file::make_directory(&directory)?;
         Ok(Self {
             member: member.clone(),
-            path: folder.join(FILE),
-            lock: folder.join(LOCK),
+            path: directory.join(FILE),
+            lock: directory.join(LOCK),
             limit: LIMIT,
             open: None,
         })

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::identities;
 use crate::logic::{AgentName, BadName};
 
-/// The file that is locked, in the identity's folder.
+/// The file that is locked, in the identity's directory.
 const FILE: &str = "identity.lock";
 
 /// How many servers of one identity may run at once.
@@ -41,7 +41,7 @@ pub struct Claim {
 /// Why no identity can be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// There is no home folder.
+    /// There is no home directory.
     #[error("neither ATM_HOME nor HOME is set to an absolute path")]
     NoHome,
     /// The file of an identity can't be used.
@@ -76,9 +76,9 @@ impl Claim {
                 1 => wanted.clone(),
                 number => format!("{wanted}-{number}").parse()?,
             };
-            let folder = identities::directory_of(home, &identity);
-            let file = folder.join(FILE);
-            let locked = lock(&folder, &file);
+            let directory = identities::directory_of(home, &identity);
+            let file = directory.join(FILE);
+            let locked = lock(&directory, &file);
             let locked = locked.map_err(|error| ClaimError::File {
                 path: file.clone(),
                 error,
@@ -159,15 +159,15 @@ impl Drop for Claim {
 }
 
 /// Locks a file; `None` if somebody else has locked it.
-fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
+fn lock(directory: &Path, path: &Path) -> io::Result<Option<File>> {
     loop {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(folder)?;
+            .create(directory)?;
         let mut file = match state_file::open_to_lock(path) {
             Ok(file) => file,
-            // The folder may have been tidied away in between.
+            // The directory may have been tidied away in between.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -184,7 +184,7 @@ fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
         if file.metadata()?.len() > 0 {
             tracing::warn!(
                 "took over the identity of a process that died: {}",
-                folder.display()
+                directory.display()
             );
         }
         file.set_len(0)?;
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn what_a_dead_process_has_left_is_taken_over() {
         let home = tempfile::tempdir().unwrap();
-        let folder = identities::directory_of(home.path(), &"codex".parse().unwrap());
-        fs::create_dir_all(&folder).unwrap();
+        let directory = identities::directory_of(home.path(), &"codex".parse().unwrap());
+        fs::create_dir_all(&directory).unwrap();
         // The number of a process that lives, and that is another one.
-        fs::write(folder.join(FILE), "{\"pid\":1}\n").unwrap();
+        fs::write(directory.join(FILE), "{\"pid\":1}\n").unwrap();
         let claim = take(home.path());
         assert_eq!(claim.identity.as_str(), "codex");
         let mode = fs::metadata(&claim.file).unwrap().mode();
@@ -249,11 +249,11 @@ mod tests {
     #[test]
     fn nothing_is_written_through_a_link() {
         let home = tempfile::tempdir().unwrap();
-        let folder = identities::directory_of(home.path(), &"codex".parse().unwrap());
-        fs::create_dir_all(&folder).unwrap();
+        let directory = identities::directory_of(home.path(), &"codex".parse().unwrap());
+        fs::create_dir_all(&directory).unwrap();
         let victim = home.path().join("victim");
         fs::write(&victim, "mine").unwrap();
-        std::os::unix::fs::symlink(&victim, folder.join(FILE)).unwrap();
+        std::os::unix::fs::symlink(&victim, directory.join(FILE)).unwrap();
         let refused = Claim::take(home.path(), &"codex".parse().unwrap());
         assert!(matches!(refused, Err(ClaimError::File { .. })));
         assert_eq!(fs::read_to_string(victim).unwrap(), "mine");

@@ -23,23 +23,25 @@ pub struct Member {
 pub struct Context {
     member: Member,
     repository: Option<Repository>,
-    /// The folder that Codex works in: the caller's, or else the repository's top
-    /// folder, or else our own.
+    /// The directory that Codex works in: the caller's, or else the repository's top
+    /// directory, or else our own.
     pub cwd: PathBuf,
 }
 
 impl Context {
-    /// Looks around: at the folder that the caller wants, or at our own.
+    /// Looks around: at the directory that the caller wants, or at our own.
     #[must_use]
     pub fn gather(member: &Member, wanted: Option<&Path>) -> Self {
         let here = env::current_dir().unwrap_or_default();
-        let folder = wanted.map_or_else(|| here.clone(), |wanted| here.join(wanted));
-        // Git's own folders are absolute; a folder that isn't there is in none.
-        let resolved = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        let directory = wanted.map_or_else(|| here.clone(), |wanted| here.join(wanted));
+        // Git's own directories are absolute; a directory that isn't there is in none.
+        let resolved = directory
+            .canonicalize()
+            .unwrap_or_else(|_| directory.clone());
         let repository = Repository::around(&resolved, &repository::ceilings());
         let cwd = match (wanted, &repository) {
             (None, Some(repository)) => repository.root.clone(),
-            _ => folder,
+            _ => directory,
         };
         Self {
             member: member.clone(),
@@ -48,7 +50,7 @@ impl Context {
         }
     }
 
-    /// The git repository around the folder.
+    /// The git repository around the directory.
     #[must_use]
     pub fn repository(&self) -> Option<&Repository> {
         self.repository.as_ref()
@@ -78,7 +80,7 @@ impl Context {
         lines.push(("cwd", cwd.display().to_string()));
         let mut text = "Session context, as it was when this thread began:".to_owned();
         for (name, value) in lines {
-            // The name of a folder must not look like another line.
+            // The name of a directory must not look like another line.
             let value = match value.contains(char::is_control) {
                 true => format!("{value:?}"),
                 false => value,

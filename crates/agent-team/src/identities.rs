@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use safe_files::state_file::{FileError, about, is_folder};
+use safe_files::state_file::{FileError, about, is_directory};
 
 use crate::logic::AgentName;
 
@@ -30,7 +30,7 @@ pub(super) fn identities(atm_home: &Path) -> Result<Vec<AgentName>, FileError> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        names.extend(name.filter(|_| is_folder(&entry.path())));
+        names.extend(name.filter(|_| is_directory(&entry.path())));
     }
     names.sort();
     Ok(names)

@@ -83,12 +83,12 @@ enum Joining {
 }
 
 impl MailClient {
-    /// The mail of a member below the home folder of the agents; `None` if it is in
+    /// The mail of a member below the home directory of the agents; `None` if it is in
     /// no team.
     ///
     /// # Errors
     ///
-    /// When the identity's folder can't be used, or there is no thread for it.
+    /// When the identity's directory can't be used, or there is no thread for it.
     pub fn of(member: &Member, atm_home: &Path) -> Result<Option<Self>, FileError> {
         let Some(team) = &member.team else {
             return Ok(None);

@@ -79,7 +79,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// When the identity's folder can't be used.
+    /// When the identity's directory can't be used.
     pub fn open(
         atm_home: &Path,
         claim: &Claim,
@@ -523,7 +523,7 @@ fn recalled(entry: &Entry) -> Settings {
     let mut settings = Settings::default();
     let thread = &mut settings.thread;
     thread.cwd = entry.cwd.as_ref().map(PathBuf::from);
-    // A folder that is gone must not keep the thread from being taken up.
+    // A directory that is gone must not keep the thread from being taken up.
     thread.cwd = thread.cwd.take().filter(|cwd| cwd.is_dir());
     thread.model.clone_from(&written.model);
     thread.sandbox = read(written.sandbox.as_deref());

@@ -1,5 +1,5 @@
 //! The threads of an identity, on disk: `registry.IDENTITY.json` in the identity's
-//! folder, and in the journal's mode `registry.IDENTITY.jsonl` beside it.
+//! directory, and in the journal's mode `registry.IDENTITY.jsonl` beside it.
 //!
 //! Whoever changes something has the lock, looks whether the files are those that
 //! it knows, reads them if they aren't, and applies the change to what there is
@@ -190,14 +190,14 @@ fn fold(threads: &mut Document, lines: &str) -> Journal {
 }
 
 impl Registry {
-    /// The registry of an identity below the home folder of the agents. Makes the
-    /// identity's folder.
+    /// The registry of an identity below the home directory of the agents. Makes the
+    /// identity's directory.
     ///
     /// # Errors
     ///
     /// When that can't be.
     pub fn open(atm_home: &Path, identity: &AgentName, mode: Mode) -> Result<Self, RegistryError> {
-        state_file::make_folder(&identities::directory_of(atm_home, identity))?;
+        state_file::make_directory(&identities::directory_of(atm_home, identity))?;
         Ok(Self {
             paths: Paths::new(atm_home, identity),
             mode,
@@ -356,7 +356,7 @@ impl Registry {
             });
         written.map_err(about(path))?;
         if seen.journal.is_none() {
-            state_file::sync_folder(path)?;
+            state_file::sync_directory(path)?;
         }
         let journal = Stamp::of(file).map_err(about(path))?;
         Ok(Seen {
@@ -406,7 +406,7 @@ pub fn read(atm_home: &Path, identity: &AgentName) -> Result<Document, RegistryE
 ///
 /// # Errors
 ///
-/// When the folder of the identities can't be read.
+/// When the directory of the identities can't be read.
 pub fn all(
     atm_home: &Path,
 ) -> Result<impl Iterator<Item = (AgentName, Result<Document, RegistryError>)>, FileError> {

@@ -8,7 +8,7 @@ use super::identities;
 use super::mail::{MailError, Mailroom};
 use crate::logic::{AgentName, TeamName};
 
-/// The file that says what to restore in the team, in the identity's folder.
+/// The file that says what to restore in the team, in the identity's directory.
 const NOTE: &str = "membership.json";
 
 /// Where it is noted what to restore when an identity leaves its team.

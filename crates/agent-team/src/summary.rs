@@ -1,5 +1,5 @@
 //! What a thread was about, as Codex has summed it up when it was put away:
-//! `THREAD/summary.md` in the identity's folder (FR-6.4).
+//! `THREAD/summary.md` in the identity's directory (FR-6.4).
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -23,15 +23,15 @@ const LONGEST_FILE: u64 = 16 << 20;
 /// The summaries of an identity.
 #[derive(Debug, Clone)]
 pub struct Summaries {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Summaries {
-    /// Those of an identity below the home folder of the agents.
+    /// Those of an identity below the home directory of the agents.
     #[must_use]
     pub fn of(atm_home: &Path, identity: &AgentName) -> Self {
         Self {
-            folder: identities::directory_of(atm_home, identity),
+            directory: identities::directory_of(atm_home, identity),
         }
     }
 
@@ -41,11 +41,11 @@ impl Summaries {
     ///
     /// When it can't be written; then the older one is still there.
     pub fn write(&self, thread: &ThreadName, text: &str) -> Result<(), FileError> {
-        let folder = self.folder.join(thread.as_str());
-        state_file::make_folder(&folder)?;
-        no_link(&folder)?;
-        state_file::replace(&folder.join(FILE), bounded(text).as_bytes())?;
-        state_file::sync_folder(&folder)
+        let directory = self.directory.join(thread.as_str());
+        state_file::make_directory(&directory)?;
+        no_link(&directory)?;
+        state_file::replace(&directory.join(FILE), bounded(text).as_bytes())?;
+        state_file::sync_directory(&directory)
     }
 
     /// The summary of a thread, if there is one.
@@ -54,12 +54,12 @@ impl Summaries {
     ///
     /// When there is one that can't be read.
     pub fn read(&self, thread: &ThreadName) -> Result<Option<String>, FileError> {
-        let folder = self.folder.join(thread.as_str());
-        if fs::symlink_metadata(&folder).is_err() {
+        let directory = self.directory.join(thread.as_str());
+        if fs::symlink_metadata(&directory).is_err() {
             return Ok(None);
         }
-        no_link(&folder)?;
-        let path = folder.join(FILE);
+        no_link(&directory)?;
+        let path = directory.join(FILE);
         let Some(file) = state_file::open(&path)? else {
             return Ok(None);
         };
@@ -67,24 +67,24 @@ impl Summaries {
         Ok(Some(bounded(&String::from_utf8_lossy(&bytes))))
     }
 
-    /// Forgets a thread: removes its summary and its folder. Anything else that is
-    /// in the folder stays, and so does the folder then.
+    /// Forgets a thread: removes its summary and its directory. Anything else that is
+    /// in the directory stays, and so does the directory then.
     ///
     /// # Errors
     ///
     /// When there is one that can't be removed.
     pub fn remove(&self, thread: &ThreadName) -> Result<(), FileError> {
-        let folder = self.folder.join(thread.as_str());
-        if !state_file::is_folder(&folder) {
+        let directory = self.directory.join(thread.as_str());
+        if !state_file::is_directory(&directory) {
             return Ok(());
         }
-        let path = folder.join(FILE);
+        let path = directory.join(FILE);
         state_file::remove(&path)?;
         state_file::remove(&state_file::with_suffix(&path, ".new"))?;
-        match fs::remove_dir(&folder) {
+        match fs::remove_dir(&directory) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            Err(error) => Err(about(&folder)(error)),
-            Ok(()) => state_file::sync_folder(&folder),
+            Err(error) => Err(about(&directory)(error)),
+            Ok(()) => state_file::sync_directory(&directory),
         }
     }
 
@@ -92,22 +92,22 @@ impl Summaries {
     ///
     /// # Errors
     ///
-    /// When the identity's folder can't be read.
+    /// When the identity's directory can't be read.
     pub fn list(&self) -> Result<Vec<ThreadName>, FileError> {
-        let entries = match fs::read_dir(&self.folder) {
+        let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(about(&self.folder)(error)),
+            Err(error) => return Err(about(&self.directory)(error)),
         };
         let mut threads = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(about(&self.folder))?;
+            let entry = entry.map_err(about(&self.directory))?;
             let name = entry
                 .file_name()
                 .to_str()
                 .and_then(|name| name.parse().ok());
             let path = entry.path();
-            let has_one = state_file::is_folder(&path) && path.join(FILE).is_file();
+            let has_one = state_file::is_directory(&path) && path.join(FILE).is_file();
             threads.extend(name.filter(|_| has_one));
         }
         threads.sort();
@@ -119,12 +119,12 @@ impl Summaries {
 ///
 /// # Errors
 ///
-/// When the folder of the identities, or the summary, can't be read.
+/// When the directory of the identities, or the summary, can't be read.
 pub fn find(atm_home: &Path, thread: &ThreadName) -> Result<Option<String>, FileError> {
     let all = identities::identities(atm_home)?.into_iter();
     let all = all.map(|identity| Summaries::of(atm_home, &identity));
     let written = |summaries: &Summaries| {
-        let path = summaries.folder.join(thread.as_str()).join(FILE);
+        let path = summaries.directory.join(thread.as_str()).join(FILE);
         fs::symlink_metadata(path)
             .and_then(|about| about.modified())
             .ok()
@@ -137,10 +137,10 @@ pub fn find(atm_home: &Path, thread: &ThreadName) -> Result<Option<String>, File
 }
 
 /// A link could lead anywhere.
-fn no_link(folder: &Path) -> Result<(), FileError> {
-    match state_file::is_folder(folder) {
+fn no_link(directory: &Path) -> Result<(), FileError> {
+    match state_file::is_directory(directory) {
         true => Ok(()),
-        false => Err(about(folder)(io::ErrorKind::NotADirectory.into())),
+        false => Err(about(directory)(io::ErrorKind::NotADirectory.into())),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
             Some("two\n")
         );
         assert_eq!(summaries.list().unwrap(), std::slice::from_ref(&thread));
-        let file = summaries.folder.join("t-1").join(FILE);
+        let file = summaries.directory.join("t-1").join(FILE);
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&file), 0o600);
         assert_eq!(mode(file.parent().unwrap()), 0o700);
@@ -202,8 +202,8 @@ mod tests {
         let (home, summaries, thread) = stage();
         let outside = home.path().join("outside");
         fs::create_dir_all(&outside).unwrap();
-        fs::create_dir_all(&summaries.folder).unwrap();
-        symlink(&outside, summaries.folder.join("t-1")).unwrap();
+        fs::create_dir_all(&summaries.directory).unwrap();
+        symlink(&outside, summaries.directory.join("t-1")).unwrap();
         assert!(summaries.write(&thread, "x").is_err());
         assert!(summaries.read(&thread).is_err());
         assert_eq!(summaries.list().unwrap(), []);
@@ -212,8 +212,8 @@ mod tests {
         let victim = outside.join("victim");
         fs::write(&victim, "mine").unwrap();
         let other: ThreadName = "t-2".parse().unwrap();
-        fs::create_dir(summaries.folder.join("t-2")).unwrap();
-        symlink(&victim, summaries.folder.join("t-2").join(FILE)).unwrap();
+        fs::create_dir(summaries.directory.join("t-2")).unwrap();
+        symlink(&victim, summaries.directory.join("t-2").join(FILE)).unwrap();
         assert!(summaries.read(&other).is_err());
         // It is replaced, not written through.
         summaries.write(&other, "x").unwrap();
@@ -224,7 +224,7 @@ mod tests {
     fn what_others_have_put_there_stays() {
         let (_home, summaries, thread) = stage();
         summaries.write(&thread, "x").unwrap();
-        let note = summaries.folder.join("t-1").join("note");
+        let note = summaries.directory.join("t-1").join("note");
         fs::write(&note, "mine").unwrap();
         summaries.remove(&thread).unwrap();
         assert_eq!(summaries.read(&thread).unwrap(), None);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_leave_the_folder_are_refused() {
+    fn names_that_could_leave_the_directory_are_refused() {
         for bad in ["", "../x", "a/b", "a.b", "a\0b", &"x".repeat(65), "ü"] {
             assert!(name(bad).is_err(), "{bad:?}");
         }

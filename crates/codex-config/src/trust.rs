@@ -239,7 +239,7 @@ fn change(
     edit: impl FnOnce(&mut BTreeMap<PathBuf, Record>) -> Result<(), TrustError>,
 ) -> Result<bool, TrustError> {
     if let Some(directory) = path.parent() {
-        state_file::make_folder(directory)?;
+        state_file::make_directory(directory)?;
     }
     let _lock = state_file::lock(&state_file::with_suffix(path, ".lock"))?;
     let before = TrustedDirectories::read(path)?;

@@ -238,7 +238,7 @@ impl Backend {
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
         program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
-        // A thread works in the repository around its folder.
+        // A thread works in the repository around its directory.
         program.without = ELSEWHERE;
         let listener: Arc<dyn Listener> = supervisor.clone();
         let gone = move |exit, cause| supervisor.gone(generation, exit, cause);

@@ -43,7 +43,7 @@ pub struct CodexBinary {
     pub chosen: PathBuf,
     /// What is run: the native program where `chosen` is npm's script.
     pub native: PathBuf,
-    /// A folder of helper programs that older packages expect on PATH.
+    /// A directory of helper programs that older packages expect on PATH.
     pub helpers: Option<PathBuf>,
     /// Where the choice came from.
     pub source: Source,
@@ -72,7 +72,7 @@ pub enum NoCodex {
 /// [`NoCodex`].
 pub fn find(chosen: Option<(PathBuf, Source)>) -> Result<CodexBinary, NoCodex> {
     let (path, source) = match chosen {
-        Some((path, source)) => (absolute(in_path_or_folder(path)), source),
+        Some((path, source)) => (absolute(in_path_or_directory(path)), source),
         None => (on_path("codex").ok_or(NoCodex::NotOnPath)?, Source::Path),
     };
     if !is_executable(&path) {
@@ -80,7 +80,7 @@ pub fn find(chosen: Option<(PathBuf, Source)>) -> Result<CodexBinary, NoCodex> {
     }
     let (native, helpers) = match behind_npm_shim(&path) {
         Some(native) => {
-            let helpers = helper_folder(&native);
+            let helpers = helper_directory(&native);
             (native, helpers)
         }
         None => (path.clone(), None),
@@ -101,20 +101,20 @@ impl CodexBinary {
             return Vec::new();
         };
         let path = env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(helpers.clone()).chain(env::split_paths(&path));
-        env::join_paths(folders)
+        let directories = std::iter::once(helpers.clone()).chain(env::split_paths(&path));
+        env::join_paths(directories)
             .map(|path| vec![("PATH".into(), path)])
             .unwrap_or_default()
     }
 }
 
-/// What is run may be run in another folder than ours.
+/// What is run may be run in another directory than ours.
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
 /// A bare name is looked up on PATH, as a shell would.
-fn in_path_or_folder(path: PathBuf) -> PathBuf {
+fn in_path_or_directory(path: PathBuf) -> PathBuf {
     let bare = path.components().count() == 1 && path.is_relative();
     match path.to_str() {
         Some(name) if bare && !name.starts_with('.') => on_path(name).unwrap_or(path),
@@ -142,7 +142,7 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// npm's names for this platform: of the package and of the folder in it.
+/// npm's names for this platform: of the package and of the directory in it.
 fn platform() -> Option<(&'static str, &'static str)> {
     match (env::consts::OS, env::consts::ARCH) {
         ("linux", "x86_64") => Some(("codex-linux-x64", "x86_64-unknown-linux-musl")),
@@ -156,8 +156,8 @@ fn platform() -> Option<(&'static str, &'static str)> {
 /// The native program of the npm package that `path` is the script of.
 ///
 /// Source: `bin/codex.js` of `@openai/codex` 0.104.0 and 0.169.0. The platform
-/// package lies in a `node_modules` folder of the script's package or of a
-/// folder above it; the oldest releases have `vendor` in the script's package.
+/// package lies in a `node_modules` directory of the script's package or of a
+/// directory above it; the oldest releases have `vendor` in the script's package.
 fn behind_npm_shim(path: &Path) -> Option<PathBuf> {
     let script = path.canonicalize().ok()?;
     if script.extension()? != "js" {
@@ -171,17 +171,17 @@ fn behind_npm_shim(path: &Path) -> Option<PathBuf> {
             .map(|program| vendor.join(program))
             .find(|program| is_executable(program))
     };
-    script.ancestors().skip(1).find_map(|folder| {
-        let modules = folder.join("node_modules/@openai").join(package);
-        in_vendor(&modules).or_else(|| in_vendor(folder))
+    script.ancestors().skip(1).find_map(|directory| {
+        let modules = directory.join("node_modules/@openai").join(package);
+        in_vendor(&modules).or_else(|| in_vendor(directory))
     })
 }
 
 /// `vendor/TRIPLE/path` beside `vendor/TRIPLE/codex/codex`, in packages that
 /// have it (0.104.0; newer programs find their helpers themselves).
-fn helper_folder(native: &Path) -> Option<PathBuf> {
-    let folder = native.parent()?.parent()?.join("path");
-    folder.is_dir().then_some(folder)
+fn helper_directory(native: &Path) -> Option<PathBuf> {
+    let directory = native.parent()?.parent()?.join("path");
+    directory.is_dir().then_some(directory)
 }
 
 #[cfg(test)]

@@ -67,10 +67,10 @@ pub struct Start {
     /// of new threads only, until they are resumed.
     #[serde(default)]
     pub refusals: Refusals,
-    /// Of a thread that is taken up: the folders that it may write, absolute, in place
+    /// Of a thread that is taken up: the directories that it may write, absolute, in place
     /// of those that it could before, which newer releases remember.
     #[serde(default)]
-    pub folders: Option<Vec<PathBuf>>,
+    pub directories: Option<Vec<PathBuf>>,
 }
 
 /// Whether it is wanted to know what Codex tried and was not allowed.
@@ -310,7 +310,7 @@ impl Prompt {
 /// Changes of a thread's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrides {
-    /// Working folder; a relative one is relative to our own.
+    /// Working directory; a relative one is relative to our own.
     pub cwd: Option<PathBuf>,
     /// Model name.
     pub model: Option<String>,

@@ -150,21 +150,21 @@ pub enum EngineError {
     /// The operator does not allow a decision.
     #[error(transparent)]
     OutOfBounds(#[from] ApprovalOutOfBounds),
-    /// The working folder isn't there.
-    #[error("the working folder {} is not there, or not a folder", .0.display())]
-    NoFolder(PathBuf),
+    /// The working directory isn't there.
+    #[error("the working directory {} is not there, or not a directory", .0.display())]
+    NoDirectory(PathBuf),
     /// Only Codex knows where the thread works.
     #[error(
         "the working directory of thread {0} cannot be read from Codex's file of it; resume it \
          with `cwd`, so that your trust in the directory can be looked up first"
     )]
-    UnknownFolder(ThreadId),
+    UnknownDirectory(ThreadId),
     /// A directory of the thread leads to another place now.
     #[error(transparent)]
     Replaced(#[from] ReplacedDirectory),
-    /// Our own working folder is gone.
-    #[error("the folder that codex-mcp was started in is gone: {0}")]
-    NoCurrentFolder(io::Error),
+    /// Our own working directory is gone.
+    #[error("the directory that codex-mcp was started in is gone: {0}")]
+    NoCurrentDirectory(io::Error),
     /// A profile can't be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -128,7 +128,7 @@ const NAMED: usize = 10;
 pub struct Options {
     /// Which Codex.
     pub launch: Launch,
-    /// Codex's home folder, where its profiles lie.
+    /// Codex's home directory, where its profiles lie.
     pub codex_home: PathBuf,
     /// How long a session waits for what, unless it is told otherwise.
     pub patience: Patience,

@@ -16,7 +16,7 @@ pub struct Given<'a> {
     pub thread: &'a ThreadId,
     /// In what way.
     pub kind: Kind,
-    /// The folder that it works in.
+    /// The directory that it works in.
     pub cwd: Option<&'a Path>,
     /// Whether Codex writes the thread down.
     pub keeping: Keeping,

@@ -19,7 +19,7 @@ pub struct Server {
     program: String,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
-    folder: Folder,
+    directory: Directory,
     approval: Approval,
 }
 
@@ -31,12 +31,12 @@ enum Approval {
     AsConfigured,
 }
 
-/// What a server is told of the folder that a thread works in.
+/// What a server is told of the directory that a thread works in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Folder {
+enum Directory {
     Untold,
-    /// `--root FOLDER`, where it is known. Codex 0.104.0 starts the servers of all
-    /// threads in its own folder, and newer ones in the thread's.
+    /// `--root DIRECTORY`, where it is known. Codex 0.104.0 starts the servers of all
+    /// threads in its own directory, and newer ones in the thread's.
     AsRoot,
 }
 
@@ -66,7 +66,7 @@ impl Server {
             program: program.map_err(|program| NoServer::NotText(program.into()))?,
             args,
             env: Vec::new(),
-            folder: Folder::Untold,
+            directory: Directory::Untold,
             approval: Approval::Beforehand,
         })
     }
@@ -87,22 +87,22 @@ impl Server {
         }
     }
 
-    /// The same, which is told in which folder a thread works: by `--root FOLDER`, where
+    /// The same, which is told in which directory a thread works: by `--root DIRECTORY`, where
     /// that is known.
     #[must_use]
-    pub fn told_the_folder(self) -> Self {
+    pub fn told_the_directory(self) -> Self {
         Self {
-            folder: Folder::AsRoot,
+            directory: Directory::AsRoot,
             ..self
         }
     }
 
-    /// It as `config.toml` has it, for a thread that works in this folder.
+    /// It as `config.toml` has it, for a thread that works in this directory.
     #[must_use]
-    pub fn entry(&self, folder: Option<&Path>) -> Value {
+    pub fn entry(&self, directory: Option<&Path>) -> Value {
         let mut args = self.args.clone();
-        let root = folder.and_then(Path::to_str);
-        if let (Folder::AsRoot, Some(root)) = (self.folder, root) {
+        let root = directory.and_then(Path::to_str);
+        if let (Directory::AsRoot, Some(root)) = (self.directory, root) {
             args.extend([ROOT, root].map(str::to_owned));
         }
         let env = self.env.iter();
@@ -117,11 +117,11 @@ impl Server {
     }
 }
 
-/// Adds servers to overrides of `config.toml` for a thread that works in `folder`,
+/// Adds servers to overrides of `config.toml` for a thread that works in `directory`,
 /// which is absolute. Where these speak of servers already, it is said there: Codex lays
 /// its overrides one over the other, in an order of its own. A server of the caller's
 /// that has the same name stays.
-pub fn add(overrides: &mut Map<String, Value>, servers: &[Server], folder: Option<&Path>) {
+pub fn add(overrides: &mut Map<String, Value>, servers: &[Server], directory: Option<&Path>) {
     for server in servers {
         let key = format!("{TABLE}.{}", server.name);
         let part = format!("{key}.");
@@ -132,7 +132,7 @@ pub fn add(overrides: &mut Map<String, Value>, servers: &[Server], folder: Optio
             Some(Value::Object(table)) => (table, server.name.to_owned()),
             _ => (&mut *overrides, key),
         };
-        table.entry(name).or_insert_with(|| server.entry(folder));
+        table.entry(name).or_insert_with(|| server.entry(directory));
     }
 }
 
@@ -188,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_wants_it_is_told_the_folder_where_that_is_known() {
+    fn a_server_that_wants_it_is_told_the_directory_where_that_is_known() {
         let told = server()
-            .told_the_folder()
+            .told_the_directory()
             .with_variable("NAME", "v".to_owned());
         let entry = told.entry(Some(Path::new("/a b")));
         assert_eq!(entry["args"], json!(["x", "--root", "/a b"]));
@@ -206,13 +206,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_folder_that_codex_can_not_be_told_is_not_told() {
+    fn a_directory_that_codex_can_not_be_told_is_not_told() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
 
         let odd = Path::new(OsStr::from_bytes(b"/\xff"));
         assert_eq!(
-            server().told_the_folder().entry(Some(odd))["args"],
+            server().told_the_directory().entry(Some(odd))["args"],
             json!(["x"])
         );
     }

@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn a_file_must_hold_a_picture() {
-        let folder = tempfile::tempdir().unwrap();
-        let here = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
         std::fs::write(here.join("a.png"), PIXEL).unwrap();
         std::fs::write(here.join("text.png"), "hello").unwrap();
         std::fs::write(here.join("empty.png"), "").unwrap();

@@ -86,7 +86,7 @@ pub fn is_known(help: Exit) -> Option<bool> {
 fn as_noted_by_npm(native: &Path) -> Option<Release> {
     let vendor = native
         .ancestors()
-        .find(|folder| folder.ends_with("vendor"))?;
+        .find(|directory| directory.ends_with("vendor"))?;
     let notes = vendor.parent()?.join("package.json");
     let notes = untrusted_file::read(&notes, NOTES_LIMIT, Links::Followed).ok()?;
     let package: Package = serde_json::from_slice(&notes).ok()?;

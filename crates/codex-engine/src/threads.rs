@@ -34,7 +34,7 @@ impl Engine {
     /// [`EngineError`]; there is no thread then.
     pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
         let thread = &mut start.settings.thread;
-        let cwd = self.folder(thread.cwd.take())?;
+        let cwd = self.working_directory(thread.cwd.take())?;
         writable_roots::resolve(&mut thread.config, &cwd);
         thread.cwd = Some(cwd);
         let running = self.backend.ready(&self.hub).await?;
@@ -67,11 +67,11 @@ impl Engine {
         }
         let given = &mut start.settings.thread;
         if let Some(cwd) = given.cwd.take() {
-            given.cwd = Some(self.folder(Some(cwd))?);
+            given.cwd = Some(self.working_directory(Some(cwd))?);
         }
         let base = match &given.cwd {
             Some(cwd) => cwd.clone(),
-            None => self.folder(None)?,
+            None => self.working_directory(None)?,
         };
         writable_roots::resolve(&mut given.config, &base);
         if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
@@ -92,8 +92,8 @@ impl Engine {
         }
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
-        let folders = start.folders.take();
-        let resumed = resume_in(&running.0, &thread, &settings, folders.as_deref()).await?;
+        let directories = start.directories.take();
+        let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
         if running.0.account.stops_resumed(&resumed) {
             return Err(self.without_login(&running.0));
         }
@@ -133,10 +133,10 @@ impl Engine {
     async fn begun_in(&self, thread: &ThreadId) -> Result<Option<PathBuf>, EngineError> {
         let (codex_home, id) = (self.options.codex_home.clone(), thread.clone());
         let begun = off_runtime::run(move || match rollouts::begun(&codex_home, &id) {
-            Begun::In(cwd) if !cwd.is_dir() => Err(EngineError::NoFolder(cwd)),
+            Begun::In(cwd) if !cwd.is_dir() => Err(EngineError::NoDirectory(cwd)),
             Begun::In(cwd) => Ok(Some(cwd)),
             Begun::Missing => Ok(None),
-            Begun::Unknown => Err(EngineError::UnknownFolder(id)),
+            Begun::Unknown => Err(EngineError::UnknownDirectory(id)),
         });
         begun.await?
     }
@@ -273,12 +273,12 @@ impl Engine {
     /// A working directory, absolute and without links: Codex gets the path that is checked
     /// before each prompt. Codex runs happily in a directory that isn't there, and every
     /// command in it fails; so it is checked here.
-    pub(super) fn folder(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
-        let here = std::env::current_dir().map_err(EngineError::NoCurrentFolder)?;
+    pub(super) fn working_directory(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
+        let here = std::env::current_dir().map_err(EngineError::NoCurrentDirectory)?;
         let cwd = here.join(cwd.unwrap_or_default());
         match cwd.is_dir() {
             true => Ok(directory::resolved(&cwd)),
-            false => Err(EngineError::NoFolder(cwd)),
+            false => Err(EngineError::NoDirectory(cwd)),
         }
     }
 
@@ -391,13 +391,13 @@ async fn resume_in(
     server: &AppServer,
     thread: &ThreadId,
     settings: &ThreadSettings,
-    folders: Option<&[PathBuf]>,
+    directories: Option<&[PathBuf]>,
 ) -> Result<ThreadResponse, EngineError> {
     let params = ThreadResumeParams {
         thread_id: thread,
         exclude_turns: true,
         settings,
-        runtime_workspace_roots: folders,
+        runtime_workspace_roots: directories,
     };
     let resumed = call(server, Method::ThreadResume, &params).await;
     resumed.map_err(|error: EngineError| error.about(thread))

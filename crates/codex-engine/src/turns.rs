@@ -38,7 +38,7 @@ impl Engine {
         check_length(&prompt.text, &entry)?;
         if let Some(cwd) = prompt.overrides.cwd.take() {
             let below = entry.settings().thread.cwd.unwrap_or_default();
-            let cwd = self.folder(Some(below.join(cwd)))?;
+            let cwd = self.working_directory(Some(below.join(cwd)))?;
             self.note_mount_targets(&cwd);
             prompt.overrides.cwd = Some(cwd);
         }

@@ -1,4 +1,4 @@
-//! What `workspace-write` allows besides the working folder.
+//! What `workspace-write` allows besides the working directory.
 
 use std::env;
 use std::ffi::OsString;
@@ -43,8 +43,8 @@ pub struct GitGrant {
 pub struct Granted {
     /// They. They make a difference in `workspace-write` alone.
     pub settings: Settings,
-    /// All folders that may be written, absolute: the working folder first.
-    pub folders: Vec<PathBuf>,
+    /// All directories that may be written, absolute: the working directory first.
+    pub directories: Vec<PathBuf>,
     /// The directories for temporary files that may be written as well.
     pub temporary: Vec<PathBuf>,
 }
@@ -60,15 +60,15 @@ impl Engine {
         mut settings: Settings,
         grants: &Grants,
     ) -> Result<Granted, EngineError> {
-        let cwd = self.folder(settings.thread.cwd.take())?;
+        let cwd = self.working_directory(settings.thread.cwd.take())?;
         settings.thread.cwd = Some(cwd.clone());
         writable_roots::resolve(&mut settings.thread.config, &cwd);
         let mut table = self.workspace_table(&settings, Some(&cwd)).await?;
         let allowed = read(table.clone())?;
         let temporary = temporary(&allowed);
-        let mut folders = allowed.writable_roots;
+        let mut directories = allowed.writable_roots;
         if let Some(git) = &grants.git {
-            folders.push(git.directory.clone());
+            directories.push(git.directory.clone());
             for (name, path) in &git.variables {
                 let path = path.to_string_lossy().into_owned();
                 let key = ["shell_environment_policy", "set", name];
@@ -76,7 +76,7 @@ impl Engine {
             }
         }
         if *grants != Grants::default() {
-            table.insert("writable_roots".to_owned(), json!(folders));
+            table.insert("writable_roots".to_owned(), json!(directories));
             if grants.network {
                 table.insert("network_access".to_owned(), true.into());
             }
@@ -86,10 +86,10 @@ impl Engine {
             set.insert(TABLE.to_owned(), table.into());
         }
         writable_roots::resolve(&mut settings.thread.config, &cwd);
-        folders.insert(0, cwd);
+        directories.insert(0, cwd);
         Ok(Granted {
             settings,
-            folders,
+            directories,
             temporary,
         })
     }

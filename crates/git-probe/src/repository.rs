@@ -98,14 +98,14 @@ mod tests {
     }
 
     fn root() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        (folder, root)
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        (directory, root)
     }
 
     #[test]
     fn heads_are_branches_or_commits_or_nothing() {
-        let (_folder, root) = root();
+        let (_directory, root) = root();
         for (text, expected) in [
             ("ref: refs/heads/main\n", Some(Head::Branch("main".into()))),
             (
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn nothing_is_looked_for_from_a_ceiling_on() {
-        let (_folder, root) = root();
+        let (_directory, root) = root();
         write(&root.join(".git/HEAD"), "ref: refs/heads/main\n");
         let inner = root.join("a/b");
         assert!(Repository::around(&inner, &[root.join("c")]).is_some());

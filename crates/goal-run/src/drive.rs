@@ -203,7 +203,7 @@ const ABOUT_GIT: &str = "Git uses a private git directory here (GIT_DIR, GIT_COM
 
 /// Git, if criteria want commits and there is a repository.
 fn git_for_commits<'a>(order: &Order, looker: &'a RepoInspector) -> Option<&'a Git> {
-    let is_wanted = order.criteria.grants().contains(&Grant::GitFolder);
+    let is_wanted = order.criteria.grants().contains(&Grant::GitDirectory);
     looker.git().filter(|_| is_wanted)
 }
 
@@ -533,9 +533,11 @@ impl<W: Watcher> Driver<'_, W> {
             return Ok(());
         };
         let Granted {
-            folders, temporary, ..
+            directories,
+            temporary,
+            ..
         } = &self.granted;
-        let mut writable = folders.iter().chain(temporary);
+        let mut writable = directories.iter().chain(temporary);
         match writable.find(|path| state.starts_with(directory::resolved(path))) {
             Some(writable) => Err(RunError::StateInWorkspace {
                 writable: writable.clone(),
@@ -557,12 +559,14 @@ impl<W: Watcher> Driver<'_, W> {
     async fn opened(&self) -> Result<Opened, EngineError> {
         self.granted.check()?;
         let Granted {
-            settings, folders, ..
+            settings,
+            directories,
+            ..
         } = self.granted.clone();
         let start = Start {
             settings,
             refusals: Refusals::Told,
-            folders: Some(folders),
+            directories: Some(directories),
             ..Start::default()
         };
         match self.thread.clone() {
@@ -580,10 +584,10 @@ impl<W: Watcher> Driver<'_, W> {
     fn prompt(&self, wanted: &Wanted) -> String {
         let criteria = self.order.criteria.iter();
         let criteria: Vec<String> = criteria.map(|criterion| criterion.wanted()).collect();
-        let folder = self.looker.top().display().to_string();
+        let directory = self.looker.top().display().to_string();
         let inserts = Inserts {
             task: &self.order.task,
-            repo: &folder,
+            repo: &directory,
             criteria: &criteria,
             missing: &self.verdict.instructions(),
             errors: &self.errors,

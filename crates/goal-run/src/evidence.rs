@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::logic::outcome::TurnRecord;
 
-/// How many files are kept in a folder of ours; the oldest go.
+/// How many files are kept in a directory of ours; the oldest go.
 const KEPT: usize = 500;
 
 /// How the names of ours begin.
@@ -43,22 +43,22 @@ enum State {
 }
 
 impl EvidenceFile {
-    /// A new one in a folder of ours, named after the time.
+    /// A new one in a directory of ours, named after the time.
     ///
     /// # Errors
     ///
     /// When it can't be made.
-    pub fn new_in(folder: &Path) -> io::Result<Self> {
+    pub fn new_in(directory: &Path) -> io::Result<Self> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(folder)?;
-        tidy(folder);
+            .create(directory)?;
+        tidy(directory);
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let mut tag = Uuid::new_v4().simple().to_string();
         tag.truncate(8);
         let name = format!("{PREFIX}{}-{tag}.jsonl", now.replace(':', ""));
-        Self::open(&folder.join(name), State::New)
+        Self::open(&directory.join(name), State::New)
     }
 
     /// This file; what is in it stays. A link is not followed.
@@ -115,8 +115,8 @@ impl Drop for EvidenceFile {
 }
 
 /// Removes the oldest. That is no reason not to begin.
-fn tidy(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else {
+fn tidy(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -124,7 +124,7 @@ fn tidy(folder: &Path) {
     names.sort_unstable();
     let many = (names.len() + 1).saturating_sub(KEPT);
     for name in names.into_iter().take(many) {
-        if let Err(error) = fs::remove_file(folder.join(&name)) {
+        if let Err(error) = fs::remove_file(directory.join(&name)) {
             tracing::warn!("the old evidence {name} stays: {error}");
         }
     }
@@ -150,33 +150,33 @@ mod tests {
 
     #[test]
     fn the_oldest_give_way() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for number in 0..KEPT + 5 {
             let name = format!("{PREFIX}2000-01-01T000000Z-{number:08}.jsonl");
-            fs::write(folder.path().join(name), "").unwrap();
+            fs::write(directory.path().join(name), "").unwrap();
         }
-        fs::write(folder.path().join("mine"), "").unwrap();
-        let mut file = EvidenceFile::new_in(folder.path()).unwrap();
+        fs::write(directory.path().join("mine"), "").unwrap();
+        let mut file = EvidenceFile::new_in(directory.path()).unwrap();
         file.state = State::Whole;
         let path = file.close().unwrap();
         assert!(path.is_file());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), KEPT + 1);
-        assert!(folder.path().join("mine").exists());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), KEPT + 1);
+        assert!(directory.path().join("mine").exists());
     }
 
     #[test]
     fn a_run_that_has_none_leaves_no_file() {
-        let folder = tempfile::tempdir().unwrap();
-        drop(EvidenceFile::new_in(folder.path()).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        drop(EvidenceFile::new_in(directory.path()).unwrap());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_link_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("link");
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
         std::os::unix::fs::symlink("target", &link).unwrap();
         assert!(EvidenceFile::at(&link).is_err());
-        assert!(!folder.path().join("target").exists());
+        assert!(!directory.path().join("target").exists());
     }
 }

@@ -23,7 +23,7 @@ pub const MOST_NOTIFIERS: usize = 20;
 pub struct Order {
     /// What is to be done.
     pub task: String,
-    /// Where, an absolute path: the repository, or a folder in it. Codex works at its
+    /// Where, an absolute path: the repository, or a directory in it. Codex works at its
     /// top.
     pub repo: PathBuf,
     /// What must hold.
@@ -56,7 +56,7 @@ pub struct Order {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// In the folder that was named.
+    /// In the directory that was named.
     #[default]
     Here,
     /// In a git worktree of its own.
@@ -87,12 +87,12 @@ pub enum BadOrder {
         "the task has {0} bytes, and at most {LONGEST_TASK} are taken; put it into a file of the repository and name that"
     )]
     LongTask(usize),
-    /// No folder is named.
-    #[error("repo must not be empty; name the repository's folder, `.` for the current one")]
+    /// No directory is named.
+    #[error("repo must not be empty; name the repository's directory, `.` for the current one")]
     NoRepo,
-    /// The folder isn't there.
-    #[error("there is no folder {}; name the repository's", .0.display())]
-    NoFolder(PathBuf),
+    /// The directory isn't there.
+    #[error("there is no directory {}; name the repository's", .0.display())]
+    NoDirectory(PathBuf),
     /// There are too many to tell.
     #[error("{0} are to be told of the end, and at most {MOST_NOTIFIERS} can be")]
     Notifiers(usize),
@@ -134,11 +134,11 @@ impl Order {
         self.check_repo_is_named()?;
         match self.repo.is_dir() {
             true => Ok(()),
-            false => Err(BadOrder::NoFolder(self.repo.clone())),
+            false => Err(BadOrder::NoDirectory(self.repo.clone())),
         }
     }
 
-    /// Whether a repository is named at all. An empty path would be the working folder of
+    /// Whether a repository is named at all. An empty path would be the working directory of
     /// whichever process resolves it.
     ///
     /// # Errors

@@ -13,9 +13,9 @@ use safe_files::untrusted_file::{self, Links};
 use super::error::RunError;
 use crate::logic::prompts::{TEMPLATE_LIMIT, Templates};
 
-/// The folder of the prompts, from the top of the repository on. They are named
+/// The directory of the prompts, from the top of the repository on. They are named
 /// `initial.md`, `nudge.md`, `recovery.md` and `continuation.md`.
-const FOLDER: &str = ".codex-mcp/prompts";
+const DIRECTORY: &str = ".codex-mcp/prompts";
 
 /// The longest prompt, in bytes.
 const LIMIT: u64 = TEMPLATE_LIMIT as u64;
@@ -54,7 +54,7 @@ pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, R
     let own = has_own.then(|| {
         let (quoted, top) = (shell_word(top), top.display());
         format!(
-            "{top} is not trusted, so its prompts in {FOLDER} are left out. To use them, read \
+            "{top} is not trusted, so its prompts in {DIRECTORY} are left out. To use them, read \
              them and then run `codex-mcp trust {quoted}`."
         )
     });
@@ -87,7 +87,7 @@ fn templates_of(top: &Path) -> Result<Templates, RunError> {
 }
 
 fn path_of(top: &Path, kind: PromptKind) -> PathBuf {
-    top.join(FOLDER).join(format!("{kind}.md"))
+    top.join(DIRECTORY).join(format!("{kind}.md"))
 }
 
 fn unusable(path: PathBuf, why: &impl ToString) -> RunError {
@@ -123,9 +123,9 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let ours = nudge(&templates_of(top.path()).unwrap());
         assert!(ours.contains("words only"), "{ours}");
-        let folder = top.path().join(FOLDER);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
+        let directory = top.path().join(DIRECTORY);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
         assert_eq!(nudge(&templates_of(top.path()).unwrap()), "Turn 2: T!");
     }
 
@@ -136,9 +136,9 @@ mod tests {
         let home = top.join("codex");
         let chosen = || templates_for(&top, &home).unwrap();
         assert!(chosen().warnings.is_empty());
-        let folder = top.join(FOLDER);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
+        let directory = top.join(DIRECTORY);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
         let without = chosen();
         assert!(without.warnings[0].contains("codex-mcp trust"));
         assert!(nudge(&without.templates).contains("words only"));
@@ -154,24 +154,24 @@ mod tests {
     fn one_that_can_not_be_used_is_named() {
         let refused = |make: &dyn Fn(&Path)| {
             let top = tempfile::tempdir().unwrap();
-            let folder = top.path().join(FOLDER);
-            fs::create_dir_all(&folder).unwrap();
-            make(&folder);
+            let directory = top.path().join(DIRECTORY);
+            fs::create_dir_all(&directory).unwrap();
+            make(&directory);
             let refusal = templates_of(top.path()).unwrap_err().to_string();
             assert!(refusal.contains(".codex-mcp/prompts/"), "{refusal}");
             refusal
         };
         let text = |text: String| {
-            refused(&move |folder| fs::write(folder.join("initial.md"), &text).unwrap())
+            refused(&move |directory| fs::write(directory.join("initial.md"), &text).unwrap())
         };
         assert!(text("no place for it".to_owned()).contains("{task}"));
         assert!(text("{task} {tusk}".to_owned()).contains("tusk"));
         assert!(text("{task}".repeat(TEMPLATE_LIMIT)).contains("16384"));
-        let link = |folder: &Path| {
-            std::os::unix::fs::symlink("/etc/hostname", folder.join("nudge.md")).unwrap();
+        let link = |directory: &Path| {
+            std::os::unix::fs::symlink("/etc/hostname", directory.join("nudge.md")).unwrap();
         };
         refused(&link);
-        let folder = |folder: &Path| fs::create_dir(folder.join("recovery.md")).unwrap();
-        assert!(refused(&folder).contains("not a regular file"));
+        let directory = |directory: &Path| fs::create_dir(directory.join("recovery.md")).unwrap();
+        assert!(refused(&directory).contains("not a regular file"));
     }
 }

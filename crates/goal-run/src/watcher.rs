@@ -18,7 +18,7 @@ use crate::logic::outcome::TurnRecord;
 pub enum News<'a> {
     /// It is about to begin.
     Begins {
-        /// Where it works: the top folder of the repository.
+        /// Where it works: the top directory of the repository.
         top: &'a Path,
         /// How things stand before it.
         verdict: &'a Verdict,

@@ -57,24 +57,24 @@ pub enum WorktreeError {
     #[error("called off before there was a worktree")]
     GivenUp,
     /// Git refuses.
-    #[error("no worktree can be made of the repository of {}: {words}", folder.display())]
+    #[error("no worktree can be made of the repository of {}: {words}", directory.display())]
     Git {
-        /// The folder.
-        folder: PathBuf,
+        /// The directory.
+        directory: PathBuf,
         /// What it says.
         words: String,
     },
 }
 
 impl WorktreeError {
-    fn of(folder: &Path, error: &GitError) -> Self {
-        let folder = folder.to_owned();
+    fn of(directory: &Path, error: &GitError) -> Self {
+        let directory = directory.to_owned();
         match error {
             GitError::Missing => Self::NoGit,
             GitError::GivenUp => Self::GivenUp,
-            error if error.is_no_repository() => Self::NoRepository(folder),
+            error if error.is_no_repository() => Self::NoRepository(directory),
             error => Self::Git {
-                folder,
+                directory,
                 words: error.to_string(),
             },
         }
@@ -84,9 +84,9 @@ impl WorktreeError {
 /// A worktree.
 #[derive(Debug, Clone)]
 pub struct Worktree {
-    /// The folder in it that corresponds to the one that was named.
-    pub folder: PathBuf,
-    /// Its top folder.
+    /// The directory in it that corresponds to the one that was named.
+    pub directory: PathBuf,
+    /// Its top directory.
     pub top: PathBuf,
     /// The branch that is checked out in it.
     pub branch: String,
@@ -95,19 +95,19 @@ pub struct Worktree {
 }
 
 impl Worktree {
-    /// Makes one of the repository around `folder`, below `home`, on a new branch from
+    /// Makes one of the repository around `directory`, below `home`, on a new branch from
     /// what is checked out. Given up when the means' `halt` is cancelled.
     ///
     /// # Errors
     ///
     /// [`WorktreeError`]. There is no worktree then.
     pub async fn make(
-        folder: &Path,
+        directory: &Path,
         home: &Path,
         means: InspectOptions,
     ) -> Result<Self, WorktreeError> {
         let tag = Uuid::new_v4().simple().to_string();
-        Self::of(folder, home, &tag, means).await
+        Self::of(directory, home, &tag, means).await
     }
 
     /// The same for the run of this name, of which the first eight characters count:
@@ -117,28 +117,28 @@ impl Worktree {
     ///
     /// [`WorktreeError`].
     pub async fn of(
-        folder: &Path,
+        directory: &Path,
         home: &Path,
         run: &str,
         means: InspectOptions,
     ) -> Result<Self, WorktreeError> {
-        let told = |error| WorktreeError::of(folder, &error);
-        let git = Git::begin(folder, &means.env, bounds(&means.halt));
+        let told = |error| WorktreeError::of(directory, &error);
+        let git = Git::begin(directory, &means.env, bounds(&means.halt));
         let git = git.await.map_err(told)?;
         let origin = git.root().to_owned();
         let commit = git.told(&["rev-parse", "--quiet", "--verify", "HEAD"], &[]);
         commit.await.map_err(|error| match error {
-            GitError::Failed { .. } => WorktreeError::NoCommit(folder.to_owned()),
+            GitError::Failed { .. } => WorktreeError::NoCommit(directory.to_owned()),
             error => told(error),
         })?;
         let tag: String = run.chars().take(TAG).collect();
         let name = origin.file_name().unwrap_or_default().to_string_lossy();
         let top = home.join(format!("{name}-{tag}"));
-        let here = folder.canonicalize();
-        let here = here.unwrap_or_else(|_| folder.to_owned());
+        let here = directory.canonicalize();
+        let here = here.unwrap_or_else(|_| directory.to_owned());
         let below = here.strip_prefix(&origin).unwrap_or(Path::new(""));
         let worktree = Self {
-            folder: top.join(below),
+            directory: top.join(below),
             top,
             branch: format!("codex-mcp/run-{tag}"),
             origin,
@@ -197,19 +197,19 @@ impl Worktree {
             git.told(CHECK_OUT, &[]).await?;
         }
         // What is committed there, or was made by an earlier attempt, may be a link.
-        let folder = directory::resolved(&self.folder);
-        match folder.starts_with(git.root()) {
+        let directory = directory::resolved(&self.directory);
+        match directory.starts_with(git.root()) {
             true => Ok(()),
             false => {
-                let (named, folder) = (self.folder.display(), folder.display());
-                let words = format!("{named} leads out of the worktree, to {folder}");
+                let (named, directory) = (self.directory.display(), directory.display());
+                let words = format!("{named} leads out of the worktree, to {directory}");
                 Err(GitError::Unusable(io::Error::other(words)))
             }
         }
     }
 
-    async fn git(&self, folder: &Path, halt: &CancellationToken) -> Result<Git, GitError> {
-        Git::begin(folder, &self.means.env, bounds(halt)).await
+    async fn git(&self, directory: &Path, halt: &CancellationToken) -> Result<Git, GitError> {
+        Git::begin(directory, &self.means.env, bounds(halt)).await
     }
 
     /// Removes it and its branch, unless something may be lost: files that are not
@@ -315,7 +315,7 @@ enum Left {
 /// What stays of a worktree when its run is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Its top folder; `None` if only the branch is left.
+    /// Its top directory; `None` if only the branch is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Its branch.

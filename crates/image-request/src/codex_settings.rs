@@ -23,7 +23,7 @@ pub fn config_for(arguments: &Arguments, codex_home: &Path, place: &ImageRoot) -
     let user = UserConfig::read(codex_home);
     let profile = arguments.profile().map(str::to_owned);
     let profile = profile.and_then(|name| ProfileName::try_from(name).ok());
-    let trust = codex_trust(place.folder(), &user).ok();
+    let trust = codex_trust(place.directory(), &user).ok();
     user.layers(profile.as_ref(), trust.as_ref())
 }
 
@@ -74,15 +74,15 @@ mod tests {
         told_in("work/sub", args, files)
     }
 
-    /// The same in this folder: `tree` is a linked working tree of the repository `main`,
+    /// The same in this directory: `tree` is a linked working tree of the repository `main`,
     /// and `work` one that is no other's.
-    fn told_in(folder: &str, args: &[&str], files: &[(&str, &str)]) -> (String, Approval) {
-        let top = folder.split('/').next().unwrap();
+    fn told_in(directory: &str, args: &[&str], files: &[(&str, &str)]) -> (String, Approval) {
+        let top = directory.split('/').next().unwrap();
         let made = tempfile::tempdir().unwrap();
         let root = made.path().canonicalize().unwrap();
         let (home, work) = (root.join("home"), root.join(top));
-        for folder in ["home", "main/.git/worktrees/tree", "work/.git"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["home", "main/.git/worktrees/tree", "work/.git"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
         }
         fs::create_dir_all(work.join("sub")).unwrap();
         fs::create_dir_all(work.join(".codex")).unwrap();
@@ -105,7 +105,7 @@ mod tests {
         }
         let args = args.iter().map(OsString::from).collect();
         let arguments = Arguments::read(args).unwrap();
-        let place = ImageRoot::around(&root.join(folder), SizeLimit::default()).unwrap();
+        let place = ImageRoot::around(&root.join(directory), SizeLimit::default()).unwrap();
         let config = config_for(&arguments, &home, &place);
         let ours = contract::instructions();
         let all = instructions(&config, &arguments, &ours);

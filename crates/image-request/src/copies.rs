@@ -35,14 +35,14 @@ const ATTEMPTS: u32 = 10;
 pub struct Copies {
     /// Where the directories of all wrappers are.
     all: PathBuf,
-    folder: Folder,
+    directory: Directory,
     last: Vec<PathBuf>,
     count: u32,
 }
 
 /// A directory that is only ours, and the lock that says so.
 #[derive(Debug)]
-struct Folder {
+struct Directory {
     made: TempDir,
     /// Held as long as this is open.
     _lock: File,
@@ -58,7 +58,7 @@ impl Copies {
     pub fn new(all: PathBuf) -> io::Result<Self> {
         remove_left_behind(&all);
         Ok(Self {
-            folder: Folder::new(&all)?,
+            directory: Directory::new(&all)?,
             all,
             last: Vec::new(),
             count: 0,
@@ -76,12 +76,12 @@ impl Copies {
             why: Why::Unfit(reason),
         };
         self.count += 1;
-        let folder = self.folder.path().join(self.count.to_string());
+        let directory = self.directory.path().join(self.count.to_string());
         let name = Path::new(path.as_str()).file_name().unwrap_or_default();
         // Codex would take it for several ones.
-        let copy = folder.join(name.to_string_lossy().replace(',', "_"));
-        self.last.push(folder.clone());
-        write(&folder, &copy, bytes).map_err(|error| unfit(error.to_string()))?;
+        let copy = directory.join(name.to_string_lossy().replace(',', "_"));
+        self.last.push(directory.clone());
+        write(&directory, &copy, bytes).map_err(|error| unfit(error.to_string()))?;
         Attachment::new(copy.as_os_str()).map_err(|error| unfit(error.to_string()))
     }
 
@@ -93,14 +93,14 @@ impl Copies {
     /// When they can't be removed, or there is no room for another directory.
     pub fn clear(&mut self) -> io::Result<()> {
         let last = std::mem::take(&mut self.last);
-        if !is_ours(self.folder.path()) {
-            let gone = std::mem::replace(&mut self.folder, Folder::new(&self.all)?);
+        if !is_ours(self.directory.path()) {
+            let gone = std::mem::replace(&mut self.directory, Directory::new(&self.all)?);
             // What is there now isn't ours to remove.
             let _ = gone.made.keep();
             return Ok(());
         }
-        for folder in last {
-            match fs::remove_dir_all(folder) {
+        for directory in last {
+            match fs::remove_dir_all(directory) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -109,7 +109,7 @@ impl Copies {
     }
 }
 
-impl Folder {
+impl Directory {
     /// A new one among those of all wrappers.
     fn new(all: &Path) -> io::Result<Self> {
         let unfit = |why: &dyn fmt::Display| {
@@ -160,20 +160,20 @@ fn remove_left_behind(all: &Path) {
 /// is followed.
 fn locked(path: &Path) -> Option<File> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let folder = OpenOptions::new()
+    let directory = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits())
         .open(path)
         .ok()?;
-    let about = folder.metadata().ok().filter(belongs_to_us)?;
-    folder.try_lock().ok()?;
+    let about = directory.metadata().ok().filter(belongs_to_us)?;
+    directory.try_lock().ok()?;
     let now = fs::symlink_metadata(path).ok()?;
     let is_the_same = (now.dev(), now.ino()) == (about.dev(), about.ino());
-    is_the_same.then_some(folder)
+    is_the_same.then_some(directory)
 }
 
-fn is_ours(folder: &Path) -> bool {
-    fs::symlink_metadata(folder).is_ok_and(|about| belongs_to_us(&about))
+fn is_ours(directory: &Path) -> bool {
+    fs::symlink_metadata(directory).is_ok_and(|about| belongs_to_us(&about))
 }
 
 /// Whether it is a directory in which only we can write.
@@ -181,8 +181,8 @@ fn belongs_to_us(about: &Metadata) -> bool {
     about.is_dir() && about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0
 }
 
-fn write(folder: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(folder)?;
+fn write(directory: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(directory)?;
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn copies_have_the_names_of_their_pictures_but_for_commas() {
         let mut copies = copies();
-        let root = copies.folder.path().to_owned();
+        let root = copies.directory.path().to_owned();
         for (path, copy) in [("a/b c.png", "1/b c.png"), ("a/b,c.png", "2/b_c.png")] {
             let kept = copies.keep(&path.parse().unwrap(), b"bytes").unwrap();
             let copy = root.join(copy);
@@ -224,14 +224,14 @@ mod tests {
         let mut copies = copies();
         let path = "a.png".parse().unwrap();
         copies.keep(&path, b"one").unwrap();
-        fs::remove_dir_all(copies.folder.path().join("1")).unwrap();
+        fs::remove_dir_all(copies.directory.path().join("1")).unwrap();
         copies.clear().unwrap();
         copies.keep(&path, b"two").unwrap();
-        let old = copies.folder.path().to_owned();
+        let old = copies.directory.path().to_owned();
         fs::remove_dir_all(&old).unwrap();
         copies.clear().unwrap();
         copies.keep(&path, b"three").unwrap();
-        let new = copies.folder.path().to_owned();
+        let new = copies.directory.path().to_owned();
         assert_eq!(fs::read(new.join("3/a.png")).unwrap(), b"three");
         assert!(is_ours(&new));
         drop(copies);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_puts_in_the_place_of_the_folder_is_left_alone() {
+    fn what_somebody_puts_in_the_place_of_the_directory_is_left_alone() {
         let theirs = tempfile::tempdir().unwrap();
         let open = theirs.path().join("open");
         fs::create_dir(&open).unwrap();
@@ -251,12 +251,12 @@ mod tests {
         ];
         for put in puts {
             let mut copies = copies();
-            let place = copies.folder.path().to_owned();
+            let place = copies.directory.path().to_owned();
             fs::remove_dir(&place).unwrap();
             put(&open, &place);
             copies.clear().unwrap();
             copies.keep(&"a.png".parse().unwrap(), b"bytes").unwrap();
-            assert_ne!(copies.folder.path(), place);
+            assert_ne!(copies.directory.path(), place);
             drop(copies);
             assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
             fs::remove_file(&place)
@@ -266,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_use_is_named_with_the_variable_that_chooses_it() {
+    fn a_directory_that_is_no_use_is_named_with_the_variable_that_chooses_it() {
         let all = tempfile::tempdir().unwrap();
         let gone = all.path().join("gone");
         let comma = all.path().join("a,b");
         fs::create_dir(&comma).unwrap();
         for (unfit, why) in [(gone, "not found"), (comma, "because of its comma")] {
-            let told = Folder::new(&unfit).unwrap_err().to_string();
+            let told = Directory::new(&unfit).unwrap_err().to_string();
             let begins = format!("no copies of pictures can be kept in {}: ", unfit.display());
             assert!(told.starts_with(&begins), "{told}");
             assert!(told.contains(why), "{told}");
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn one_that_can_not_be_written_is_told() {
         let mut copies = copies();
-        std::fs::write(copies.folder.path().join("1"), "").unwrap();
+        std::fs::write(copies.directory.path().join("1"), "").unwrap();
         let error = copies.keep(&"a.png".parse().unwrap(), b"").unwrap_err();
         assert!(matches!(error.why, Why::Unfit(_)), "{error}");
     }
@@ -304,7 +304,7 @@ mod tests {
         make("codex-mcp-eyes-killed/1", 0o700);
         fs::write(place("codex-mcp-eyes-killed/1/a.png"), "").unwrap();
         symlink(outside.path(), place("codex-mcp-eyes-killed/link")).unwrap();
-        let runs = Folder::new(all.path()).unwrap();
+        let runs = Directory::new(all.path()).unwrap();
         symlink(outside.path(), place("codex-mcp-eyes-link")).unwrap();
         fs::write(place("codex-mcp-eyes-file"), "").unwrap();
         make("codex-mcp-eyes-open", 0o755);

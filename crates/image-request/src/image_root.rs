@@ -20,11 +20,11 @@ use super::fitted::{Fitted, fit};
 use crate::logic::path::{BadPath, PicturePath, SHOWN_PATH};
 use crate::logic::picture::{BadPicture, SizeLimit, Why, check};
 
-/// A folder that Codex works in, and the repository around it.
+/// A directory that Codex works in, and the repository around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRoot {
     /// Paths are meant from here on.
-    folder: PathBuf,
+    directory: PathBuf,
     /// Nothing outside of it is shown, and paths may be meant from here on too.
     top: PathBuf,
     limit: SizeLimit,
@@ -37,29 +37,33 @@ struct Opened {
 }
 
 impl ImageRoot {
-    /// A folder, and the git repository that it is in, if it is in one. Pictures may be
+    /// A directory, and the git repository that it is in, if it is in one. Pictures may be
     /// as large as `limit` says.
     ///
     /// # Errors
     ///
-    /// When the folder isn't there.
-    pub fn around(folder: &Path, limit: SizeLimit) -> io::Result<Self> {
-        let folder = folder.canonicalize()?;
-        if !folder.is_dir() {
+    /// When the directory isn't there.
+    pub fn around(directory: &Path, limit: SizeLimit) -> io::Result<Self> {
+        let directory = directory.canonicalize()?;
+        if !directory.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let repository = Repository::around(&folder, &ceilings());
-        let top = repository.map_or_else(|| folder.clone(), |repository| repository.root);
-        Ok(Self { folder, top, limit })
+        let repository = Repository::around(&directory, &ceilings());
+        let top = repository.map_or_else(|| directory.clone(), |repository| repository.root);
+        Ok(Self {
+            directory,
+            top,
+            limit,
+        })
     }
 
-    /// The folder, without links.
+    /// The directory, without links.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// The top folder of the repository around it, or itself; without links.
+    /// The top directory of the repository around it, or itself; without links.
     #[must_use]
     pub fn top(&self) -> &Path {
         &self.top
@@ -121,13 +125,13 @@ impl ImageRoot {
         })
     }
 
-    /// From the folder on, and if there is nothing, from the top of the repository on.
+    /// From the directory on, and if there is nothing, from the top of the repository on.
     fn open(&self, path: &PicturePath) -> Result<Opened, BadPicture> {
-        match self.open_from(&self.folder, path) {
+        match self.open_from(&self.directory, path) {
             Err(BadPicture {
                 why: Why::Missing { .. },
                 ..
-            }) if self.top != self.folder => self.open_from(&self.top, path),
+            }) if self.top != self.directory => self.open_from(&self.top, path),
             other => other,
         }
     }
@@ -167,7 +171,7 @@ impl ImageRoot {
     fn refused(&self, path: &PicturePath, error: &io::Error) -> BadPicture {
         let why = match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENOENT | Errno::ENOTDIR) => Why::Missing {
-                folder: self.folder.display().to_string(),
+                directory: self.directory.display().to_string(),
             },
             // A socket, or a device that isn't there.
             Some(Errno::ENXIO | Errno::ENODEV) => Why::NotAFile,
@@ -214,11 +218,11 @@ mod tests {
     struct Files {
         place: ImageRoot,
         root: PathBuf,
-        _folder: tempfile::TempDir,
+        _directory: tempfile::TempDir,
     }
 
     /// `outside/`, and beside it `repository/`, a git repository, with `sub/` in it.
-    fn files(folder: &str, limit: u64) -> Files {
+    fn files(directory: &str, limit: u64) -> Files {
         let made = tempfile::tempdir().unwrap();
         let base = made.path().canonicalize().unwrap();
         let root = base.join("repository");
@@ -230,9 +234,9 @@ mod tests {
         fs::write(root.join("a.png"), PNG).unwrap();
         let limit = SizeLimit::try_from(limit).unwrap();
         Files {
-            place: ImageRoot::around(&root.join(folder), limit).unwrap(),
+            place: ImageRoot::around(&root.join(directory), limit).unwrap(),
             root,
-            _folder: made,
+            _directory: made,
         }
     }
 
@@ -254,19 +258,19 @@ mod tests {
         let Files {
             place,
             root,
-            _folder,
+            _directory,
         } = files("", 100);
         symlink("a.png", root.join("near.png")).unwrap();
         symlink(root.join("a.png"), root.join("absolute.png")).unwrap();
         symlink("../outside/secret.png", root.join("far.png")).unwrap();
-        symlink("../outside", root.join("folder")).unwrap();
+        symlink("../outside", root.join("directory")).unwrap();
         symlink("/etc/passwd", root.join("passwd.png")).unwrap();
         symlink("nothing.png", root.join("dangling.png")).unwrap();
         symlink("loop.png", root.join("loop.png")).unwrap();
         for within in ["a.png", "near.png", "absolute.png"] {
             assert_eq!(read(&place, within), PNG, "{within}");
         }
-        for out in ["far.png", "folder/secret.png", "passwd.png"] {
+        for out in ["far.png", "directory/secret.png", "passwd.png"] {
             assert_eq!(why(&place, out), Why::Outside, "{out}");
         }
         for missing in ["dangling.png", "nothing.png", "a.png/b.png"] {
@@ -283,12 +287,12 @@ mod tests {
         let Files {
             place,
             root,
-            _folder,
+            _directory,
         } = files("", 100);
-        fs::create_dir(root.join("folder.png")).unwrap();
+        fs::create_dir(root.join("directory.png")).unwrap();
         nix::unistd::mkfifo(&root.join("pipe.png"), Mode::S_IRWXU).unwrap();
         let _socket = UnixListener::bind(root.join("socket.png")).unwrap();
-        for odd in ["folder.png", "pipe.png", "socket.png"] {
+        for odd in ["directory.png", "pipe.png", "socket.png"] {
             assert_eq!(why(&place, odd), Why::NotAFile, "{odd}");
         }
         symlink("/dev/zero", root.join("device.png")).unwrap();
@@ -300,7 +304,7 @@ mod tests {
         let Files {
             place,
             root,
-            _folder,
+            _directory,
         } = files("", 20);
         assert!(matches!(
             why(&place, "a.png"),
@@ -320,25 +324,25 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_meant_from_the_folder_on_and_else_from_the_top_of_the_repository() {
+    fn a_path_is_meant_from_the_directory_on_and_else_from_the_top_of_the_repository() {
         let Files {
             place,
             root,
-            _folder,
+            _directory,
         } = files("sub", 100);
-        assert_eq!(place.folder(), root.join("sub"));
+        assert_eq!(place.directory(), root.join("sub"));
         assert_eq!(read(&place, "a.png"), PNG);
         fs::write(root.join("sub/a.png"), b"\x89PNG\r\n\x1a\nnearer").unwrap();
         assert_eq!(read(&place, "a.png"), b"\x89PNG\r\n\x1a\nnearer");
         assert_eq!(read(&place, "sub/a.png"), b"\x89PNG\r\n\x1a\nnearer");
         symlink("../a.png", root.join("sub/up.png")).unwrap();
         assert_eq!(read(&place, "up.png"), PNG);
-        let folder = root.join("sub").display().to_string();
-        assert_eq!(why(&place, "none.png"), Why::Missing { folder });
+        let directory = root.join("sub").display().to_string();
+        assert_eq!(why(&place, "none.png"), Why::Missing { directory });
     }
 
     #[test]
-    fn without_a_repository_nothing_above_the_folder_is_shown() {
+    fn without_a_repository_nothing_above_the_directory_is_shown() {
         let Files { root, .. } = &files("", 100);
         let outside = root.parent().unwrap().join("outside");
         let place = ImageRoot::around(&outside, SizeLimit::default()).unwrap();
@@ -352,7 +356,7 @@ mod tests {
         let Files {
             place,
             root,
-            _folder,
+            _directory,
         } = files("", 100);
         let opened = place.open(&"a.png".parse().unwrap()).unwrap();
         fs::remove_file(root.join("a.png")).unwrap();

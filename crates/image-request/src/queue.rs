@@ -1,6 +1,6 @@
-//! The file of requests: `.codex-eyes/requests.jsonl` in the folder that Codex works in.
+//! The file of requests: `.codex-eyes/requests.jsonl` in the directory that Codex works in.
 //!
-//! Neither the file nor its folder may be a link: whoever can write in the repository
+//! Neither the file nor its directory may be a link: whoever can write in the repository
 //! could have requests written into any other file. Lines are written under a lock,
 //! each in one go; reading takes no lock.
 #![expect(
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two attempts to get a lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Keeps the folder out of git's sight: requests are nothing that is committed.
+/// Keeps the directory out of git's sight: requests are nothing that is committed.
 const IGNORE: &[u8] = b"*\n";
 
 /// Why the file of requests can't be used.
@@ -44,7 +44,7 @@ const IGNORE: &[u8] = b"*\n";
 pub enum QueueError {
     /// Somebody has put something else in its place.
     #[error(
-        "{} can't be used: the file, or its folder, is a link or something else than that, or the file has another name too; remove what is there",
+        "{} can't be used: the file, or its directory, is a link or something else than that, or the file has another name too; remove what is there",
         .0.display()
     )]
     NotOurs(PathBuf),
@@ -66,8 +66,8 @@ pub enum QueueError {
 /// # Errors
 ///
 /// [`QueueError`]; nothing was requested then.
-pub fn append(folder: &Path, request: &Request) -> Result<(), QueueError> {
-    let path = folder.join(QUEUE);
+pub fn append(directory: &Path, request: &Request) -> Result<(), QueueError> {
+    let path = directory.join(QUEUE);
     let about = |error| named(&path, error);
     let file = open_queue(&path, Access::Write).map_err(about)?;
     write(&file, request).map_err(about)
@@ -102,7 +102,7 @@ fn write(mut file: &File, request: &Request) -> io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// Reads the requests of a folder as they come.
+/// Reads the requests of a directory as they come.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -118,8 +118,8 @@ impl Reader {
     /// # Errors
     ///
     /// [`QueueError`].
-    pub fn from_now_on(folder: &Path, wrapper: WrapperId) -> Result<Self, QueueError> {
-        let path = folder.join(QUEUE);
+    pub fn from_now_on(directory: &Path, wrapper: WrapperId) -> Result<Self, QueueError> {
+        let path = directory.join(QUEUE);
         let opened = open_queue(&path, Access::Write).and_then(|file| file.metadata());
         let about = opened.map_err(|error| named(&path, error))?;
         Ok(Self {
@@ -183,15 +183,15 @@ enum Access {
 
 /// Opens the file, part by part, without following a link.
 fn open_queue(path: &Path, access: Access) -> io::Result<File> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::EINVAL.into());
     };
     if access == Access::Write {
-        make_folder(folder)?;
+        make_directory(directory)?;
     }
-    let folder = open_folder(folder)?;
+    let directory = open_directory(directory)?;
     if access == Access::Write {
-        ignore(&folder)?;
+        ignore(&directory)?;
     }
     let how = match access {
         Access::Read => OFlag::O_RDONLY,
@@ -199,7 +199,7 @@ fn open_queue(path: &Path, access: Access) -> io::Result<File> {
     };
     let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = File::from(openat(
-        &folder,
+        &directory,
         name,
         how | careful,
         Mode::S_IRUSR | Mode::S_IWUSR,
@@ -211,21 +211,21 @@ fn open_queue(path: &Path, access: Access) -> io::Result<File> {
     }
 }
 
-fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
+fn open_directory(directory: &Path) -> Result<OwnedFd, Errno> {
     let careful = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    open(folder, OFlag::O_RDONLY | careful, Mode::empty())
+    open(directory, OFlag::O_RDONLY | careful, Mode::empty())
 }
 
-fn make_folder(path: &Path) -> Result<(), Errno> {
+fn make_directory(path: &Path) -> Result<(), Errno> {
     match mkdirat(nix::fcntl::AT_FDCWD, path, Mode::S_IRWXU) {
         Err(Errno::EEXIST) => Ok(()),
         made => made,
     }
 }
 
-fn ignore(folder: &OwnedFd) -> io::Result<()> {
+fn ignore(directory: &OwnedFd) -> io::Result<()> {
     let new = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-    match openat(folder, ".gitignore", new, Mode::S_IRUSR | Mode::S_IWUSR) {
+    match openat(directory, ".gitignore", new, Mode::S_IRUSR | Mode::S_IWUSR) {
         Ok(file) => File::from(file).write_all(IGNORE),
         // Written before, or the user's own.
         Err(Errno::EEXIST) => Ok(()),
@@ -237,7 +237,7 @@ fn named(path: &Path, error: io::Error) -> QueueError {
     let path = path.to_owned();
     match error.raw_os_error().map(Errno::from_raw) {
         // What `O_NOFOLLOW`, and with it `O_DIRECTORY`, say of a link; a pipe that
-        // nobody reads; a folder.
+        // nobody reads; a directory.
         Some(Errno::ELOOP | Errno::ENOTDIR | Errno::ENXIO | Errno::EISDIR) => {
             QueueError::NotOurs(path)
         }
@@ -262,8 +262,8 @@ mod tests {
         }
     }
 
-    fn reader(folder: &Path) -> Reader {
-        Reader::from_now_on(folder, "w".parse().unwrap()).unwrap()
+    fn reader(directory: &Path) -> Reader {
+        Reader::from_now_on(directory, "w".parse().unwrap()).unwrap()
     }
 
     fn last(reader: &mut Reader) -> Option<u64> {
@@ -272,28 +272,28 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_come_and_old_ones_left_aside() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut early = reader(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let mut early = reader(directory.path());
         assert_eq!(last(&mut early), None);
-        append(folder.path(), &request(1)).unwrap();
-        let mut late = reader(folder.path());
+        append(directory.path(), &request(1)).unwrap();
+        let mut late = reader(directory.path());
         assert_eq!((last(&mut early), last(&mut late)), (Some(1), None));
-        append(folder.path(), &request(2)).unwrap();
+        append(directory.path(), &request(2)).unwrap();
         assert_eq!((last(&mut early), last(&mut late)), (Some(2), Some(2)));
         let mode = |path: &str| {
-            let about = fs::metadata(folder.path().join(path)).unwrap();
+            let about = fs::metadata(directory.path().join(path)).unwrap();
             about.permissions().mode() & 0o777
         };
         assert_eq!((mode(".codex-eyes"), mode(QUEUE)), (0o700, 0o600));
-        let ignored = fs::read(folder.path().join(".codex-eyes/.gitignore")).unwrap();
+        let ignored = fs::read(directory.path().join(".codex-eyes/.gitignore")).unwrap();
         assert_eq!(ignored, IGNORE);
     }
 
     #[test]
     fn a_line_after_half_a_line_is_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        append(folder.path(), &request(1)).unwrap();
-        let path = folder.path().join(QUEUE);
+        let directory = tempfile::tempdir().unwrap();
+        append(directory.path(), &request(1)).unwrap();
+        let path = directory.path().join(QUEUE);
         let mut bytes = fs::read(&path).unwrap();
         bytes.extend_from_slice(b"{\"ts\":");
         fs::write(&path, bytes).unwrap();
@@ -302,58 +302,58 @@ mod tests {
             queue: Queue::default(),
             file: None,
         };
-        append(folder.path(), &request(3)).unwrap();
+        append(directory.path(), &request(3)).unwrap();
         assert_eq!(last(&mut reader), Some(3));
     }
 
     #[test]
     fn a_file_that_is_full_is_begun_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        append(folder.path(), &request(1)).unwrap();
-        let path = folder.path().join(QUEUE);
+        let directory = tempfile::tempdir().unwrap();
+        append(directory.path(), &request(1)).unwrap();
+        let path = directory.path().join(QUEUE);
         fs::write(&path, vec![b'\n'; usize::try_from(FULL).unwrap() + 1]).unwrap();
-        let mut reader = reader(folder.path());
-        append(folder.path(), &request(2)).unwrap();
+        let mut reader = reader(directory.path());
+        append(directory.path(), &request(2)).unwrap();
         assert_eq!(last(&mut reader), Some(2));
         assert!(fs::metadata(&path).unwrap().len() < 100);
     }
 
     #[test]
     fn a_file_in_the_place_of_another_is_read_from_its_beginning() {
-        let folder = tempfile::tempdir().unwrap();
-        append(folder.path(), &request(1)).unwrap();
-        let mut reader = reader(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        append(directory.path(), &request(1)).unwrap();
+        let mut reader = reader(directory.path());
         assert_eq!(last(&mut reader), None);
-        fs::remove_dir_all(folder.path().join(".codex-eyes")).unwrap();
-        append(folder.path(), &request(2)).unwrap();
+        fs::remove_dir_all(directory.path().join(".codex-eyes")).unwrap();
+        append(directory.path(), &request(2)).unwrap();
         assert_eq!(last(&mut reader), Some(2));
     }
 
     #[test]
     fn who_holds_on_to_the_file_is_not_waited_for_for_ever() {
-        let folder = tempfile::tempdir().unwrap();
-        append(folder.path(), &request(1)).unwrap();
-        let file = File::open(folder.path().join(QUEUE)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        append(directory.path(), &request(1)).unwrap();
+        let file = File::open(directory.path().join(QUEUE)).unwrap();
         file.lock().unwrap();
-        let error = append(folder.path(), &request(2)).unwrap_err();
+        let error = append(directory.path(), &request(2)).unwrap_err();
         assert!(matches!(error, QueueError::Busy(_)), "{error}");
     }
 
     #[test]
     fn crowds_write_whole_lines() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {
-                let folder = folder.path();
+                let directory = directory.path();
                 let write = move || {
                     for ts in 0..50 {
-                        append(folder, &request(writer * 100 + ts)).unwrap();
+                        append(directory, &request(writer * 100 + ts)).unwrap();
                     }
                 };
                 scope.spawn(write);
             }
         });
-        let text = fs::read_to_string(folder.path().join(QUEUE)).unwrap();
+        let text = fs::read_to_string(directory.path().join(QUEUE)).unwrap();
         let read: Result<Vec<Request>, _> = text.lines().map(serde_json::from_str).collect();
         assert_eq!(read.unwrap().len(), 200);
     }
@@ -362,36 +362,36 @@ mod tests {
     fn nothing_is_written_through_a_link_or_into_something_else() {
         type Put = fn(&Path);
         let puts: [Put; 5] = [
-            |folder| {
-                fs::create_dir(folder.join(".codex-eyes")).unwrap();
-                fs::write(folder.join("victim"), "").unwrap();
-                fs::hard_link(folder.join("victim"), folder.join(QUEUE)).unwrap();
+            |directory| {
+                fs::create_dir(directory.join(".codex-eyes")).unwrap();
+                fs::write(directory.join("victim"), "").unwrap();
+                fs::hard_link(directory.join("victim"), directory.join(QUEUE)).unwrap();
             },
-            |folder| {
-                fs::create_dir(folder.join("elsewhere")).unwrap();
-                symlink("elsewhere", folder.join(".codex-eyes")).unwrap();
+            |directory| {
+                fs::create_dir(directory.join("elsewhere")).unwrap();
+                symlink("elsewhere", directory.join(".codex-eyes")).unwrap();
             },
-            |folder| fs::write(folder.join(".codex-eyes"), "").unwrap(),
-            |folder| {
-                fs::create_dir(folder.join(".codex-eyes")).unwrap();
-                fs::write(folder.join("victim"), "").unwrap();
-                symlink("../victim", folder.join(QUEUE)).unwrap();
+            |directory| fs::write(directory.join(".codex-eyes"), "").unwrap(),
+            |directory| {
+                fs::create_dir(directory.join(".codex-eyes")).unwrap();
+                fs::write(directory.join("victim"), "").unwrap();
+                symlink("../victim", directory.join(QUEUE)).unwrap();
             },
-            |folder| {
-                fs::create_dir(folder.join(".codex-eyes")).unwrap();
-                nix::unistd::mkfifo(&folder.join(QUEUE), Mode::S_IRWXU).unwrap();
+            |directory| {
+                fs::create_dir(directory.join(".codex-eyes")).unwrap();
+                nix::unistd::mkfifo(&directory.join(QUEUE), Mode::S_IRWXU).unwrap();
             },
         ];
         for put in puts {
-            let folder = tempfile::tempdir().unwrap();
-            put(folder.path());
-            let error = append(folder.path(), &request(1)).unwrap_err();
+            let directory = tempfile::tempdir().unwrap();
+            put(directory.path());
+            let error = append(directory.path(), &request(1)).unwrap_err();
             assert!(matches!(error, QueueError::NotOurs(_)), "{error}");
-            let error = Reader::from_now_on(folder.path(), "w".parse().unwrap()).unwrap_err();
+            let error = Reader::from_now_on(directory.path(), "w".parse().unwrap()).unwrap_err();
             assert!(matches!(error, QueueError::NotOurs(_)), "{error}");
-            let victim = fs::read(folder.path().join("victim")).unwrap_or_default();
+            let victim = fs::read(directory.path().join("victim")).unwrap_or_default();
             assert!(victim.is_empty());
-            let elsewhere = fs::read_dir(folder.path().join("elsewhere"));
+            let elsewhere = fs::read_dir(directory.path().join("elsewhere"));
             assert_eq!(elsewhere.map_or(0, Iterator::count), 0);
         }
     }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-/// Opens a file to add to it, and makes it and its folder if they aren't there. A
+/// Opens a file to add to it, and makes it and its directory if they aren't there. A
 /// link is not followed, and a pipe not waited for.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
-    make_folder_of(path)?;
+    make_directory_of(path)?;
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -23,12 +23,15 @@ pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn make_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path
+fn make_directory_of(path: &Path) -> io::Result<()> {
+    let directory = path
         .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
+        .filter(|directory| !directory.as_os_str().is_empty());
+    match directory {
+        Some(directory) => DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory),
         None => Ok(()),
     }
 }

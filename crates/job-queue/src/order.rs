@@ -47,7 +47,7 @@ pub const MOST_RETRIES: u32 = 10;
 pub struct Order {
     /// What is to be done.
     pub prompt: String,
-    /// In which folder; a relative one is below ours.
+    /// In which directory; a relative one is below ours.
     pub cwd: PathBuf,
     /// The program that wants it, if it isn't the submitter's own.
     pub client: Option<String>,
@@ -99,7 +99,7 @@ pub enum Past {
     None,
     /// With this session.
     Session(ThreadId),
-    /// With that of the latest job of the folder.
+    /// With that of the latest job of the directory.
     Latest,
 }
 
@@ -131,15 +131,15 @@ pub enum BadOrder {
     /// There is no such profile.
     #[error(transparent)]
     Profile(#[from] NoProfile),
-    /// There is no folder.
+    /// There is no directory.
     #[error("cwd must not be empty")]
-    NoFolder,
-    /// The folder isn't there.
-    #[error("cwd: there is no folder {}", .0.display())]
-    FolderMissing(PathBuf),
-    /// The folder has a name that can't be kept.
+    NoDirectory,
+    /// The directory isn't there.
+    #[error("cwd: there is no directory {}", .0.display())]
+    DirectoryMissing(PathBuf),
+    /// The directory has a name that can't be kept.
     #[error("cwd: {} is not UTF-8", .0.display())]
-    FolderNotText(PathBuf),
+    DirectoryNotText(PathBuf),
     /// A name is not one.
     #[error("task_name must have 1 to {LONGEST_NAME} characters, none of them a control character")]
     Name,
@@ -173,18 +173,18 @@ pub enum BadOrder {
     /// A run can't be begun.
     #[error(transparent)]
     Run(#[from] goal_run::order::BadOrder),
-    /// No job of the folder can be gone on with.
+    /// No job of the directory can be gone on with.
     #[error("continue_latest: there is no job of {} yet; leave continue_latest out", .0.display())]
     NothingToContinue(PathBuf),
     /// The latest job has not begun a session.
     #[error(
-        "continue_latest: the latest job of the folder, {0}, had no session; leave \
+        "continue_latest: the latest job of the directory, {0}, had no session; leave \
          continue_latest out, or name a session"
     )]
     NoSession(JobId),
     /// The latest job has not ended.
     #[error(
-        "continue_latest: the latest job of the folder, {0}, is still under way; wait for it \
+        "continue_latest: the latest job of the directory, {0}, is still under way; wait for it \
          (call_status with wait_ms), then submit this again"
     )]
     StillUnderWay(JobId),
@@ -230,7 +230,7 @@ pub struct Submitter {
     pub identity: Option<AgentName>,
     /// Their team.
     pub team: Option<TeamName>,
-    /// The home folder of teams.
+    /// The home directory of teams.
     pub atm_home: PathBuf,
     /// Whether Codex may use their mail, on this machine.
     pub mail: ThreadMail,
@@ -271,7 +271,7 @@ impl Reach {
 impl Submitter {
     /// An order as it is kept, checked as far as it can be here.
     pub(super) fn request(&self, order: Order, past: Option<Thread>) -> Result<Request, BadOrder> {
-        let cwd = self.bounds.directory(&self.folder(&order)?)?;
+        let cwd = self.bounds.directory(&self.working_directory(&order)?)?;
         order.check()?;
         // Elsewhere, the profiles of the worker's Codex count.
         if let (Reach::Here, Some(profile)) = (self.reach, &order.profile) {
@@ -304,7 +304,7 @@ impl Submitter {
             Picture::Inline(url) => Some(url),
         };
         let name = order.task_name.unwrap_or_else(|| "call_codex".to_owned());
-        let cwd = text(&cwd).ok_or(BadOrder::FolderNotText(cwd))?;
+        let cwd = text(&cwd).ok_or(BadOrder::DirectoryNotText(cwd))?;
         Ok(Request {
             task_name: name,
             agent_source: Some(order.client.unwrap_or_else(|| self.program.clone())),
@@ -401,15 +401,15 @@ impl Submitter {
         }
     }
 
-    fn folder(&self, order: &Order) -> Result<PathBuf, BadOrder> {
+    fn working_directory(&self, order: &Order) -> Result<PathBuf, BadOrder> {
         if order.cwd.as_os_str().to_string_lossy().trim().is_empty() {
-            return Err(BadOrder::NoFolder);
+            return Err(BadOrder::NoDirectory);
         }
         let cwd = resolved(&order.cwd);
         match self.reach {
-            // There is none whose own folder is gone.
-            _ if !cwd.is_absolute() => Err(BadOrder::FolderMissing(cwd)),
-            Reach::Here if !cwd.is_dir() => Err(BadOrder::FolderMissing(cwd)),
+            // There is none whose own directory is gone.
+            _ if !cwd.is_absolute() => Err(BadOrder::DirectoryMissing(cwd)),
+            Reach::Here if !cwd.is_dir() => Err(BadOrder::DirectoryMissing(cwd)),
             _ => Ok(cwd),
         }
     }

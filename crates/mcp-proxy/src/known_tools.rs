@@ -68,7 +68,7 @@ fn codex(policies: &[&str]) -> Value {
         "type": "object",
         "properties": {
             "prompt": { "type": "string", "description": "What Codex is to do." },
-            "cwd": { "type": "string", "description": "Folder to work in; a relative one is relative to the server's." },
+            "cwd": { "type": "string", "description": "Directory to work in; a relative one is relative to the server's." },
             "sandbox": { "type": "string", "enum": ["read-only", "workspace-write", "danger-full-access"], "description": "What commands may touch." },
             "approval-policy": { "type": "string", "enum": policies, "description": "When Codex asks before it runs something." },
             "model": { "type": "string", "description": "Another model than the configured one." },

@@ -15,7 +15,7 @@ use crate::logic::{How, Note};
 /// How a thread is begun, as far as the call says.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Beginning {
-    /// The folder.
+    /// The directory.
     pub(super) cwd: Option<PathBuf>,
     /// How it is set.
     pub(super) settings: Settings,

@@ -222,8 +222,8 @@ impl Defaults {
         if let Some(effort) = said.unless("model_reasoning_effort", &self.effort) {
             more.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
-        let folder = context.as_ref().map(|context| context.cwd.as_path());
-        own_mcp_server::add(&mut more, &self.mcp_servers, folder);
+        let directory = context.as_ref().map(|context| context.cwd.as_path());
+        own_mcp_server::add(&mut more, &self.mcp_servers, directory);
         more.retain(|key, value| config.get(key) != Some(value));
         Additions {
             arguments: arguments.collect(),
@@ -388,7 +388,7 @@ mod tests {
         };
         let defaults = Defaults::default()
             .for_member(member)
-            .with_mcp_servers(vec![server.told_the_folder()]);
+            .with_mcp_servers(vec![server.told_the_directory()]);
         let config = |given: Value| Value::Object(defaults.additions(&object(given)).config);
         let added = config(json!({ "cwd": "/a", "config": { "x": 1 } }));
         let server = &added["mcp_servers.pictures"];
@@ -399,7 +399,7 @@ mod tests {
             config(beside),
             json!({ "mcp_servers": { "mine": 1, "pictures": server } })
         );
-        // Codex takes a relative folder from its own on, which is ours.
+        // Codex takes a relative directory from its own on, which is ours.
         let here = std::env::current_dir().unwrap();
         let below = config(json!({ "cwd": "src" }));
         let root = &below["mcp_servers.pictures"]["args"][1];
@@ -425,8 +425,8 @@ mod tests {
 
     #[test]
     fn prompts_are_read_from_their_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("prompt.md");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prompt.md");
         let threads = ThreadDefaults {
             extra_instructions_file: Some(Setting::new(path.clone(), Source::Default)),
             ..ThreadDefaults::default()

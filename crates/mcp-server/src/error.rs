@@ -192,8 +192,8 @@ impl From<EngineError> for ToolError {
             EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
             EngineError::Decision(DecisionRefused::Wrong(_))
             | EngineError::AmbiguousSession { .. }
-            | EngineError::NoFolder(_)
-            | EngineError::UnknownFolder(_)
+            | EngineError::NoDirectory(_)
+            | EngineError::UnknownDirectory(_)
             | EngineError::UnknownMethod(_)
             | EngineError::NoTerminal(_)
             | EngineError::BeyondTheEnd(_)
@@ -208,7 +208,7 @@ impl From<EngineError> for ToolError {
                 | ProfileError::Malformed { .. },
             ) => Code::InvalidArgument,
             EngineError::Unreadable { .. } => Code::Unreadable,
-            EngineError::NoCurrentFolder(_) | EngineError::Files(_) => Code::Internal,
+            EngineError::NoCurrentDirectory(_) | EngineError::Files(_) => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

@@ -113,8 +113,8 @@ impl Eyes {
             thread: thread(&context.meta),
             wrapper,
         };
-        let folder = self.place.folder().to_owned();
-        let written = off_runtime::run(move || queue::append(&folder, &request))
+        let directory = self.place.directory().to_owned();
+        let written = off_runtime::run(move || queue::append(&directory, &request))
             .await
             .map_err(|error| internal_error(&error))?;
         written.map_err(|error| {
@@ -134,7 +134,7 @@ pub(super) fn describe(answer: &Answer) -> Tool {
         "properties": {
             "path": {
                 "type": "string",
-                "description": "From the working folder or the root of the repository on, \
+                "description": "From the working directory or the root of the repository on, \
     for example ./screens/error.png.",
             },
         },

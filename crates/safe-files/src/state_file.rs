@@ -66,13 +66,13 @@ pub fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |error| FileError::Io { path, error }
 }
 
-/// Whether there is a folder, and no link to one.
-pub fn is_folder(path: &Path) -> bool {
+/// Whether there is a directory, and no link to one.
+pub fn is_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
-/// Makes a folder, and those above it, for the user alone.
-pub fn make_folder(path: &Path) -> Result<(), FileError> {
+/// Makes a directory, and those above it, for the user alone.
+pub fn make_directory(path: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(about(path))
 }
@@ -145,7 +145,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
         let _ = fs::remove_file(&new);
         about(path)(error)
     })?;
-    sync_folder(path)?;
+    sync_directory(path)?;
     Ok(file)
 }
 
@@ -158,10 +158,10 @@ pub fn remove(path: &Path) -> Result<(), FileError> {
 }
 
 /// Sees to it that the name of a file is on the disk too.
-pub fn sync_folder(file: &Path) -> Result<(), FileError> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(about(folder))
+pub fn sync_directory(file: &Path) -> Result<(), FileError> {
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(about(directory))
 }
 
 /// Gives a broken file another name, so that nothing of it is lost. Returns that.
@@ -173,7 +173,7 @@ pub fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
         about(path)(error)
     })?;
     fs::rename(path, &aside).map_err(about(path))?;
-    sync_folder(path)?;
+    sync_directory(path)?;
     Ok(aside)
 }
 

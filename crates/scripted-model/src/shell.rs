@@ -11,7 +11,7 @@ use crate::request::Tool;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shell {
     command: String,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     wait: Option<Duration>,
     justification: Option<String>,
 }
@@ -24,7 +24,7 @@ impl Shell {
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
-            folder: None,
+            directory: None,
             wait: None,
             justification: None,
         }
@@ -40,10 +40,10 @@ impl Shell {
         }
     }
 
-    /// Runs it in `folder` instead of the turn's working directory.
+    /// Runs it in `directory` instead of the turn's working directory.
     #[must_use]
-    pub fn in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
+    pub fn in_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
         self
     }
 
@@ -71,8 +71,8 @@ impl Shell {
         };
         let mut arguments = Map::new();
         arguments.insert(name.into(), command);
-        if let Some(folder) = &self.folder {
-            arguments.insert("workdir".into(), json!(folder.to_string_lossy()));
+        if let Some(directory) = &self.directory {
+            arguments.insert("workdir".into(), json!(directory.to_string_lossy()));
         }
         if let Some(duration) = self.wait {
             let milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn options_are_passed_on() {
         let shell = Shell::escalated("ls", "May I?")
-            .in_folder("/srv")
+            .in_directory("/srv")
             .waiting(Duration::from_secs(2));
         assert_eq!(
             arguments("exec_command", &shell),

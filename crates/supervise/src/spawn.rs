@@ -57,7 +57,7 @@ pub struct Program {
     pub env: Vec<(OsString, OsString)>,
     /// Variables of our own environment that it doesn't get.
     pub without: &'static [&'static str],
-    /// Its working folder, if not ours.
+    /// Its working directory, if not ours.
     pub cwd: Option<PathBuf>,
     /// Where it looks up programs.
     pub lookup: Lookup,
@@ -74,7 +74,7 @@ pub enum Lookup {
 }
 
 impl Program {
-    /// `path` with `args`, in our environment and working folder.
+    /// `path` with `args`, in our environment and working directory.
     pub fn new<A: AsRef<OsStr>>(path: &Path, args: impl IntoIterator<Item = A>) -> Self {
         Self {
             path: path.to_owned(),

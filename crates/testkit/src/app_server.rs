@@ -57,7 +57,7 @@ struct Events {
 }
 
 impl AppServer {
-    /// Starts the native binary of a release in the home's work folder and shakes
+    /// Starts the native binary of a release in the home's work directory and shakes
     /// hands.
     pub async fn real(version: &str, home: &Home) -> Self {
         let launch = Launch::new(codex::native_binary(version))

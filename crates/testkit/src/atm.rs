@@ -19,8 +19,8 @@ pub fn versions() -> Vec<&'static str> {
 /// If the version is not installed.
 #[must_use]
 pub fn binary(version: &str) -> PathBuf {
-    let folder = crate::target_dir().join("atm").join(version);
-    let binary = folder.join("bin/atm");
+    let directory = crate::target_dir().join("atm").join(version);
+    let binary = directory.join("bin/atm");
     assert!(
         binary.is_file(),
         "atm {version} is not installed: nothing at {}. Run `cargo xtask provision`.",

@@ -30,10 +30,10 @@ pub fn newest() -> &'static str {
 #[must_use]
 pub fn native_binary(version: &str) -> PathBuf {
     let packages = node_modules(version).join("@openai");
-    folders(&packages)
+    directories(&packages)
         .into_iter()
         .filter(|package| name_starts_with(package, "codex-"))
-        .flat_map(|package| folders(&package.join("vendor")))
+        .flat_map(|package| directories(&package.join("vendor")))
         .flat_map(|vendor| NATIVE_BINARIES.map(|binary| vendor.join(binary)))
         .find(|binary| binary.is_file())
         .unwrap_or_else(|| missing(version, &packages))
@@ -60,7 +60,7 @@ fn node_modules(version: &str) -> PathBuf {
         .join("node_modules")
 }
 
-fn folders(parent: &Path) -> Vec<PathBuf> {
+fn directories(parent: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(parent) else {
         return Vec::new();
     };

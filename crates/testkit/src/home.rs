@@ -1,4 +1,4 @@
-//! The world of one test: folders, environment and a work folder of its own.
+//! The world of one test: directories, environment and a work directory of its own.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -21,22 +21,22 @@ use crate::process::{self, Process};
 /// get HOME, LANG, PATH and TERM alone: [`Home::processes`] looks for both.
 pub const MARKER: &str = "TESTKIT_HOME";
 
-/// How often and how long removing the folder is tried while a dying process may
+/// How often and how long removing the directory is tried while a dying process may
 /// still be writing into it.
 const REMOVALS: u32 = 50;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
-/// The folders and the environment of one test, below `test-homes` in the target
-/// folder (Codex warns about a Codex home in the system's temporary folder).
-/// Dropping it kills the processes that carry its marker and removes the folders.
+/// The directories and the environment of one test, below `test-homes` in the target
+/// directory (Codex warns about a Codex home in the system's temporary directory).
+/// Dropping it kills the processes that carry its marker and removes the directories.
 #[derive(Debug)]
 pub struct Home {
     root: PathBuf,
 }
 
 impl Home {
-    /// Makes the folders, writes the given text to Codex's `config.toml` and sets
-    /// up the work folder as a git repository with one commit.
+    /// Makes the directories, writes the given text to Codex's `config.toml` and sets
+    /// up the work directory as a git repository with one commit.
     #[must_use]
     pub fn new(codex_config: &str) -> Self {
         let parent = crate::target_dir().join("test-homes");
@@ -46,11 +46,11 @@ impl Home {
             .tempdir_in(fs::canonicalize(parent).unwrap())
             .unwrap();
         let home = Self { root: root.keep() };
-        for folder in FOLDERS {
+        for directory in DIRECTORIES {
             // XDG_RUNTIME_DIR must be the user's alone, by its specification.
             fs::DirBuilder::new()
                 .mode(0o700)
-                .create(home.root.join(folder))
+                .create(home.root.join(directory))
                 .unwrap();
         }
         fs::write(home.codex_home().join("config.toml"), codex_config).unwrap();
@@ -58,7 +58,7 @@ impl Home {
         home
     }
 
-    /// The folder that holds all the others.
+    /// The directory that holds all the others.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -112,19 +112,19 @@ impl Home {
         self.root.join("tmp")
     }
 
-    /// The work folder: a git repository on branch `main` with one commit, that of
+    /// The work directory: a git repository on branch `main` with one commit, that of
     /// `README.md`.
     #[must_use]
     pub fn work(&self) -> PathBuf {
         self.root.join("work")
     }
 
-    /// The whole environment for a program of this test: the folders, [`MARKER`],
+    /// The whole environment for a program of this test: the directories, [`MARKER`],
     /// the test's PATH, a plain locale and terminal, git without the machine's
     /// settings, and no summaries at the end of a server.
     #[must_use]
     pub fn env(&self) -> Vec<(OsString, OsString)> {
-        let folders = [
+        let directories = [
             (MARKER, self.root.clone()),
             ("HOME", self.home()),
             ("CODEX_HOME", self.codex_home()),
@@ -145,9 +145,9 @@ impl Home {
             ("CODEX_MCP_SUMMARIES", "false"),
         ];
         let path = std::env::var_os("PATH").unwrap_or_default();
-        folders
+        directories
             .into_iter()
-            .map(|(name, folder)| (name.into(), folder.into()))
+            .map(|(name, directory)| (name.into(), directory.into()))
             .chain(plain.map(|(name, value)| (name.into(), value.into())))
             .chain([("PATH".into(), path)])
             .collect()
@@ -165,7 +165,7 @@ impl Home {
         found
     }
 
-    /// Runs git in the work folder and returns what it printed, trimmed.
+    /// Runs git in the work directory and returns what it printed, trimmed.
     ///
     /// # Panics
     /// If git fails.
@@ -186,7 +186,11 @@ impl Home {
     }
 
     fn start_repository(&self) {
-        fs::write(self.work().join("README.md"), "A work folder for a test.\n").unwrap();
+        fs::write(
+            self.work().join("README.md"),
+            "A work directory for a test.\n",
+        )
+        .unwrap();
         self.git(&["init", "--quiet", "--initial-branch=main", "--template="]);
         self.git(&["config", "user.name", "Test"]);
         self.git(&["config", "user.email", "test@example.com"]);
@@ -200,7 +204,7 @@ impl Home {
 /// A fixed date, so that a commit's id depends on its content alone.
 const COMMIT_DATE: &str = "2026-01-01T00:00:00Z";
 
-const FOLDERS: [&str; 9] = [
+const DIRECTORIES: [&str; 9] = [
     "home", "codex", "atm", "config", "state", "cache", "run", "tmp", "work",
 ];
 
@@ -226,9 +230,9 @@ impl Drop for Home {
     }
 }
 
-fn make_writable(folder: &Path) {
-    let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+fn make_writable(directory: &Path) {
+    let _ = fs::set_permissions(directory, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             make_writable(&entry.path());
         }

@@ -29,7 +29,7 @@ pub struct Launch {
     program: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
 }
 
 impl Launch {
@@ -39,7 +39,7 @@ impl Launch {
             program: program.into(),
             args: Vec::new(),
             env: Vec::new(),
-            folder: None,
+            directory: None,
         }
     }
 
@@ -69,10 +69,10 @@ impl Launch {
         self
     }
 
-    /// The folder that the program starts in; without it, the test's own.
+    /// The directory that the program starts in; without it, the test's own.
     #[must_use]
-    pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
+    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
         self
     }
 
@@ -87,8 +87,8 @@ impl Launch {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        if let Some(folder) = &self.folder {
-            command.current_dir(folder);
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
         }
         command
     }

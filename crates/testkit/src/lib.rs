@@ -2,7 +2,7 @@
 //! the program.
 //!
 //! - [`codex`] finds the real Codex releases that the tests run against.
-//! - [`Home`] is the whole world of one test: its home, Codex home, work folder
+//! - [`Home`] is the whole world of one test: its home, Codex home, work directory
 //!   and environment, gone when it is dropped.
 //! - [`McpClient`] speaks raw MCP to a server and fails the test when the server
 //!   says anything that nobody waited for.
@@ -58,9 +58,9 @@ pub use home::{Home, MARKER};
 pub use launch::{Launch, Signal};
 pub use tmux::Tmux;
 
-/// The folder that cargo builds into: `CARGO_TARGET_DIR` or `target` in the
+/// The directory that cargo builds into: `CARGO_TARGET_DIR` or `target` in the
 /// workspace. What tests leave for later runs (Codex releases) and what must not
-/// lie in the system's temporary folder (homes) is kept below it.
+/// lie in the system's temporary directory (homes) is kept below it.
 #[must_use]
 pub fn target_dir() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -68,7 +68,7 @@ pub fn target_dir() -> PathBuf {
         .nth(2)
         .unwrap();
     match env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => workspace.join(folder),
+        Some(directory) => workspace.join(directory),
         None => workspace.join("target"),
     }
 }

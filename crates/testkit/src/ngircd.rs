@@ -48,7 +48,7 @@ const START: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\
 /// is dropped, and when the thread that has started it ends, however it does.
 #[derive(Debug)]
 pub struct Ngircd {
-    folder: TempDir,
+    directory: TempDir,
     port: u16,
     child: Child,
 }
@@ -60,11 +60,11 @@ impl Ngircd {
     /// If it is not installed or can't be started.
     #[must_use]
     pub fn start(more: &str) -> Self {
-        let folder = tempfile::Builder::new()
+        let directory = tempfile::Builder::new()
             .prefix("irc-")
             .tempdir_in("/tmp")
             .unwrap();
-        let configuration = folder.path().join("ngircd.conf");
+        let configuration = directory.path().join("ngircd.conf");
         fs::write(&configuration, format!("{CONFIGURATION}{more}")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -72,11 +72,11 @@ impl Ngircd {
         command.args(["--pdeathsig", "KILL"]);
         if Uid::effective().is_root() {
             let user = User::from_name(USER).unwrap().unwrap();
-            chown(folder.path(), Some(user.uid), Some(user.gid)).unwrap();
+            chown(directory.path(), Some(user.uid), Some(user.gid)).unwrap();
             let [uid, gid] = [user.uid.as_raw(), user.gid.as_raw()].map(|id| id.to_string());
             command.args(["--reuid", &uid, "--regid", &gid, "--clear-groups"]);
         }
-        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let log = fs::File::create(directory.path().join("log")).unwrap();
         let child = command
             .args(["sh", "-c", START])
             .arg(program())
@@ -88,7 +88,7 @@ impl Ngircd {
             .spawn()
             .unwrap();
         Self {
-            folder,
+            directory,
             port,
             child,
         }
@@ -118,7 +118,7 @@ impl Ngircd {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut guest = Guest {
-            log: self.folder.path().join("log"),
+            log: self.directory.path().join("log"),
             stream: BufReader::new(stream),
         };
         guest.write(&format!(
@@ -214,8 +214,8 @@ impl Guest {
 
 fn program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from(DEBIAN)]);
-    let mut programs = folders.map(|folder| folder.join("ngircd"));
+    let directories = std::env::split_paths(&path).chain([PathBuf::from(DEBIAN)]);
+    let mut programs = directories.map(|directory| directory.join("ngircd"));
     let found = programs.find(|program| program.is_file());
     found.unwrap_or_else(|| {
         let place = Path::new(DEBIAN).join("ngircd");

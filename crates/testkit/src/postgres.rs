@@ -16,7 +16,7 @@ const STARTING: Duration = Duration::from_secs(60);
 /// The user of Debian's package: the server refuses to run as root.
 const USER: &str = "postgres";
 
-/// Where Debian has its programs, one folder for each version.
+/// Where Debian has its programs, one directory for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// Whether what was written has to be on the disk.
@@ -32,7 +32,7 @@ pub enum Durability {
 /// thread that has started it ends, however it does.
 #[derive(Debug)]
 pub struct Postgres {
-    folder: TempDir,
+    directory: TempDir,
     durability: Durability,
     child: Option<Child>,
 }
@@ -44,17 +44,17 @@ impl Postgres {
     /// If it is not installed or doesn't start.
     #[must_use]
     pub fn start(durability: Durability) -> Self {
-        // Not below the target folder: the path of a socket has 107 bytes at most.
-        let folder = tempfile::Builder::new()
+        // Not below the target directory: the path of a socket has 107 bytes at most.
+        let directory = tempfile::Builder::new()
             .prefix("pg-")
             .tempdir_in("/tmp")
             .unwrap();
         if Uid::effective().is_root() {
             let user = User::from_name(USER).unwrap();
             let user = user.expect("there is no user postgres. Run `cargo xtask provision`.");
-            chown(folder.path(), Some(user.uid), Some(user.gid)).unwrap();
+            chown(directory.path(), Some(user.uid), Some(user.gid)).unwrap();
         }
-        let data = folder.path().join("data");
+        let data = directory.path().join("data");
         let made = as_user("initdb")
             .args(["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
             .args(["--username", USER, "--pgdata"])
@@ -64,7 +64,7 @@ impl Postgres {
             .unwrap();
         assert!(made.success(), "initdb: {made}");
         let mut server = Self {
-            folder,
+            directory,
             durability,
             child: None,
         };
@@ -81,12 +81,12 @@ impl Postgres {
             Durability::Synced => "fsync=on",
             Durability::Unsynced => "fsync=off",
         };
-        let log = fs::File::create(self.folder.path().join("log")).unwrap();
+        let log = fs::File::create(self.directory.path().join("log")).unwrap();
         let child = as_user("postgres")
             .arg("-D")
-            .arg(self.folder.path().join("data"))
+            .arg(self.directory.path().join("data"))
             .arg("-k")
-            .arg(self.folder.path())
+            .arg(self.directory.path())
             .args(["-c", "listen_addresses=", "-c", sync])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -120,8 +120,8 @@ impl Postgres {
     #[must_use]
     pub fn database(&self, name: &str) -> String {
         self.sql(&format!("CREATE DATABASE \"{name}\""));
-        let folder = self.folder.path().display();
-        format!("postgres://{USER}@localhost/{name}?host={folder}")
+        let directory = self.directory.path().display();
+        format!("postgres://{USER}@localhost/{name}?host={directory}")
     }
 
     /// Has its own client run something in the database `postgres`.
@@ -131,7 +131,7 @@ impl Postgres {
     pub fn sql(&self, statement: &str) {
         let done = Command::new(program("psql"))
             .arg("--host")
-            .arg(self.folder.path())
+            .arg(self.directory.path())
             .args(["--username", USER, "--no-psqlrc", "--quiet"])
             .args(["--set", "ON_ERROR_STOP=1", "--command", statement])
             .stdout(Stdio::null())
@@ -144,13 +144,13 @@ impl Postgres {
         let asked = Command::new(program("pg_isready"))
             .arg("--quiet")
             .arg("--host")
-            .arg(self.folder.path())
+            .arg(self.directory.path())
             .status();
         asked.unwrap().success()
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
 
@@ -168,7 +168,7 @@ fn as_user(name: &str) -> Command {
     if Uid::effective().is_root() {
         command.args(["--reuid", USER, "--regid", USER, "--init-groups"]);
     }
-    // It stays in its folder, which that user need not be allowed to see.
+    // It stays in its directory, which that user need not be allowed to see.
     command.current_dir("/").arg(program(name));
     command
 }

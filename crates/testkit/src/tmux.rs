@@ -24,11 +24,11 @@ const PROMPT: &str = "PS1=[\\#:$?]$ ";
 const SHELL: [&str; 5] = ["bash", "--noprofile", "--norc", "--noediting", "-i"];
 
 /// A terminal with a shell in it, under a server of tmux that nobody else knows. The
-/// shell has the environment of a home, and begins in its work folder. All of it ends
+/// shell has the environment of a home, and begins in its work directory. All of it ends
 /// when this is dropped, and when the thread that has started it ends, however it does.
 #[derive(Debug)]
 pub struct Tmux {
-    folder: TempDir,
+    directory: TempDir,
     server: Child,
     shell: u32,
     /// The number of the last prompt that was seen.
@@ -41,15 +41,15 @@ impl Tmux {
     /// # Panics
     /// If it is not installed or doesn't start.
     pub async fn start(home: &Home, columns: u16, rows: u16) -> Self {
-        // Not below the target folder: the path of a socket has 107 bytes at most.
-        let folder = tempfile::Builder::new()
+        // Not below the target directory: the path of a socket has 107 bytes at most.
+        let directory = tempfile::Builder::new()
             .prefix("tmux-")
             .tempdir_in("/tmp")
             .unwrap();
         let server = std::process::Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .args(["tmux", "-D", "-f", "/dev/null", "-S"])
-            .arg(folder.path().join("socket"))
+            .arg(directory.path().join("socket"))
             .env_clear()
             .envs(home.env())
             .stdin(Stdio::null())
@@ -58,7 +58,7 @@ impl Tmux {
             .spawn()
             .unwrap();
         let mut tmux = Self {
-            folder,
+            directory,
             server,
             shell: 0,
             prompt: 0,
@@ -69,11 +69,11 @@ impl Tmux {
         tmux
     }
 
-    async fn begin(&self, folder: &Path, columns: u16, rows: u16) {
+    async fn begin(&self, directory: &Path, columns: u16, rows: u16) {
         let [columns, rows] = [columns, rows].map(|number| number.to_string());
         let setting = ["set-option", "-g", "default-terminal", "tmux-256color"];
         let session = ["new-session", "-d", "-x", &columns, "-y", &rows];
-        let place = ["-c", folder.to_str().unwrap(), "-e", PROMPT];
+        let place = ["-c", directory.to_str().unwrap(), "-e", PROMPT];
         let begin = [&setting[..], &[";"], &session, &place, &SHELL].concat();
         let until = Instant::now() + PATIENCE;
         while let Err(error) = self.ask(&begin).await {
@@ -215,7 +215,7 @@ impl Tmux {
     async fn ask(&self, command: &[&str]) -> Result<String, String> {
         let asked = Command::new("tmux")
             .args(["-u", "-N", "-S"])
-            .arg(self.folder.path().join("socket"))
+            .arg(self.directory.path().join("socket"))
             .args(command)
             .stdin(Stdio::null())
             .output()
@@ -265,8 +265,8 @@ mod tests {
         tmux.enters("test -e README.md && echo \"$CODEX_HOME\"; false")
             .await;
         assert_eq!(tmux.prompt().await, 1);
-        let folder = home.codex_home().display().to_string();
-        assert!(tmux.screen().await.replace('\n', "").contains(&folder));
+        let directory = home.codex_home().display().to_string();
+        assert!(tmux.screen().await.replace('\n', "").contains(&directory));
         tmux.enters("printf '\\033[31mred\\033[m\\n'; stty size;")
             .await;
         assert_eq!(tmux.prompt().await, 0);

@@ -7,20 +7,20 @@ use crate::target_dir;
 /// The version that `cargo xtask provision` installs.
 const VERSION: &str = include_str!("../typescript-version.txt");
 
-/// The library's folder.
+/// The library's directory.
 ///
 /// # Panics
 /// When it is not installed.
 #[must_use]
 pub fn library() -> PathBuf {
     let version = VERSION.trim();
-    let folder = target_dir()
+    let directory = target_dir()
         .join("typescript")
         .join(version)
         .join("node_modules/@modelcontextprotocol/sdk");
     assert!(
-        folder.is_dir(),
+        directory.is_dir(),
         "the TypeScript library of MCP {version} is not installed. Run `cargo xtask provision`."
     );
-    folder
+    directory
 }

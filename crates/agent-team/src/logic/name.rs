@@ -26,7 +26,7 @@ pub enum BadName {
     Characters(String),
 }
 
-/// Names are plain ASCII and neither hidden files nor flags nor folders.
+/// Names are plain ASCII and neither hidden files nor flags nor directories.
 fn check(text: &str) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::Empty);
@@ -99,7 +99,7 @@ names! {
     TeamName;
     /// A set of settings in the configuration.
     RoleName;
-    /// A thread of Codex's, as the name of its folder. (Codex's own are UUIDs.)
+    /// A thread of Codex's, as the name of its directory. (Codex's own are UUIDs.)
     ThreadName;
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_a_folder_is_refused() {
+    fn what_could_leave_a_directory_is_refused() {
         let long = "x".repeat(300);
         for text in [
             "", ".", "..", "../x", "a/b", "a\\b", "a\0b", "-x", "_x", ".hidden", "a b", "a\n", "é",

@@ -45,7 +45,7 @@ pub struct Entry {
     /// In which team.
     #[serde(default)]
     pub team: Option<TeamName>,
-    /// The top folder of the repository that it works in, as of its last turn.
+    /// The top directory of the repository that it works in, as of its last turn.
     #[serde(default)]
     pub repo_root: Option<String>,
     /// The repository's name.
@@ -54,7 +54,7 @@ pub struct Entry {
     /// The branch, as of its last turn.
     #[serde(default)]
     pub branch: Option<String>,
-    /// The folder that it works in.
+    /// The directory that it works in.
     #[serde(default)]
     pub cwd: Option<String>,
     /// When it was begun. RFC 3339.
@@ -226,13 +226,13 @@ pub enum Change {
 pub struct News {
     /// How many turns were begun.
     pub turns: u64,
-    /// The top folder of the repository.
+    /// The top directory of the repository.
     pub repo_root: Option<String>,
     /// The repository's name.
     pub repo_name: Option<String>,
     /// The branch.
     pub branch: Option<String>,
-    /// The folder.
+    /// The directory.
     pub cwd: Option<String>,
     /// What the caller calls it.
     pub tag: Option<String>,

@@ -47,7 +47,7 @@ pub struct NewMember {
     pub model: String,
     /// When it joined, in milliseconds since 1970.
     pub joined_at: u64,
-    /// The folder it works in.
+    /// The directory it works in.
     pub cwd: String,
     /// Whether it is there to read its mail.
     pub is_active: bool,

@@ -36,7 +36,7 @@ pub enum MailError {
         members: Vec<AgentName>,
     },
     /// A link leads somewhere else.
-    #[error("{} leads out of the folder of teams; it is not followed", path.display())]
+    #[error("{} leads out of the directory of teams; it is not followed", path.display())]
     Outside {
         /// The link.
         path: PathBuf,

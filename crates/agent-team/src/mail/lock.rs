@@ -1,7 +1,7 @@
 //! The locks of an inbox, for programs of two kinds.
 //!
 //! atm up to 0.45 locks the file `AGENT.lock`, and leaves it. Claude Code is said to
-//! make a folder `AGENT.json.lock` (as the npm package proper-lockfile does), and
+//! make a directory `AGENT.json.lock` (as the npm package proper-lockfile does), and
 //! atm 1.x locks a file of that very name. Whoever holds both locks, taken in this
 //! order, is alone with the inbox.
 
@@ -22,18 +22,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// How old a folder is that nobody holds any more. Its holder renews it every 5
+/// How old a directory is that nobody holds any more. Its holder renews it every 5
 /// seconds.
 ///
 /// Source: proper-lockfile, `lib/lockfile.js`, the defaults of `stale` and `update`.
 const STALE: Duration = Duration::from_secs(10);
 
-/// The mode of a folder that one of us makes.
+/// The mode of a directory that one of us makes.
 const MODE: u32 = 0o700 | STICKY;
 
-/// A bit that says nothing of an empty folder. Only who holds the first lock makes a
-/// folder with it, so that who holds the first lock and finds one knows that its
-/// maker is dead. Where a system ignores the bit, the folder has to become [`STALE`].
+/// A bit that says nothing of an empty directory. Only who holds the first lock makes a
+/// directory with it, so that who holds the first lock and finds one knows that its
+/// maker is dead. Where a system ignores the bit, the directory has to become [`STALE`].
 const STICKY: u32 = 0o1000;
 
 /// A file that is locked, until it is dropped.
@@ -45,7 +45,7 @@ pub(super) struct FileLock {
 /// An inbox that is locked, until it is dropped.
 #[derive(Debug)]
 pub(super) struct InboxLock {
-    // The folder goes first: it was taken last.
+    // The directory goes first: it was taken last.
     _second: Second,
     _first: FileLock,
 }
@@ -53,18 +53,18 @@ pub(super) struct InboxLock {
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is held until it is dropped")]
 enum Second {
-    Folder(FolderLock),
+    Directory(DirectoryLock),
     File(FileLock),
 }
 
-/// A folder whose being there is the lock.
+/// A directory whose being there is the lock.
 #[derive(Debug)]
-struct FolderLock {
+struct DirectoryLock {
     path: PathBuf,
     ours: Stamp,
 }
 
-/// What tells a folder from another of its name.
+/// What tells a directory from another of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -91,7 +91,7 @@ impl FileLock {
     }
 }
 
-impl Drop for FolderLock {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // Unless somebody took us for dead.
         if stamp(&self.path).is_ok_and(|stamp| stamp == self.ours) {
@@ -149,14 +149,14 @@ fn try_file(path: &Path) -> io::Result<Option<FileLock>> {
     }
 }
 
-/// Takes the lock that is a folder, or a file if one stands there.
+/// Takes the lock that is a directory, or a file if one stands there.
 fn try_second(path: &Path) -> io::Result<Option<Second>> {
     let made = DirBuilder::new().mode(MODE).create(path);
     match made {
         Ok(()) => {
             let path = path.to_owned();
             let ours = stamp(&path)?;
-            Ok(Some(Second::Folder(FolderLock { path, ours })))
+            Ok(Some(Second::Directory(DirectoryLock { path, ours })))
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => occupied(path),
         Err(error) => Err(error),
@@ -189,8 +189,8 @@ fn is_stale(about: &Metadata) -> bool {
     age.is_some_and(|age| age > STALE)
 }
 
-/// Removes a folder that nobody holds any more. Under another name first: there it
-/// can be seen whether it is that folder, and not one that somebody has just made.
+/// Removes a directory that nobody holds any more. Under another name first: there it
+/// can be seen whether it is that directory, and not one that somebody has just made.
 /// Nobody else of those who hold the first lock does the same now.
 fn remove_stale(path: &Path, stale: Stamp) -> io::Result<()> {
     let aside = path.with_extension("lock.stale");
@@ -228,13 +228,13 @@ mod tests {
     use super::*;
 
     fn inbox() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let inbox = folder.path().join("a.b.json");
-        (folder, inbox)
+        let directory = tempfile::tempdir().unwrap();
+        let inbox = directory.path().join("a.b.json");
+        (directory, inbox)
     }
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -244,23 +244,29 @@ mod tests {
 
     #[test]
     fn both_locks_are_held_and_only_the_empty_file_stays() {
-        let (folder, inbox) = inbox();
+        let (directory, inbox) = inbox();
         let lock = InboxLock::take(&inbox).unwrap();
-        assert_eq!(names(folder.path()), ["a.b.json.lock", "a.b.lock"]);
-        assert!(try_file(&folder.path().join("a.b.lock")).unwrap().is_none());
+        assert_eq!(names(directory.path()), ["a.b.json.lock", "a.b.lock"]);
+        assert!(
+            try_file(&directory.path().join("a.b.lock"))
+                .unwrap()
+                .is_none()
+        );
         drop(lock);
-        assert_eq!(names(folder.path()), ["a.b.lock"]);
+        assert_eq!(names(directory.path()), ["a.b.lock"]);
         assert_eq!(
-            fs::metadata(folder.path().join("a.b.lock")).unwrap().len(),
+            fs::metadata(directory.path().join("a.b.lock"))
+                .unwrap()
+                .len(),
             0
         );
         drop(InboxLock::take(&inbox).unwrap());
     }
 
     #[test]
-    fn a_file_in_the_place_of_the_folder_is_locked_and_left() {
-        let (folder, inbox) = inbox();
-        let second = folder.path().join("a.b.json.lock");
+    fn a_file_in_the_place_of_the_directory_is_locked_and_left() {
+        let (directory, inbox) = inbox();
+        let second = directory.path().join("a.b.json.lock");
         fs::write(&second, "1.x").unwrap();
         let lock = InboxLock::take(&inbox).unwrap();
         assert!(try_file(&second).unwrap().is_none());
@@ -270,35 +276,35 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_folder_is_waited_for_and_an_old_one_taken_over() {
-        let (folder, inbox) = inbox();
-        let second = folder.path().join("a.b.json.lock");
+    fn a_fresh_directory_is_waited_for_and_an_old_one_taken_over() {
+        let (directory, inbox) = inbox();
+        let second = directory.path().join("a.b.json.lock");
         fs::create_dir(&second).unwrap();
         assert!(try_second(&second).unwrap().is_none());
         assert!(second.exists());
         let old = SystemTime::now() - STALE - Duration::from_secs(1);
         File::open(&second).unwrap().set_modified(old).unwrap();
         // What one who died at this has left.
-        fs::create_dir(folder.path().join("a.b.json.lock.stale")).unwrap();
+        fs::create_dir(directory.path().join("a.b.json.lock.stale")).unwrap();
         drop(InboxLock::take(&inbox).unwrap());
-        assert_eq!(names(folder.path()), ["a.b.lock"]);
+        assert_eq!(names(directory.path()), ["a.b.lock"]);
     }
 
     #[test]
-    fn a_folder_of_one_of_us_who_died_is_taken_over_at_once() {
-        let (folder, inbox) = inbox();
-        let second = folder.path().join("a.b.json.lock");
+    fn a_directory_of_one_of_us_who_died_is_taken_over_at_once() {
+        let (directory, inbox) = inbox();
+        let second = directory.path().join("a.b.json.lock");
         std::mem::forget(try_second(&second).unwrap().unwrap());
         let begin = Instant::now();
         drop(InboxLock::take(&inbox).unwrap());
         assert!(begin.elapsed() < PATIENCE);
-        assert_eq!(names(folder.path()), ["a.b.lock"]);
+        assert_eq!(names(directory.path()), ["a.b.lock"]);
     }
 
     #[test]
-    fn a_folder_that_is_not_the_stale_one_is_put_back() {
-        let (folder, _) = inbox();
-        let second = folder.path().join("a.b.json.lock");
+    fn a_directory_that_is_not_the_stale_one_is_put_back() {
+        let (directory, _) = inbox();
+        let second = directory.path().join("a.b.json.lock");
         fs::create_dir(&second).unwrap();
         let mut other = stamp(&second).unwrap();
         other.changed.0 -= 60;
@@ -308,8 +314,8 @@ mod tests {
 
     #[test]
     fn a_lock_that_was_taken_from_us_is_not_removed() {
-        let (folder, inbox) = inbox();
-        let second = folder.path().join("a.b.json.lock");
+        let (directory, inbox) = inbox();
+        let second = directory.path().join("a.b.json.lock");
         let lock = InboxLock::take(&inbox).unwrap();
         let other = SystemTime::now() - Duration::from_secs(3);
         File::open(&second).unwrap().set_modified(other).unwrap();
@@ -320,9 +326,9 @@ mod tests {
     #[test]
     fn no_link_is_followed() {
         for name in ["a.b.lock", "a.b.json.lock"] {
-            let (folder, inbox) = inbox();
-            let victim = folder.path().join("victim");
-            symlink(&victim, folder.path().join(name)).unwrap();
+            let (directory, inbox) = inbox();
+            let victim = directory.path().join("victim");
+            symlink(&victim, directory.path().join(name)).unwrap();
             assert!(matches!(
                 InboxLock::take(&inbox),
                 Err(MailError::File { .. })

@@ -42,7 +42,7 @@ pub const LONGEST_SUMMARY: usize = 4 * 1024;
 /// when it is written.
 pub const LARGEST_INBOX: u64 = 256 * 1024 * 1024;
 
-/// The mail of all teams below one home folder.
+/// The mail of all teams below one home directory.
 #[derive(Debug, Clone)]
 pub struct Mailroom {
     teams: PathBuf,
@@ -97,7 +97,7 @@ pub struct Receipt {
 }
 
 impl Mailroom {
-    /// The mail below a home folder: that which `ATM_HOME` names, or else the user's.
+    /// The mail below a home directory: that which `ATM_HOME` names, or else the user's.
     #[must_use]
     pub fn new(home: &Path) -> Self {
         Self {
@@ -239,7 +239,7 @@ impl Mailroom {
     }
 
     /// Something that is different when a member's mail may have changed. It costs
-    /// a look at the folder, not at the mail.
+    /// a look at the directory, not at the mail.
     #[must_use]
     pub fn fingerprint(&self, agent: &AgentName, team: &TeamName) -> Fingerprint {
         let team = self.team(team);

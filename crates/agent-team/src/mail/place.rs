@@ -1,5 +1,5 @@
 //! Where the files of a team are. Names are parts of paths, and links lead anywhere:
-//! nothing here goes beyond the folder of teams.
+//! nothing here goes beyond the directory of teams.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -21,10 +21,10 @@ const INBOX: &str = ".json";
 /// A team that there is.
 pub(super) struct Team {
     pub(super) name: TeamName,
-    /// The folder of teams, without links.
+    /// The directory of teams, without links.
     teams: PathBuf,
     /// That of this team, without links.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// What a member's mail looks like from outside.
@@ -40,7 +40,7 @@ struct Stamp {
 }
 
 impl Team {
-    /// Looks for a team below the folder of teams.
+    /// Looks for a team below the directory of teams.
     pub(super) fn find(teams: &Path, name: &TeamName) -> Result<Self, MailError> {
         let wanted = teams.join(name.as_str());
         let unknown = |error: io::Error| match error.kind() {
@@ -51,20 +51,20 @@ impl Team {
             _ => MailError::of(&wanted)(error),
         };
         let teams = teams.canonicalize().map_err(unknown)?;
-        let folder = wanted.canonicalize().map_err(unknown)?;
+        let directory = wanted.canonicalize().map_err(unknown)?;
         let team = Self {
             name: name.clone(),
             teams,
-            folder,
+            directory,
         };
-        team.inside(&team.folder, &wanted)?;
+        team.inside(&team.directory, &wanted)?;
         fs::symlink_metadata(team.config()).map_err(unknown)?;
         Ok(team)
     }
 
     /// The file that says who there is.
     pub(super) fn config(&self) -> PathBuf {
-        self.folder.join("config.json")
+        self.directory.join("config.json")
     }
 
     /// The members, in their order.
@@ -107,22 +107,22 @@ impl Team {
 
     /// The path of an inbox, by the name of its file.
     pub(super) fn inbox(&self, file: &str) -> Result<PathBuf, MailError> {
-        let folder = self.folder.join("inboxes");
-        match folder.canonicalize() {
+        let directory = self.directory.join("inboxes");
+        match directory.canonicalize() {
             Ok(real) => {
-                self.inside(&real, &folder)?;
+                self.inside(&real, &directory)?;
                 Ok(real.join(file))
             }
-            Err(error) => Err(MailError::of(&folder)(error)),
+            Err(error) => Err(MailError::of(&directory)(error)),
         }
     }
 
-    /// Makes the folder of the inboxes, if it isn't there.
+    /// Makes the directory of the inboxes, if it isn't there.
     pub(super) fn make_inboxes(&self) -> Result<(), MailError> {
-        let folder = self.folder.join("inboxes");
-        match DirBuilder::new().mode(0o700).create(&folder) {
+        let directory = self.directory.join("inboxes");
+        match DirBuilder::new().mode(0o700).create(&directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(MailError::of(&folder)(error))
+                Err(MailError::of(&directory)(error))
             }
             _ => Ok(()),
         }
@@ -162,15 +162,15 @@ impl Team {
 
     /// The inboxes whose names are an agent's, or begin with it and a dot.
     fn files_from(&self, agent: &AgentName) -> Result<Vec<String>, MailError> {
-        let folder = self.folder.join("inboxes");
-        let entries = match fs::read_dir(&folder) {
+        let directory = self.directory.join("inboxes");
+        let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(MailError::of(&folder)(error)),
+            Err(error) => return Err(MailError::of(&directory)(error)),
         };
         let mut files = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(MailError::of(&folder))?;
+            let entry = entry.map_err(MailError::of(&directory))?;
             let is_file = entry.file_type().is_ok_and(|kind| !kind.is_dir());
             if let Ok(file) = entry.file_name().into_string()
                 && is_file

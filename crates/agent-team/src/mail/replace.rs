@@ -73,11 +73,11 @@ pub(super) fn replace(path: &Path, limit: u64, mut change: impl Change) -> Resul
         let draft = file.draft(0);
         file.write(&draft, &ours, mode)?;
         match file.put(&draft, before.as_ref())? {
-            Put::Done => return sync_folder(path),
+            Put::Done => return sync_directory(path),
             Put::Exchanged => {
                 let before = before.map_or_else(Vec::new, |before| before.bytes);
                 file.settle(before, ours, mode, &mut change)?;
-                return sync_folder(path);
+                return sync_directory(path);
             }
             Put::Changed => {}
         }
@@ -258,11 +258,11 @@ fn fill(mut file: File, bytes: &[u8], mode: u32) -> io::Result<()> {
     file.sync_data()
 }
 
-/// The names in a folder are on the disk only after this.
-fn sync_folder(path: &Path) -> Result<(), MailError> {
-    let folder = path.parent().unwrap_or(path);
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(MailError::of(folder))
+/// The names in a directory are on the disk only after this.
+fn sync_directory(path: &Path) -> Result<(), MailError> {
+    let directory = path.parent().unwrap_or(path);
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(MailError::of(directory))
 }
 
 /// One step of the file system.
@@ -331,8 +331,8 @@ mod tests {
 
     const LIMIT: u64 = 1000;
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.collect()
     }
@@ -357,22 +357,22 @@ mod tests {
 
     #[test]
     fn a_file_is_made_and_changed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         // What one who died has left.
-        fs::write(folder.path().join(".f.new"), "half").unwrap();
+        fs::write(directory.path().join(".f.new"), "half").unwrap();
         run(&path, |_| {}).1.unwrap();
         run(&path, |_| {}).1.unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "oo");
         replace(&path, LIMIT, |_| Ok(None)).unwrap();
-        assert_eq!(names(folder.path()), ["f"]);
+        assert_eq!(names(directory.path()), ["f"]);
     }
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn what_somebody_wrote_in_between_is_merged() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         fs::write(&path, "").unwrap();
         let (collisions, replaced) = run(&path, |collisions| {
             if collisions < 3 {
@@ -382,13 +382,13 @@ mod tests {
         replaced.unwrap();
         assert_eq!(collisions, 3);
         assert_eq!(fs::read_to_string(&path).unwrap(), "they2m");
-        assert_eq!(names(folder.path()), ["f"]);
+        assert_eq!(names(directory.path()), ["f"]);
     }
 
     #[test]
     fn a_file_that_comes_or_goes_in_between_is_looked_at_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         let mut first = true;
         let (_, replaced) = run(&path, |_| {
             if std::mem::take(&mut first) {
@@ -409,9 +409,9 @@ mod tests {
 
     #[test]
     fn without_an_exchange_the_file_is_looked_at_once_more() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
-        let draft = folder.path().join("d");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let draft = directory.path().join("d");
         fs::write(&path, "before").unwrap();
         let before = read(&path, LIMIT).unwrap();
         let file = Replaced {
@@ -430,8 +430,8 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn what_cannot_be_merged_is_put_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         fs::write(&path, "they").unwrap();
         let replaced = replace(&path, LIMIT, |seen| match seen {
             Seen::Now(_) => {
@@ -442,26 +442,26 @@ mod tests {
         });
         replaced.unwrap_err();
         assert_eq!(fs::read_to_string(&path).unwrap(), "odd");
-        assert_eq!(names(folder.path()), ["f"]);
+        assert_eq!(names(directory.path()), ["f"]);
     }
 
     #[test]
     fn nothing_is_written_that_is_too_large_to_be_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         let replaced = replace(&path, LIMIT, |_| Ok(Some(vec![b'x'; 1001])));
         assert!(matches!(
             replaced,
             Err(MailError::TooLarge { bytes: 1001, .. })
         ));
-        assert_eq!(names(folder.path()), [] as [&str; 0]);
+        assert_eq!(names(directory.path()), [] as [&str; 0]);
     }
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn who_never_stops_writing_is_told_of() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         fs::write(&path, "").unwrap();
         let mut number = 0;
         let (_, replaced) = run(&path, |_| {

@@ -30,7 +30,7 @@ pub struct Membership<'a> {
     pub agent: &'a AgentName,
     /// The model it works with, for others to see.
     pub model: &'a str,
-    /// The folder it works in.
+    /// The directory it works in.
     pub cwd: &'a Path,
 }
 
@@ -78,7 +78,7 @@ enum Former {
 
 impl Mailroom {
     /// Enters a member into a team as one that is there. `note` is a file of the
-    /// member's own in a folder that is there; it is written first, and says what
+    /// member's own in a directory that is there; it is written first, and says what
     /// [`Mailroom::leave`] is to restore, also if that is called by a later process.
     ///
     /// # Errors

@@ -22,27 +22,27 @@ impl Stage {
     }
 
     fn team(&self, name: &str, members: &[&str]) {
-        let folder = self.folder(name);
-        fs::create_dir_all(&folder).unwrap();
+        let directory = self.directory(name);
+        fs::create_dir_all(&directory).unwrap();
         let members: Vec<Value> = members
             .iter()
             .map(|name| json!({"name": name, "x": 1}))
             .collect();
         let config = json!({"name": name, "members": members, "kept": [1.0]});
         let config = serde_json::to_string_pretty(&config).unwrap();
-        fs::write(folder.join("config.json"), config).unwrap();
+        fs::write(directory.join("config.json"), config).unwrap();
     }
 
-    fn folder(&self, team: &str) -> PathBuf {
+    fn directory(&self, team: &str) -> PathBuf {
         self.home.path().join(".claude/teams").join(team)
     }
 
     fn inbox(&self, file: &str) -> PathBuf {
-        self.folder("t").join("inboxes").join(file)
+        self.directory("t").join("inboxes").join(file)
     }
 
     fn put(&self, file: &str, text: &str) {
-        fs::create_dir_all(self.folder("t").join("inboxes")).unwrap();
+        fs::create_dir_all(self.directory("t").join("inboxes")).unwrap();
         fs::write(self.inbox(file), text).unwrap();
     }
 
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     fn config(&self) -> String {
-        fs::read_to_string(self.folder("t").join("config.json")).unwrap()
+        fs::read_to_string(self.directory("t").join("config.json")).unwrap()
     }
 }
 
@@ -88,8 +88,8 @@ fn letter(text: &str) -> Letter {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -125,7 +125,7 @@ fn a_message_goes_from_one_to_the_other_and_is_read_once() {
     assert_eq!(mark(&unread.receipts), 1);
     assert_eq!(stage.unread("lead").messages, []);
 
-    let files = names(&stage.folder("t").join("inboxes"));
+    let files = names(&stage.directory("t").join("inboxes"));
     assert_eq!(files, ["lead.json", "lead.lock"]);
     for (path, mode) in [(stage.inbox("lead.json"), 0o600), (stage.inbox(""), 0o700)] {
         let about = fs::metadata(path).unwrap();
@@ -153,8 +153,8 @@ fn unknown_teams_and_agents_are_refused_and_nothing_is_made() {
     };
     let note = stage.home.path().join("note");
     stage.room.join(&team("u"), &membership, &note).unwrap_err();
-    assert_eq!(names(&stage.folder("")), ["t"]);
-    assert_eq!(names(&stage.folder("t")), ["config.json"]);
+    assert_eq!(names(&stage.directory("")), ["t"]);
+    assert_eq!(names(&stage.directory("t")), ["config.json"]);
     assert!(!note.exists());
     let home = tempfile::tempdir().unwrap();
     let room = Mailroom::new(home.path());
@@ -214,9 +214,9 @@ fn what_is_too_long_is_refused() {
             ..
         })
     ));
-    let file = fs::File::create(stage.folder("t").join("inboxes"));
+    let file = fs::File::create(stage.directory("t").join("inboxes"));
     drop(file);
-    fs::remove_file(stage.folder("t").join("inboxes")).unwrap();
+    fs::remove_file(stage.directory("t").join("inboxes")).unwrap();
     stage.put("lead.json", "[]");
     let inbox = fs::File::options()
         .write(true)
@@ -254,13 +254,13 @@ fn no_link_leads_out() {
     assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
 
     let stage = Stage::new();
-    symlink(outside.path(), stage.folder("t").join("inboxes")).unwrap();
+    symlink(outside.path(), stage.directory("t").join("inboxes")).unwrap();
     let refused = stage.send("lead", "x").unwrap_err();
     assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
 
     let stage = Stage::new();
     fs::write(outside.path().join("config.json"), stage.config()).unwrap();
-    symlink(outside.path(), stage.folder("u")).unwrap();
+    symlink(outside.path(), stage.directory("u")).unwrap();
     let refused = stage.room.members(&team("u")).unwrap_err();
     assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
     assert_eq!(fs::read_to_string(&victim).unwrap(), "[]");
@@ -351,7 +351,7 @@ fn who_was_no_member_comes_and_goes_without_a_trace() {
     assert_eq!(leave(&stage), Left::Removed);
     assert_eq!(stage.config(), before);
     assert_eq!(leave(&stage), Left::Nothing);
-    assert_eq!(names(&stage.folder("t")), ["config.json", "config.lock"]);
+    assert_eq!(names(&stage.directory("t")), ["config.json", "config.lock"]);
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn who_was_a_member_is_left_as_it_was_also_after_crashes() {
         let entry = "\"name\": \"codex\"";
         let with = active.map(|active| format!("{entry}, \"isActive\": {active}"));
         let before = plain.replace(entry, with.as_deref().unwrap_or(entry));
-        fs::write(stage.folder("t").join("config.json"), &before).unwrap();
+        fs::write(stage.directory("t").join("config.json"), &before).unwrap();
         for round in 0..3 {
             // After that we know that we said so ourselves.
             let expected = match (round, active) {
@@ -385,13 +385,13 @@ fn an_entry_that_is_somebody_elses_by_now_stays() {
     let stage = Stage::new();
     join(&stage, "new");
     let other = stage.config().replace("\"joinedAt\":", "\"joinedAt\":1");
-    fs::write(stage.folder("t").join("config.json"), &other).unwrap();
+    fs::write(stage.directory("t").join("config.json"), &other).unwrap();
     assert_eq!(leave(&stage), Left::Nothing);
     assert_eq!(stage.config(), other);
     // Under another name or in another team, the former is left first.
     join(&stage, "first");
     assert_eq!(join(&stage, "second"), Joined::Added);
     assert!(!stage.config().contains("first"));
-    fs::remove_dir_all(stage.folder("t")).unwrap();
+    fs::remove_dir_all(stage.directory("t")).unwrap();
     assert_eq!(leave(&stage), Left::Nothing);
 }

@@ -341,8 +341,8 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             }
             before = turns(home.path(), "own");
         }
-        let folder = identities::directory_of(home.path(), &codex());
-        let broken = fs::read_dir(folder).unwrap().filter(|entry| {
+        let directory = identities::directory_of(home.path(), &codex());
+        let broken = fs::read_dir(directory).unwrap().filter(|entry| {
             let name = entry.as_ref().unwrap().file_name();
             name.to_string_lossy().contains("broken")
         });

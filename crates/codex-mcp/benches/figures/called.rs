@@ -133,10 +133,10 @@ async fn turns_at_once() -> f64 {
 impl Stage {
     /// Puts this into our section of the configuration.
     fn configure(&self, settings: &str) {
-        let folder = self.home().atm_home().join(".config/atm");
-        fs::create_dir_all(&folder).unwrap();
+        let directory = self.home().atm_home().join(".config/atm");
+        fs::create_dir_all(&directory).unwrap();
         let config = format!("[plugins.codex-mcp]\n{settings}\n");
-        fs::write(folder.join("config.toml"), config).unwrap();
+        fs::write(directory.join("config.toml"), config).unwrap();
     }
 
     async fn job(&self, client: &mut Ours) {

@@ -40,7 +40,7 @@ const LIST: f64 = 0.010;
 const STORE_EVENTS: f64 = 0.5;
 
 /// Where all the jobs are.
-const FOLDER: &str = "/home/somebody/repository";
+const DIRECTORY: &str = "/home/somebody/repository";
 
 /// How often a list is asked for in a round, and how many events come at once.
 const LOOKS: u32 = 20;
@@ -53,11 +53,11 @@ const LEASE: Duration = Duration::from_secs(30);
 
 pub(crate) fn measure(rounds: u16) -> Vec<Row> {
     let server = Postgres::start(Durability::Synced);
-    let folder = tempfile::tempdir_in(testkit::target_dir()).unwrap();
+    let directory = tempfile::tempdir_in(testkit::target_dir()).unwrap();
     let number = Cell::new(0);
     let next = || number.replace(number.get() + 1);
     let mut sqlite = || {
-        let path = folder.path().join(format!("{}/jobs.db", next()));
+        let path = directory.path().join(format!("{}/jobs.db", next()));
         path.to_str().unwrap().to_owned()
     };
     let mut rows = of(&mut sqlite, rounds, NAMES[0], SQLITE);
@@ -112,7 +112,7 @@ fn of(
     let workers = format!("{WORKERS} workers, {AT_ONCE} jobs at once each; no job twice");
     let medians = filtered.into_iter().map(|of| Summary::of(of).median);
     let slowest = Unit::Seconds.show(medians.fold(0.0, f64::max));
-    let filtered = format!("and {slowest} with the slowest filter by state, tool and folder");
+    let filtered = format!("and {slowest} with the slowest filter by state, tool and directory");
     let batches = format!("{BATCH} at a time");
     vec![
         row(
@@ -185,7 +185,7 @@ fn completed() -> Finished {
 }
 
 /// Seconds for the newest 20 of all jobs, and with each filter by state, tool and
-/// folder.
+/// directory.
 fn listed(place: &Place, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
     filled(place, LISTED);
     block_on(async {
@@ -207,7 +207,7 @@ fn filter(number: u8) -> Filter {
     Filter {
         status: (number & 1 != 0).then_some(JobState::Queued),
         tool_name: (number & 2 != 0).then(|| "call_codex".to_owned()),
-        cwd: (number & 4 != 0).then(|| FOLDER.to_owned()),
+        cwd: (number & 4 != 0).then(|| DIRECTORY.to_owned()),
     }
 }
 
@@ -245,7 +245,7 @@ fn stored(place: &Place) -> f64 {
 fn filled(place: &Place, jobs: usize) {
     block_on(async {
         let store = open(place).await;
-        let request = Request::new("Say hello. ".repeat(20), FOLDER);
+        let request = Request::new("Say hello. ".repeat(20), DIRECTORY);
         store.submit(&NewJob::new(request)).await.unwrap();
     });
     let columns = "state, tool_name, task_name, agent_instance, created_at, retry, timeout_ms, \

@@ -19,7 +19,7 @@ use crate::table::{Row, Target, Unit};
 /// In seconds.
 const TARGET: f64 = 0.3;
 
-const FOLDERS: usize = 250;
+const DIRECTORIES: usize = 250;
 const FILES_EACH: usize = 200;
 
 /// How many files a turn changes. Half of them it commits.
@@ -97,11 +97,11 @@ impl Stage {
         let stage = Self {
             home: Home::new(""),
         };
-        for folder in 0..FOLDERS {
-            let path = stage.work().join(format!("src/d{folder}"));
+        for directory in 0..DIRECTORIES {
+            let path = stage.work().join(format!("src/d{directory}"));
             fs::create_dir_all(&path).unwrap();
             for file in 0..FILES_EACH {
-                let text = format!("fn in_{folder}_{file}() {{}}\n").repeat(20);
+                let text = format!("fn in_{directory}_{file}() {{}}\n").repeat(20);
                 fs::write(path.join(format!("{file}.rs")), text).unwrap();
             }
         }
@@ -115,9 +115,9 @@ impl Stage {
 
     fn turn(&self, round: usize) {
         for number in 0..CHANGED {
-            let folder = (round * 7 + number * 11) % FOLDERS;
+            let directory = (round * 7 + number * 11) % DIRECTORIES;
             let file = (round + number) % FILES_EACH;
-            let path = self.work().join(format!("src/d{folder}/{file}.rs"));
+            let path = self.work().join(format!("src/d{directory}/{file}.rs"));
             fs::write(path, format!("fn changed_{round}_{number}() {{}}\n")).unwrap();
             if number == CHANGED / 2 {
                 self.make(round);

@@ -1,7 +1,7 @@
 //! The figures that `codex-mcp` is to reach, measured in one run beside the same
 //! work on Codex's app-server spoken to directly: `cargo xtask bench`.
 //!
-//! Both sides get the newest real Codex, the same scripted model, the same folder
+//! Both sides get the newest real Codex, the same scripted model, the same directory
 //! and the same prompt, and take turns round by round, so that a busy machine is
 //! as bad for one as for the other. The exit code is 1 if a figure is missed.
 #![expect(

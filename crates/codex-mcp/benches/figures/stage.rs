@@ -155,7 +155,7 @@ impl Stage {
         direct.turn(&thread, &mut notifications, PROMPT).await
     }
 
-    /// The folder that Codex works in, on both sides.
+    /// The directory that Codex works in, on both sides.
     pub(crate) fn work(&self) -> PathBuf {
         self.ours.work()
     }

@@ -2,7 +2,7 @@
 //! job is submitted, and what storing 10,000 events adds to a job.
 //!
 //! The worker is a process of its own. Codex is played by a fake one, as the real one
-//! would spend most of the time; the folder is a small repository, as git is asked
+//! would spend most of the time; the directory is a small repository, as git is asked
 //! about it meanwhile.
 
 use std::fmt::Write as _;
@@ -175,7 +175,7 @@ impl Stage {
         fs::set_permissions(self.codex(), Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Beside the folder that Codex works in.
+    /// Beside the directory that Codex works in.
     fn fifo(&self, name: &str) -> Receiver {
         let path = self.home.root().join(name);
         mkfifo(&path, Mode::S_IRWXU).unwrap();
@@ -185,10 +185,10 @@ impl Stage {
     }
 
     fn write_bursts(&self) {
-        let folder = self.home.root().join("bursts");
-        fs::create_dir(&folder).unwrap();
+        let directory = self.home.root().join("bursts");
+        fs::create_dir(&directory).unwrap();
         for number in 1..=EVENTS / BURST {
-            fs::write(folder.join(number.to_string()), burst(number)).unwrap();
+            fs::write(directory.join(number.to_string()), burst(number)).unwrap();
         }
     }
 

@@ -54,12 +54,12 @@ pub(super) fn of_sessions(
 }
 
 /// The sender of notices, which runs notifier commands in this directory.
-pub(super) fn teller(config: &Config, identity: &Identity, folder: PathBuf) -> Teller {
+pub(super) fn teller(config: &Config, identity: &Identity, directory: PathBuf) -> Teller {
     Teller {
         member: Some(identity.member.clone()),
         mail_client: identity.services.mail_client.clone(),
         atm_home: config.atm_home.clone(),
-        folder,
+        directory,
         env: Vec::new(),
         patience: Patience::default(),
     }

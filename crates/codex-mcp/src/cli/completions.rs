@@ -12,7 +12,7 @@ use super::stored::{self, Failure};
 const PLACES: &str = "\
 Where to put it:
   bash  codex-mcp completions bash > ~/.local/share/bash-completion/completions/codex-mcp
-  zsh   codex-mcp completions zsh > _codex-mcp, in a folder of $fpath
+  zsh   codex-mcp completions zsh > _codex-mcp, in a directory of $fpath
   fish  codex-mcp completions fish > ~/.config/fish/completions/codex-mcp.fish";
 
 #[derive(Debug, clap::Args)]

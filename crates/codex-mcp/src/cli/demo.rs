@@ -18,7 +18,7 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Leave the demo's folder, to look at it afterwards.
+    /// Leave the demo's directory, to look at it afterwards.
     #[arg(long)]
     keep: bool,
 

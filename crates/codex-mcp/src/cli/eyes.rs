@@ -48,8 +48,8 @@ is resumed once without a picture, is told why, and is left to you. With
 restarted. Exits as Codex does; 1 if it could not go on, 128 and the number of a
 signal that has ended it.
 
-Pictures are looked for in the folder where this is started, or in that of
-Codex's -C, also when a conversation of another folder is resumed.
+Pictures are looked for in the directory where this is started, or in that of
+Codex's -C, also when a conversation of another directory is resumed.
 
 Where Codex works in threads of `codex-mcp serve`, in jobs and in runs, it gets
 pictures without being resumed. `request_image = false` in the configuration is
@@ -104,8 +104,11 @@ enum EyesError {
         #[from]
         error: NoCodex,
     },
-    #[error("Codex can't work in {}: {error}; name a folder that is there with -C", folder.display())]
-    Folder { folder: PathBuf, error: io::Error },
+    #[error("Codex can't work in {}: {error}; name a directory that is there with -C", directory.display())]
+    Directory {
+        directory: PathBuf,
+        error: io::Error,
+    },
     #[error("{0}; put it elsewhere")]
     NoServer(#[from] NoServer),
     #[error(transparent)]
@@ -179,9 +182,9 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     name_conversation(&mut arguments, &config.codex_home, &config.atm_home)?;
     let binary = binary::find(config.chosen_codex())?;
     let limit = config.eyes.max_image_bytes.value;
-    let folder = env::current_dir()?.join(arguments.folder().unwrap_or_default());
-    let place =
-        ImageRoot::around(&folder, limit).map_err(|error| EyesError::Folder { folder, error })?;
+    let directory = env::current_dir()?.join(arguments.directory().unwrap_or_default());
+    let place = ImageRoot::around(&directory, limit)
+        .map_err(|error| EyesError::Directory { directory, error })?;
     let wrapper: WrapperId = Uuid::new_v4()
         .to_string()
         .parse()
@@ -194,10 +197,10 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     };
     let tool = own_servers::pictures(limit, &answers)?;
     let added = Added::new(
-        &tool.entry(Some(place.folder())),
+        &tool.entry(Some(place.directory())),
         &codex_settings::instructions(&codex, &arguments, &rules(args.answer)),
         codex_settings::approval(&codex),
-        place.folder().as_os_str(),
+        place.directory().as_os_str(),
     );
     let most_restarts = args.max_restarts;
     runtime::block_on(async {
@@ -205,7 +208,7 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
         let terminal = UserTerminal::find().map_err(EyesError::NoTerminal)?;
         let requests = match args.answer {
             Kind::Picture => None,
-            Kind::Later => Some(Reader::from_now_on(place.folder(), wrapper)?),
+            Kind::Later => Some(Reader::from_now_on(place.directory(), wrapper)?),
         };
         let parts = Parts {
             terminal,

@@ -22,9 +22,9 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value = "later")]
     answer: Kind,
 
-    /// The folder that Codex works in. Pictures are looked for there and in the git
+    /// The directory that Codex works in. Pictures are looked for there and in the git
     /// repository around it. Default: the current one.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIRECTORY")]
     root: Option<PathBuf>,
 
     /// The largest picture, in bytes, up to 100 MB. As an answer, large ones are scaled
@@ -70,12 +70,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn serve(args: &Args) -> io::Result<ExitCode> {
-    let folder = match &args.root {
-        Some(folder) => folder.clone(),
+    let directory = match &args.root {
+        Some(directory) => directory.clone(),
         None => env::current_dir()?,
     };
-    let place = ImageRoot::around(&folder, args.max_image_bytes);
-    let place = place.map_err(|error| about(&folder, &error))?;
+    let place = ImageRoot::around(&directory, args.max_image_bytes);
+    let place = place.map_err(|error| about(&directory, &error))?;
     let answer = match args.answer {
         Kind::Picture => Answer::Picture,
         Kind::Later => Answer::Later(args.wrapper.clone()),
@@ -91,9 +91,9 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
     })?
 }
 
-fn about(folder: &Path, error: &io::Error) -> io::Error {
-    let folder = folder.display();
+fn about(directory: &Path, error: &io::Error) -> io::Error {
+    let directory = directory.display();
     io::Error::other(format!(
-        "--root {folder}: {error}; name a folder that is there"
+        "--root {directory}: {error}; name a directory that is there"
     ))
 }

@@ -118,7 +118,7 @@ fn pictures_for(settings: &EyesSettings) -> Option<Server> {
 pub(super) fn pictures(limit: SizeLimit, args: &[&str]) -> Result<Server, NoServer> {
     let most = limit.bytes().to_string();
     let args = [&["eyes-mcp", "--max-image-bytes", &most], args].concat();
-    let server = made(contract::SERVER, &args)?.told_the_folder();
+    let server = made(contract::SERVER, &args)?.told_the_directory();
     // What is a repository to us is one to it.
     Ok(match env::var(CEILINGS) {
         Ok(ceilings) => server.with_variable(CEILINGS, ceilings),

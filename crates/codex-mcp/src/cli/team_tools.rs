@@ -25,8 +25,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEAM")]
     team: TeamName,
 
-    /// The folder that the teams are below, absolute.
-    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
+    /// The directory that the teams are below, absolute.
+    #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
     atm_home: PathBuf,
 }
 

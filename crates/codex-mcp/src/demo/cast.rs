@@ -40,7 +40,7 @@ pub enum CastError {
         /// What it said.
         words: String,
     },
-    /// The output can't be written, or there is no current folder.
+    /// The output can't be written, or there is no current directory.
     #[error("{0}")]
     Output(#[from] io::Error),
 }
@@ -117,7 +117,7 @@ impl Cast {
         Ok(Self::new(codex, Origin::Cache)?)
     }
 
-    /// The paths are used from other folders than ours.
+    /// The paths are used from other directories than ours.
     fn new(mut codex: CodexBinary, origin: Origin) -> io::Result<Self> {
         codex.chosen = absolute(codex.chosen)?;
         codex.native = absolute(codex.native)?;

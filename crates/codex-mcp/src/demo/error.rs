@@ -18,7 +18,7 @@ pub enum DemoError {
     /// The scripted model can't start.
     #[error(transparent)]
     Model(#[from] scripted_model::StartError),
-    /// The folder can't be set up or removed.
+    /// The directory can't be set up or removed.
     #[error(transparent)]
     Stage(#[from] StageError),
     /// The server can't be started.

@@ -1,7 +1,7 @@
 //! A Codex of the demo's own, for a machine that has none: installed once with
 //! npm, in the user's cache.
 //!
-//! The folder of a release is complete as soon as it has its name: npm works in
+//! The directory of a release is complete as soon as it has its name: npm works in
 //! another one beside it, which is then renamed.
 
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::folder;
+use super::directory;
 use super::tail::{last_words, said};
 
 /// The npm package of the Codex CLI. The native program comes as an optional
@@ -66,9 +66,9 @@ pub enum InstallError {
     )]
     NoProgram,
     /// The cache can't be written.
-    #[error("{} can't be used for Codex: {error}. Set XDG_CACHE_HOME to another folder, or name a Codex with --codex-bin.", path.display())]
-    Folder {
-        /// Which folder.
+    #[error("{} can't be used for Codex: {error}. Set XDG_CACHE_HOME to another directory, or name a Codex with --codex-bin.", path.display())]
+    Directory {
+        /// Which directory.
         path: PathBuf,
         /// Why.
         error: io::Error,
@@ -78,7 +78,7 @@ pub enum InstallError {
     Interrupted,
 }
 
-/// The folder of our release, there or not: `$XDG_CACHE_HOME/codex-mcp/codex`
+/// The directory of our release, there or not: `$XDG_CACHE_HOME/codex-mcp/codex`
 /// and the version, by default in `~/.cache` (XDG Base Directory
 /// Specification 0.8: a relative path is to be ignored).
 ///
@@ -97,14 +97,14 @@ pub(super) fn place() -> Result<PathBuf, InstallError> {
         .ok_or(InstallError::NoCache)
 }
 
-/// The Codex in a folder that npm has filled.
-pub(super) fn installed(folder: &Path) -> Option<CodexBinary> {
-    let script = folder.join("node_modules/.bin/codex");
+/// The Codex in a directory that npm has filled.
+pub(super) fn installed(directory: &Path) -> Option<CodexBinary> {
+    let script = directory.join("node_modules/.bin/codex");
     let found = binary::find(Some((script, Source::FlagOrVariable))).ok()?;
     (found.native != found.chosen).then_some(found)
 }
 
-/// Installs our release into its folder.
+/// Installs our release into its directory.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub(super) async fn install(
     place: &Path,
     stop: &CancellationToken,
 ) -> Result<CodexBinary, InstallError> {
-    let unusable = |error| InstallError::Folder {
+    let unusable = |error| InstallError::Directory {
         path: place.to_owned(),
         error,
     };
@@ -135,19 +135,19 @@ pub(super) async fn install(
             _ => installed(place).ok_or(InstallError::NoProgram),
         }
     });
-    folder::remove(draft).await.map_err(unusable)?;
+    directory::remove(draft).await.map_err(unusable)?;
     if npm.is_err() {
         forget_empty(parent);
     }
     npm
 }
 
-/// Removes our folders in the cache that hold nothing: `codex` and, above it,
+/// Removes our directories in the cache that hold nothing: `codex` and, above it,
 /// `codex-mcp`.
 fn forget_empty(codex: &Path) {
-    for folder in codex.ancestors().take(2) {
-        // Fails on a folder that is not empty, which is as it should be.
-        if fs::remove_dir(folder).is_err() {
+    for directory in codex.ancestors().take(2) {
+        // Fails on a directory that is not empty, which is as it should be.
+        if fs::remove_dir(directory).is_err() {
             return;
         }
     }
@@ -187,7 +187,7 @@ async fn fill(draft: &TempDir, stop: &CancellationToken) -> Result<(), InstallEr
     }
 }
 
-fn npm(folder: &Path) -> Program {
+fn npm(directory: &Path) -> Program {
     let flags = [
         "install",
         "--no-audit",
@@ -202,9 +202,9 @@ fn npm(folder: &Path) -> Program {
     let args = flags
         .into_iter()
         .map(OsString::from)
-        .chain([folder.into(), package.into()]);
+        .chain([directory.into(), package.into()]);
     let mut npm = Program::new(Path::new("npm"), args);
-    npm.cwd = Some(folder.to_owned());
+    npm.cwd = Some(directory.to_owned());
     npm
 }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! talk ── wire ── codex-mcp serve ─┬─ codex app-server ── scripted model
-//! work ────────── codex-mcp run ───┘      └── on the stage: one folder
+//! work ────────── codex-mcp run ───┘      └── on the stage: one directory
 //!  └── show: each message as it passes, each line as it comes
 //! ```
 //!
@@ -18,8 +18,8 @@
 )]
 
 mod cast;
+mod directory;
 mod error;
-mod folder;
 mod install;
 mod message;
 mod next;
@@ -57,7 +57,7 @@ pub use work::WorkError;
 /// How long the server may take to end after a conversation that went well.
 const END_PATIENCE: Duration = Duration::from_secs(4);
 
-/// What becomes of the demo's folder.
+/// What becomes of the demo's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Afterwards {
     /// It is removed.
@@ -71,7 +71,7 @@ pub enum Afterwards {
 pub struct Options {
     /// The Codex that was chosen, and where; else one is found or installed.
     pub codex_bin: Option<(PathBuf, Source)>,
-    /// What becomes of the folder.
+    /// What becomes of the directory.
     pub afterwards: Afterwards,
 }
 
@@ -102,7 +102,7 @@ pub async fn run<W: Write>(
         "codex-mcp demo",
         "Hands work to Codex, the coding agent: over MCP, and at a shell until the result is there. \
          Everything is real but the model, which is played from a script: no account is needed \
-         and nothing is charged. It happens in one temporary folder; your ~/.codex is not touched.",
+         and nothing is charged. It happens in one temporary directory; your ~/.codex is not touched.",
     )?;
     let model = ScriptedModel::start(script::script()).await?;
     let stage = Stage::set(&model.codex_config())?;
@@ -151,7 +151,7 @@ async fn play<W: Write>(
     let began = Instant::now();
     show.fact("Codex", &cast.introduce(stage).await?)?;
     show.fact("Model", &format!("a script at {}", model.base_url()))?;
-    show.fact("Folder", &stage.root().display().to_string())?;
+    show.fact("Directory", &stage.root().display().to_string())?;
     let (server, line, passed) = Server::start(stage, &cast).map_err(DemoError::Server)?;
     show.fact("Server", "codex-mcp serve, on stdin and stdout")?;
 

@@ -1,16 +1,16 @@
-//! Where the demo plays: one temporary folder in the state directory that holds everything.
+//! Where the demo plays: one temporary directory in the state directory that holds everything.
 //!
 //! ```text
 //! codex-mcp-demo-XXXXXX/
 //!   project/   a git repository with one commit, for Codex to work in
 //!   codex/     CODEX_HOME, with a config.toml that names the scripted model
-//!   home/      HOME, with a .gitconfig, and the XDG folders below it
+//!   home/      HOME, with a .gitconfig, and the XDG directories below it
 //!   run/       XDG_RUNTIME_DIR
 //!   tmp/       TMPDIR: Codex's sandbox leaves files there
 //! ```
 //!
-//! Codex warns of a CODEX_HOME below the folder for temporary files. It asks
-//! for that folder as we set it, so `codex/` is not below it.
+//! Codex warns of a CODEX_HOME below the directory for temporary files. It asks
+//! for that directory as we set it, so `codex/` is not below it.
 #![expect(
     clippy::disallowed_methods,
     reason = "new files in a directory that is the demo's alone"
@@ -28,7 +28,7 @@ use supervise::exit::Exit;
 use supervise::spawn::Program;
 use tempfile::TempDir;
 
-use super::folder;
+use super::directory;
 use super::tail::said;
 
 /// Where demos play, in the state directory.
@@ -57,9 +57,9 @@ const GIT_CONFIG: &str = "\
 /// Why the stage can't be set.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// A file or folder can't be made.
-    #[error("the demo's folder {} can't be set up: {error}. Set XDG_STATE_HOME to a directory that can be written.", path.display())]
-    Folder {
+    /// A file or directory can't be made.
+    #[error("the demo's directory {} can't be set up: {error}. Set XDG_STATE_HOME to a directory that can be written.", path.display())]
+    Directory {
         /// Which one.
         path: PathBuf,
         /// Why.
@@ -78,7 +78,7 @@ pub enum StageError {
         /// What it said.
         words: String,
     },
-    /// The folder can't be removed.
+    /// The directory can't be removed.
     #[error("{} can't be removed: {error}. Remove it by hand.", path.display())]
     Remove {
         /// Which one.
@@ -88,31 +88,31 @@ pub enum StageError {
     },
 }
 
-/// The demo's folder.
+/// The demo's directory.
 pub(super) struct Stage {
-    folder: TempDir,
-    /// The folder without symbolic links.
+    directory: TempDir,
+    /// The directory without symbolic links.
     root: PathBuf,
 }
 
 impl Stage {
-    /// Makes the folder and what lies in it, the repository excepted.
+    /// Makes the directory and what lies in it, the repository excepted.
     ///
     /// # Errors
     ///
-    /// [`StageError::Folder`].
+    /// [`StageError::Directory`].
     pub(super) fn set(codex_config: &str) -> Result<Self, StageError> {
         let unusable = |path: &Path| {
             let path = path.to_owned();
-            move |error| StageError::Folder { path, error }
+            move |error| StageError::Directory { path, error }
         };
         let parent = scratch::place(PLACE).map_err(unusable(Path::new(PLACE)))?;
-        let folder = tempfile::Builder::new()
+        let directory = tempfile::Builder::new()
             .prefix("codex-mcp-demo-")
             .tempdir_in(&parent)
             .map_err(unusable(&parent))?;
-        let root = fs::canonicalize(folder.path()).map_err(unusable(folder.path()))?;
-        let stage = Self { folder, root };
+        let root = fs::canonicalize(directory.path()).map_err(unusable(directory.path()))?;
+        let stage = Self { directory, root };
         for name in ["project", "codex", "home", "run", "tmp"] {
             let path = stage.root.join(name);
             fs::DirBuilder::new()
@@ -145,7 +145,7 @@ impl Stage {
         self.root.join("project")
     }
 
-    /// A program that lives in this folder alone: it finds nothing of the
+    /// A program that lives in this directory alone: it finds nothing of the
     /// user's, no repository that our own environment names (a hook's does), and
     /// no proxy between it and the model.
     pub(super) fn program<A: AsRef<std::ffi::OsStr>>(
@@ -154,7 +154,7 @@ impl Stage {
         args: impl IntoIterator<Item = A>,
     ) -> Program {
         let home = self.root.join("home");
-        let folders = [
+        let directories = [
             ("HOME", home.clone()),
             ("CODEX_HOME", self.root.join("codex")),
             ("ATM_HOME", home.clone()),
@@ -183,7 +183,7 @@ impl Stage {
         let mut program = Program::new(path, args);
         program.cwd = Some(self.project());
         program.without = ELSEWHERE;
-        program.env = folders
+        program.env = directories
             .into_iter()
             .map(|(name, path)| (name.into(), path.into()))
             .chain(plain.map(|(name, value)| (name.into(), value.into())))
@@ -224,19 +224,19 @@ impl Stage {
         }
     }
 
-    /// Leaves the folder for the user to look at.
+    /// Leaves the directory for the user to look at.
     pub(super) fn keep(self) {
-        let _ = self.folder.keep();
+        let _ = self.directory.keep();
     }
 
-    /// Removes the folder.
+    /// Removes the directory.
     ///
     /// # Errors
     ///
     /// [`StageError::Remove`].
     pub(super) async fn clear(self) -> Result<(), StageError> {
         let path = self.root;
-        folder::remove(self.folder)
+        directory::remove(self.directory)
             .await
             .map_err(|error| StageError::Remove { path, error })
     }

@@ -32,7 +32,7 @@ pub struct Facts {
 pub struct Place {
     /// The program.
     pub program: Result<Codex, NoCodex>,
-    /// Its home folder.
+    /// Its home directory.
     pub home: Home,
     /// What of our own settings was not taken.
     pub warnings: Vec<Warning>,
@@ -115,7 +115,7 @@ pub enum Introduction {
     Failed(String),
 }
 
-/// Codex's home folder.
+/// Codex's home directory.
 #[derive(Debug)]
 pub struct Home {
     /// Where it is.
@@ -123,7 +123,7 @@ pub struct Home {
     /// Who said so.
     pub chosen_by: HomeSource,
     /// What is there.
-    pub folder: Folder,
+    pub directory: Directory,
     /// Its `config.toml`.
     pub config: ConfigFile,
     /// What Codex's configuration as a whole says.
@@ -136,14 +136,14 @@ pub struct Home {
 }
 
 impl Home {
-    /// Whether Codex can work with the folder. It makes the default one itself,
+    /// Whether Codex can work with the directory. It makes the default one itself,
     /// but none that CODEX_HOME names.
     #[must_use]
     pub fn is_fit(&self) -> bool {
-        match self.folder {
-            Folder::Writable => true,
-            Folder::Missing => self.chosen_by == HomeSource::Default,
-            Folder::ReadOnly | Folder::Other | Folder::Unknown(_) => false,
+        match self.directory {
+            Directory::Writable => true,
+            Directory::Missing => self.chosen_by == HomeSource::Default,
+            Directory::ReadOnly | Directory::Other | Directory::Unknown(_) => false,
         }
     }
 }
@@ -157,12 +157,12 @@ pub enum HomeSource {
     Default,
 }
 
-/// What is where a folder should be.
+/// What is where a directory should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Folder {
-    /// A folder that we may write to.
+pub enum Directory {
+    /// A directory that we may write to.
     Writable,
-    /// A folder that we may not write to.
+    /// A directory that we may not write to.
     ReadOnly,
     /// Nothing.
     Missing,

@@ -23,7 +23,7 @@ pub enum Check {
     Login,
     /// How much of its account's usage limits is used.
     Limits,
-    /// Its home folder.
+    /// Its home directory.
     CodexHome,
     /// Its `config.toml`.
     Config,

@@ -39,8 +39,8 @@ fn they_are_what_they_stand_for() {
 
 #[test]
 fn one_that_stands_alone_says_what_is_missing() {
-    let folder = tempfile::tempdir().unwrap();
-    let alone = folder.path().join("codex-eyes");
+    let directory = tempfile::tempdir().unwrap();
+    let alone = directory.path().join("codex-eyes");
     std::fs::copy(EYES, &alone).unwrap();
     let said = run(&alone, &["--print-contract"]);
     assert_eq!(said.status.code(), Some(1));

@@ -133,8 +133,8 @@ async fn whatever_is_no_picture_of_the_repository_is_refused() {
     let work = stage.home.work();
     symlink("/etc/passwd", work.join("passwd.png")).unwrap();
     fs::write(work.join("words.png"), "words").unwrap();
-    let folder = work.display();
-    let missing = format!("file does not exist: ./nothing.png, counted from {folder} on");
+    let directory = work.display();
+    let missing = format!("file does not exist: ./nothing.png, counted from {directory} on");
     for answer in ["picture", "later"] {
         let mut client = stage.client(&["--answer", answer]).await;
         for (arguments, why) in [
@@ -155,7 +155,7 @@ async fn whatever_is_no_picture_of_the_repository_is_refused() {
             ),
             (
                 json!({ "path": work.join("screens/error.png") }),
-                "path must be relative to repository root: write it as ./folder/name.png, here \
+                "path must be relative to repository root: write it as ./directory/name.png, here \
                  ./screens/error.png",
             ),
             (json!({ "path": "nothing.png" }), missing.as_str()),

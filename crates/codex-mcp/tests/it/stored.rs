@@ -75,7 +75,7 @@ fn humantime(at: SystemTime) -> String {
     common::timestamp::timestamp(at)
 }
 
-fn folder(home: &Home, identity: &str) -> PathBuf {
+fn directory(home: &Home, identity: &str) -> PathBuf {
     let sessions = home.atm_home().join(".config/atm/codex-sessions");
     sessions.join(identity)
 }
@@ -89,7 +89,7 @@ fn without_threads_there_is_a_word_of_how_to_get_some() {
     assert_eq!(threads(&home, &[]), [""; 0]);
     let said = say(&home, &["threads", "--repo", "x"]);
     assert!(said.stdout.contains("no such threads"), "{}", said.stdout);
-    assert!(!folder(&home, "").exists());
+    assert!(!directory(&home, "").exists());
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn old_threads_are_removed_and_said() {
     );
     assert_eq!(threads(&home, &["--prune"]), ["old", "other"]);
     assert_eq!(threads(&home, &[]), ["new", "older", "strange"]);
-    assert!(folder(&home, "codex").join("new/summary.md").exists());
-    assert!(!folder(&home, "codex").join("old").exists());
+    assert!(directory(&home, "codex").join("new/summary.md").exists());
+    assert!(!directory(&home, "codex").join("old").exists());
     drop(claim);
     let said = say(&home, &["threads", "--prune", "--older-than", "2months"]);
     assert!(
@@ -169,7 +169,7 @@ fn old_threads_are_removed_and_said() {
 fn what_cannot_be_read_is_told_and_the_rest_listed() {
     let home = Home::new("");
     keep(&home, "codex", "one", 3, "ended");
-    let broken = folder(&home, "broken");
+    let broken = directory(&home, "broken");
     fs::create_dir(&broken).unwrap();
     fs::write(broken.join("registry.broken.json"), "{").unwrap();
     let said = say(&home, &["threads"]);
@@ -191,7 +191,7 @@ fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
         (said.code, said.stdout.as_str()),
         (0, "What one was about.\n")
     );
-    fs::remove_file(folder(&home, "codex").join("one/summary.md")).unwrap();
+    fs::remove_file(directory(&home, "codex").join("one/summary.md")).unwrap();
     for (thread, code, words) in [
         ("one", 1, "codex-reply continues the thread itself"),
         ("on", 1, "thread one has no summary"),
@@ -301,7 +301,7 @@ fn a_wrong_command_line_says_what_is_right() {
 }
 
 #[test]
-fn without_a_home_folder_that_is_said() {
+fn without_a_home_directory_that_is_said() {
     let home = Home::new("");
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("threads")

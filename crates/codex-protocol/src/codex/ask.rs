@@ -85,7 +85,7 @@ pub struct FileChangeApproval {
     /// Why Codex wants it.
     #[serde(default)]
     pub reason: Option<String>,
-    /// A folder that would become writable for the rest of the thread.
+    /// A directory that would become writable for the rest of the thread.
     #[serde(default)]
     pub grant_root: Option<String>,
     /// What would be changed. Codex tells it with the step, not with the
@@ -235,7 +235,7 @@ pub struct LegacyPatchApproval {
     /// Why Codex wants it.
     #[serde(default)]
     pub reason: Option<String>,
-    /// A folder that would become writable for the rest of the thread.
+    /// A directory that would become writable for the rest of the thread.
     #[serde(default)]
     pub grant_root: Option<String>,
     /// How to say no.

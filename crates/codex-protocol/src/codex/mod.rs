@@ -110,7 +110,7 @@ pub struct TurnId(pub String);
 pub enum SandboxMode {
     /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Commands may write in the working folder.
+    /// Commands may write in the working directory.
     WorkspaceWrite,
     /// No sandbox at all.
     DangerFullAccess,

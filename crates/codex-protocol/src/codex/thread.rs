@@ -58,7 +58,7 @@ impl InitializeResponse {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadSettings {
-    /// Working folder, absolute.
+    /// Working directory, absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Model name.
@@ -140,7 +140,7 @@ pub struct ThreadResumeParams<'a> {
     /// `config.toml` back (0.104.0 all, 0.153.4 the sandbox).
     #[serde(flatten)]
     pub settings: &'a ThreadSettings,
-    /// The folders that the thread works in, in place of those that it had, which newer
+    /// The directories that the thread works in, in place of those that it had, which newer
     /// releases remember (0.169.0); others don't know the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_workspace_roots: Option<&'a [PathBuf]>,
@@ -163,11 +163,11 @@ pub struct ThreadForkParams<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct WorkspaceWrite {
-    /// Folders that may be written besides the working folder.
+    /// Directories that may be written besides the working directory.
     pub writable_roots: Vec<PathBuf>,
     /// Whether commands may use the network.
     pub network_access: bool,
-    /// Whether the folder that TMPDIR names is not writable.
+    /// Whether the directory that TMPDIR names is not writable.
     pub exclude_tmpdir_env_var: bool,
     /// Whether `/tmp` is not writable.
     pub exclude_slash_tmp: bool,
@@ -203,7 +203,7 @@ pub struct ThreadResponse {
 pub enum ToldSandbox {
     /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Commands may write in the working folder.
+    /// Commands may write in the working directory.
     WorkspaceWrite,
     /// No sandbox at all.
     DangerFullAccess,

@@ -45,7 +45,7 @@ pub struct ModelOptions {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnOverrides {
-    /// Working folder, absolute.
+    /// Working directory, absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Model name.
@@ -66,14 +66,14 @@ pub struct TurnOverrides {
 pub enum SandboxPolicy {
     /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Commands may write in the working folder and in a few more.
+    /// Commands may write in the working directory and in a few more.
     #[serde(rename_all = "camelCase")]
     WorkspaceWrite {
-        /// Folders that may be written besides.
+        /// Directories that may be written besides.
         writable_roots: Vec<PathBuf>,
         /// Whether commands may use the network.
         network_access: bool,
-        /// Whether the folder that TMPDIR names is not writable.
+        /// Whether the directory that TMPDIR names is not writable.
         exclude_tmpdir_env_var: bool,
         /// Whether `/tmp` is not writable.
         exclude_slash_tmp: bool,

@@ -20,11 +20,11 @@ const TAIL_LIMIT: usize = 2048;
 const CHUNK: usize = 8192;
 
 /// The first word as the program and the rest as its arguments.
-pub(super) fn program(command: &CommandLine, folder: &Path) -> Program {
+pub(super) fn program(command: &CommandLine, directory: &Path) -> Program {
     let mut words = command.words().iter();
     let first = words.next().map(Path::new).unwrap_or(Path::new(""));
     let mut program = Program::new(first, words);
-    program.cwd = Some(folder.to_owned());
+    program.cwd = Some(directory.to_owned());
     program.without = ELSEWHERE;
     program.lookup = Lookup::AsTheUser;
     program

@@ -8,24 +8,24 @@ use crate::logic::names::CommandLine;
 /// Why what is asked for could never be judged here: said before Codex does anything.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
-    /// The folder can't be used.
-    #[error("{}: {source}; name a folder that is there", folder.display())]
-    Folder {
+    /// The directory can't be used.
+    #[error("{}: {source}; name a directory that is there", directory.display())]
+    Directory {
         /// Which.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// Git is needed, and the folder isn't in a working tree.
+    /// Git is needed, and the directory isn't in a working tree.
     #[error(
-        "`{criterion}` needs a git repository, and {} is in none; name a folder in one, or run git init there",
-        folder.display()
+        "`{criterion}` needs a git repository, and {} is in none; name a directory in one, or run git init there",
+        directory.display()
     )]
     NoRepository {
         /// What needs it.
         criterion: String,
-        /// The folder.
-        folder: PathBuf,
+        /// The directory.
+        directory: PathBuf,
     },
     /// There is no git program.
     #[error("`{criterion}` needs the program git, which is not on the PATH; install it")]

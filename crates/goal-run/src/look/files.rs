@@ -1,8 +1,8 @@
 //! The files that fit patterns, whatever git thinks of them.
 //!
-//! Only folders are walked in which something can fit, never git's own, and none
+//! Only directories are walked in which something can fit, never git's own, and none
 //! through a link. A link counts as a file if it leads to one in the repository; a
-//! path without wildcards may go through links as long as it stays there. Folders
+//! path without wildcards may go through links as long as it stays there. Directories
 //! that can't be read are passed over.
 
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ const FILES_LIMIT: usize = 100_000;
 /// How many names are looked at.
 const NAMES_LIMIT: usize = 5_000_000;
 
-/// How deep folders may be nested.
+/// How deep directories may be nested.
 const DEPTH_LIMIT: usize = 500;
 
-/// Git's own folder, or the file in its place.
+/// Git's own directory, or the file in its place.
 const GIT: &str = ".git";
 
 /// Looks for files that fit. What was read stays known.
@@ -121,8 +121,8 @@ struct Walk<'a> {
     found: BTreeMap<String, String>,
 }
 
-/// A folder below the top, as it is and as a text.
-struct Folder {
+/// A directory below the top, as it is and as a text.
+struct Directory {
     path: PathBuf,
     text: String,
     depth: usize,
@@ -145,21 +145,25 @@ impl<'a> Walk<'a> {
         for path in std::mem::take(&mut self.plain) {
             self.take(&self.top.join(&path), path)?;
         }
-        let mut folders = vec![Folder {
+        let mut directories = vec![Directory {
             path: self.top.to_owned(),
             text: String::new(),
             depth: 0,
         }];
-        while let Some(folder) = folders.pop() {
-            if !self.globs.is_empty() && folder.depth < DEPTH_LIMIT {
-                self.folder(&folder, &mut folders)?;
+        while let Some(directory) = directories.pop() {
+            if !self.globs.is_empty() && directory.depth < DEPTH_LIMIT {
+                self.directory(&directory, &mut directories)?;
             }
         }
         Ok(self.found)
     }
 
-    fn folder(&mut self, folder: &Folder, folders: &mut Vec<Folder>) -> Result<(), GivenUp> {
-        let Ok(entries) = fs::read_dir(&folder.path) else {
+    fn directory(
+        &mut self,
+        directory: &Directory,
+        directories: &mut Vec<Directory>,
+    ) -> Result<(), GivenUp> {
+        let Ok(entries) = fs::read_dir(&directory.path) else {
             return Ok(());
         };
         for entry in entries.flatten() {
@@ -168,13 +172,13 @@ impl<'a> Walk<'a> {
             let (Ok(kind), false) = (entry.file_type(), is_git(&name)) else {
                 continue;
             };
-            let text = below(&folder.text, &name);
+            let text = below(&directory.text, &name);
             if kind.is_dir() {
                 if self.globs.iter().any(|glob| glob.leads_into(&text)) {
-                    folders.push(Folder {
+                    directories.push(Directory {
                         path: entry.path(),
                         text,
-                        depth: folder.depth + 1,
+                        depth: directory.depth + 1,
                     });
                 }
             } else if self.globs.iter().any(|glob| glob.fits(&text)) {
@@ -223,7 +227,7 @@ impl<'a> Walk<'a> {
     fn within(&self, path: &Path) -> Option<PathBuf> {
         let parent = path.parent()?;
         let is_link = path.is_symlink();
-        // Folders of a walk are no links; those of a plain path may be.
+        // Directories of a walk are no links; those of a plain path may be.
         if !is_link && (parent == self.top || !self.goes_through_links(parent)) {
             return Some(path.to_owned());
         }
@@ -233,8 +237,8 @@ impl<'a> Walk<'a> {
         is_ours.then_some(real)
     }
 
-    fn goes_through_links(&self, folder: &Path) -> bool {
-        let below = folder.ancestors().take_while(|above| *above != self.top);
+    fn goes_through_links(&self, directory: &Path) -> bool {
+        let below = directory.ancestors().take_while(|above| *above != self.top);
         below.into_iter().any(Path::is_symlink)
     }
 }
@@ -243,10 +247,10 @@ fn is_git(name: &OsStr) -> bool {
     name.eq_ignore_ascii_case(GIT)
 }
 
-fn below(folder: &str, name: &OsString) -> String {
+fn below(directory: &str, name: &OsString) -> String {
     let name = written(name.as_bytes());
-    match folder.is_empty() {
+    match directory.is_empty() {
         true => name,
-        false => format!("{folder}/{name}"),
+        false => format!("{directory}/{name}"),
     }
 }

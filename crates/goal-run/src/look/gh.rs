@@ -64,10 +64,10 @@ pub(super) enum GhError {
     Garbage(String),
 }
 
-/// The program, in one folder.
+/// The program, in one directory.
 #[derive(Debug, Clone)]
 pub(super) struct Gh {
-    pub(super) folder: PathBuf,
+    pub(super) directory: PathBuf,
     pub(super) env: Vec<(OsString, OsString)>,
     pub(super) patience: Duration,
     pub(super) halt: CancellationToken,
@@ -201,7 +201,7 @@ impl Gh {
 
     async fn run(&self, args: &[String]) -> Result<Heard, GhError> {
         let mut program = Program::new(std::path::Path::new("gh"), args);
-        program.cwd = Some(self.folder.clone());
+        program.cwd = Some(self.directory.clone());
         program.env.clone_from(&self.env);
         let plain = PLAIN.map(|(name, value)| (name.into(), value.into()));
         program.env.extend(plain);

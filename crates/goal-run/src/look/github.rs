@@ -101,7 +101,7 @@ impl RepoInspector {
 
     pub(super) fn gh(&self) -> Gh {
         Gh {
-            folder: self.top().to_owned(),
+            directory: self.top().to_owned(),
             env: self.env_of_gh(),
             patience: self.means.network_patience,
             halt: self.means.halt.clone(),

@@ -3,7 +3,7 @@
 //!
 //! Only what the criteria ask for is looked at, and the working tree and what is
 //! checked out wherever there is a repository. Git is asked as `git_probe` does,
-//! always about the folder and the repository that there were at the start.
+//! always about the directory and the repository that there were at the start.
 //!
 //! - `needs`: what the criteria ask for.
 //! - `tree`, `refs`, `known`, `lines`, `brought`: what git knows.
@@ -90,33 +90,33 @@ struct Begin {
 }
 
 impl RepoInspector {
-    /// For these criteria, in the repository around `folder`, or in the mere folder if
+    /// For these criteria, in the repository around `directory`, or in the mere directory if
     /// there is none.
     ///
     /// # Errors
     ///
     /// [`LookError`] if what is asked for can never be judged here.
     pub async fn at(
-        folder: &Path,
+        directory: &Path,
         criteria: &Criteria,
         mut means: InspectOptions,
     ) -> Result<Self, LookError> {
         means.halt = means.halt.child_token();
         let bounds = means.clone();
         bounds
-            .until_stopped(Self::here(folder, criteria, means))
+            .until_stopped(Self::here(directory, criteria, means))
             .await
     }
 
     async fn here(
-        folder: &Path,
+        directory: &Path,
         criteria: &Criteria,
         means: InspectOptions,
     ) -> Result<Self, LookError> {
         // Dropped half-way, it leaves nothing to go on.
         let guard = means.halt.clone().drop_guard();
         let needs = Needs::of(criteria);
-        let place = Place::at(folder, &needs, &means).await?;
+        let place = Place::at(directory, &needs, &means).await?;
         let walker = IoThread::start().map_err(LookError::Thread)?;
         let files = Files::new(walker, place.top(), &needs.globs, &means);
         let looker = Self {
@@ -150,7 +150,7 @@ impl RepoInspector {
         Ok(looker)
     }
 
-    /// The top of the working tree, or the folder.
+    /// The top of the working tree, or the directory.
     #[must_use]
     pub fn top(&self) -> &Path {
         self.place.top()
@@ -160,7 +160,7 @@ impl RepoInspector {
     pub(crate) fn git(&self) -> Option<&Git> {
         match &self.place {
             Place::Tree { git } => Some(git),
-            Place::Folder { .. } => None,
+            Place::Directory { .. } => None,
         }
     }
 
@@ -172,7 +172,7 @@ impl RepoInspector {
                 Ok(noted) => return noted,
                 Err(error) => error.to_string(),
             },
-            Place::Folder { path, why } => {
+            Place::Directory { path, why } => {
                 let ceilings = ceilings_in(&env::var_os(CEILINGS).unwrap_or_default());
                 if matches!(Layout::around(path, &ceilings), Ok(None)) {
                     return (Submodules::none(), Vec::new());
@@ -201,7 +201,7 @@ impl RepoInspector {
     async fn begun(&mut self) -> Result<Snapshot, LookError> {
         let (known, flags) = match &self.place {
             Place::Tree { git } => futures::join!(Known::now(git), git.flags()),
-            Place::Folder { .. } => (Ok(Known::default()), Err(GitError::GivenUp)),
+            Place::Directory { .. } => (Ok(Known::default()), Err(GitError::GivenUp)),
         };
         let known = match (known, &self.needs.git) {
             (Ok(known), _) => known,
@@ -299,7 +299,7 @@ impl RepoInspector {
     async fn repository(&self, begin: &Begin) -> Snapshot {
         let git = match &self.place {
             Place::Tree { git } => git,
-            Place::Folder { why, .. } => return self.unknown(why),
+            Place::Directory { why, .. } => return self.unknown(why),
         };
         let git = match self.as_it_is(git, begin).await {
             Ok(git) => git,
@@ -390,7 +390,7 @@ impl RepoInspector {
         !self.needs.commands.is_empty()
     }
 
-    /// Runs the commands, one after the other, in the top folder: each may take
+    /// Runs the commands, one after the other, in the top directory: each may take
     /// `limit`, and none longer than `until`, but that the first may take
     /// [`LEAST_LIMIT`] however late it is. Then it is ended with all that it has
     /// started. None is begun after `until`, nor once `halt` is cancelled.

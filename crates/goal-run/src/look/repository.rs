@@ -18,8 +18,8 @@ pub(super) enum Place {
         /// Asked there, whatever becomes of the repository's configuration.
         git: Git,
     },
-    /// In a mere folder.
-    Folder {
+    /// In a mere directory.
+    Directory {
         /// Which.
         path: PathBuf,
         /// Why git can't tell.
@@ -29,22 +29,22 @@ pub(super) enum Place {
 
 impl Place {
     pub(super) async fn at(
-        folder: &Path,
+        directory: &Path,
         needs: &Needs,
         means: &InspectOptions,
     ) -> Result<Self, LookError> {
-        let unusable = |source| LookError::Folder {
-            folder: folder.to_owned(),
+        let unusable = |source| LookError::Directory {
+            directory: directory.to_owned(),
             source,
         };
-        let path = folder.canonicalize().map_err(unusable)?;
+        let path = directory.canonicalize().map_err(unusable)?;
         path.read_dir().map_err(unusable)?;
         let error = match Self::around(&path, means).await {
             Ok(place) => return Ok(place),
             Err(error) => error,
         };
         match (&needs.git, error) {
-            (None, error) => Ok(Self::Folder {
+            (None, error) => Ok(Self::Directory {
                 path,
                 why: error.to_string(),
             }),
@@ -53,7 +53,7 @@ impl Place {
             }),
             (Some(criterion), error) if error.is_no_repository() => Err(LookError::NoRepository {
                 criterion: criterion.clone(),
-                folder: path,
+                directory: path,
             }),
             (Some(criterion), error) => Err(LookError::Start {
                 criterion: criterion.clone(),
@@ -62,21 +62,21 @@ impl Place {
         }
     }
 
-    async fn around(folder: &Path, means: &InspectOptions) -> Result<Self, GitError> {
+    async fn around(directory: &Path, means: &InspectOptions) -> Result<Self, GitError> {
         let bounds = Bounds {
             patience: means.patience,
             limit: LIMIT,
             halt: means.halt.clone(),
         };
-        let git = Git::begin(folder, &means.env, bounds).await?;
+        let git = Git::begin(directory, &means.env, bounds).await?;
         Ok(Self::Tree { git })
     }
 
-    /// The top of the working tree, or the folder.
+    /// The top of the working tree, or the directory.
     pub(super) fn top(&self) -> &Path {
         match self {
             Self::Tree { git, .. } => git.root(),
-            Self::Folder { path, .. } => path,
+            Self::Directory { path, .. } => path,
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) async fn tell(
     let arguments = words.iter().skip(1).map(String::as_str);
     let started = Program {
         env: teller.env.clone(),
-        cwd: Some(teller.folder.clone()),
+        cwd: Some(teller.directory.clone()),
         ..Program::new(Path::new(&program), arguments.chain([telling.line]))
     };
     let after = teller.patience.command;

@@ -17,7 +17,7 @@ const NAMELESS: &str = "codex-mcp";
 /// Why a letter was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum LetterError {
-    /// There is no home folder.
+    /// There is no home directory.
     #[error("there is no mail: neither ATM_HOME nor HOME is set to an absolute path")]
     NoHome,
     /// Nobody knows which team is meant.

@@ -45,10 +45,10 @@ pub struct Teller {
     pub member: Option<Member>,
     /// The mail of this member, where it is open already.
     pub mail_client: Option<MailClient>,
-    /// The home folder that teams are below, as the configuration has it.
+    /// The home directory that teams are below, as the configuration has it.
     pub atm_home: PathBuf,
-    /// Where commands are run: the folder that was named, or that of the worktree.
-    pub folder: PathBuf,
+    /// Where commands are run: the directory that was named, or that of the worktree.
+    pub directory: PathBuf,
     /// Variables that commands get on top of our own.
     pub env: Vec<(OsString, OsString)>,
     /// How long each is waited for.

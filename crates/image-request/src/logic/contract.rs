@@ -17,7 +17,7 @@ pub const TOOL: &str = "request_image";
 /// The MCP server that has the tool.
 pub const SERVER: &str = "image-request-mcp";
 
-/// Where requests are written, from the folder that Codex works in on.
+/// Where requests are written, from the directory that Codex works in on.
 pub const QUEUE: &str = ".codex-eyes/requests.jsonl";
 
 /// The words that come with the picture.
@@ -29,7 +29,7 @@ pub fn instructions_for_answers() -> String {
     format!(
         "\
 You can look at pictures in this repository: call the tool {TOOL} with the path of one from your \
-working folder or the root of the repository on, for example {TOOL}({{\"path\": \
+working directory or the root of the repository on, for example {TOOL}({{\"path\": \
 \"./screens/error.png\"}}). It takes .png, .jpg, .jpeg and .webp files, and its answer is the \
 picture. Do not guess what a picture shows.
 "
@@ -43,7 +43,7 @@ pub fn instructions() -> String {
         "\
 You can look at pictures in this repository.
 1. When you need to see a local picture, call the tool {TOOL} with its path from your working \
-folder or the root of the repository on, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
+directory or the root of the repository on, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
 .jpg, .jpeg and .webp files. Ask for one picture at a time.
 2. When the tool has taken the request, your next message is exactly this line and nothing else:
 {MARKER}
@@ -155,7 +155,7 @@ mod tests {
         let gone = BadPicture {
             path: path.clone(),
             why: Why::Missing {
-                folder: "/home/me/parser".to_owned(),
+                directory: "/home/me/parser".to_owned(),
             },
         };
         insta::assert_snapshot!(format!(
@@ -197,7 +197,7 @@ mod tests {
         };
         let unreadable = because(Why::Unreadable("y\n".repeat(4000)));
         let missing = because(Why::Missing {
-            folder: "z\n".repeat(4000),
+            directory: "z\n".repeat(4000),
         });
         for told in [
             acknowledgement(&path),

@@ -20,10 +20,10 @@ pub const SHOWN_PATH: usize = 300;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadPath {
     /// There is nothing.
-    #[error("path must be a non-empty string: write it as ./folder/name.png")]
+    #[error("path must be a non-empty string: write it as ./directory/name.png")]
     Empty,
     /// It says where from the root of the file system on.
-    #[error("path must be relative to repository root: write it as ./folder/name.png")]
+    #[error("path must be relative to repository root: write it as ./directory/name.png")]
     Absolute,
     /// It has a `..`.
     #[error("path traversal is not allowed: write it from the repository root on, without ..")]
@@ -39,7 +39,7 @@ pub enum BadPath {
     ControlCharacter,
 }
 
-/// The path of a picture from the root of the repository on, as `./folder/name.png`:
+/// The path of a picture from the root of the repository on, as `./directory/name.png`:
 /// without `..`, and without empty parts and `.` but for the first. Nothing else about
 /// it is changed: spaces, quotes and commas are part of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -130,12 +130,12 @@ pub struct BadPicture {
 pub enum Why {
     /// There is nothing of that name.
     Missing {
-        /// The folder that was looked in first.
-        folder: String,
+        /// The directory that was looked in first.
+        directory: String,
     },
     /// A link leads out of the repository.
     Outside,
-    /// It is a folder, a pipe or the like.
+    /// It is a directory, a pipe or the like.
     NotAFile,
     /// It can't be read, for this reason of the system's.
     Unreadable(String),
@@ -177,9 +177,12 @@ impl fmt::Display for BadPicture {
         let ask = "ask for another file";
         match why {
             // It begins as in the program that this one replaces.
-            Why::Missing { folder } => {
-                let folder = one_line(folder, SHOWN_PATH);
-                write!(f, "file does not exist: {path}, counted from {folder} on")
+            Why::Missing { directory } => {
+                let directory = one_line(directory, SHOWN_PATH);
+                write!(
+                    f,
+                    "file does not exist: {path}, counted from {directory} on"
+                )
             }
             Why::Outside => write!(f, "{path} leads out of the repository, {ask}"),
             Why::NotAFile => write!(f, "{path} is not a regular file, {ask}"),
@@ -282,7 +285,7 @@ mod tests {
         let limit = SizeLimit::default();
         let whys = [
             Why::Missing {
-                folder: "/home/me/parser".to_owned(),
+                directory: "/home/me/parser".to_owned(),
             },
             Why::Outside,
             Why::NotAFile,

@@ -6,7 +6,7 @@
 //! requests may have the same one. What was there before the wrapper began is nobody's
 //! request any more; so is half a line, until its end comes.
 //!
-//! Several wrappers may work in one folder, and each has its own Codex: a line that
+//! Several wrappers may work in one directory, and each has its own Codex: a line that
 //! names a wrapper is for that one alone.
 
 use std::collections::VecDeque;

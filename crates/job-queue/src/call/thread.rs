@@ -68,7 +68,7 @@ pub(super) fn prepare(
         workplace.limit_tools(&mut overrides, limit);
     }
     mark.set_in(&mut overrides);
-    let folders = folders(&request.cwd, |key| {
+    let directories = directories(&request.cwd, |key| {
         get(&overrides, key).or_else(|| config.get(key))
     });
     let policy = match request.settings.approval {
@@ -108,7 +108,7 @@ pub(super) fn prepare(
                 stall: LONGEST_WAIT,
             }),
             // Newer releases remember what a thread could write to before.
-            folders: Some(folders),
+            directories: Some(directories),
             ..Start::default()
         },
         sandbox: in_force,
@@ -187,7 +187,7 @@ fn asking(configured: Option<&Value>) -> ApprovalPolicy {
 }
 
 /// The directories that the thread may write to in `workspace-write`.
-fn folders<'a>(cwd: &Path, configured: impl Fn(&str) -> Option<&'a Value>) -> Vec<PathBuf> {
+fn directories<'a>(cwd: &Path, configured: impl Fn(&str) -> Option<&'a Value>) -> Vec<PathBuf> {
     let roots = configured("sandbox_workspace_write.writable_roots");
     let roots = roots.and_then(Value::as_array).into_iter().flatten();
     let roots = roots.filter_map(Value::as_str).map(PathBuf::from);

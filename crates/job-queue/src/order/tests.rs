@@ -21,14 +21,14 @@ fn submitter(reach: Reach) -> Submitter {
 }
 
 fn order() -> (tempfile::TempDir, Order) {
-    let folder = tempfile::tempdir().unwrap();
-    let cwd = folder.path().canonicalize().unwrap();
-    (folder, Order::new("do it", cwd))
+    let directory = tempfile::tempdir().unwrap();
+    let cwd = directory.path().canonicalize().unwrap();
+    (directory, Order::new("do it", cwd))
 }
 
 #[test]
 fn an_order_has_the_defaults_of_the_contract() {
-    let (_folder, order) = order();
+    let (_directory, order) = order();
     let cwd = order.cwd.to_str().unwrap().to_owned();
     let request = submitter(Reach::Here).request(order, None).unwrap();
     let expected = Request {
@@ -57,7 +57,7 @@ fn what_an_order_says_goes_before_what_is_set() {
         },
         ..submitter(Reach::Here)
     };
-    let (_folder, plain) = order();
+    let (_directory, plain) = order();
     let request = submitter.request(plain.clone(), None).unwrap();
     assert_eq!(request.model_override.as_deref(), Some("set"));
     assert_eq!(request.sandbox.as_deref(), Some("read-only"));
@@ -77,8 +77,8 @@ fn what_an_order_says_goes_before_what_is_set() {
 /// Only where several machines share a store does it matter which has what is named.
 #[test]
 fn a_job_runs_where_its_session_and_its_pictures_are() {
-    let (folder, plain) = order();
-    std::fs::write(folder.path().join("a.png"), b"\x89PNG\r\n\x1a\n....").unwrap();
+    let (directory, plain) = order();
+    std::fs::write(directory.path().join("a.png"), b"\x89PNG\r\n\x1a\n....").unwrap();
     let with_picture = Order {
         images: vec!["a.png".to_owned()],
         ..plain.clone()
@@ -107,7 +107,7 @@ fn a_job_runs_where_its_session_and_its_pictures_are() {
 
 #[test]
 fn what_cannot_be_done_is_refused_with_the_reason() {
-    let (folder, good) = order();
+    let (directory, good) = order();
     let refused = |reach, order: Order| {
         let refused = submitter(reach).request(order, None);
         refused.unwrap_err().to_string()
@@ -122,7 +122,9 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         "prompt must not be empty"
     );
     assert_eq!(with(|order| order.cwd = "".into()), "cwd must not be empty");
-    assert!(with(|order| order.cwd = "/not/there".into()).starts_with("cwd: there is no folder"));
+    assert!(
+        with(|order| order.cwd = "/not/there".into()).starts_with("cwd: there is no directory")
+    );
     assert!(with(|order| order.task_name = Some("a\nb".to_owned())).contains("control character"));
     assert!(with(|order| order.task_name = Some("ß".repeat(201))).contains("200"));
     assert!(with(|order| order.retry = 11).contains("at most 10"));
@@ -132,10 +134,10 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     );
     assert!(with(|order| order.images = vec!["absent.png".to_owned()]).starts_with("images: "));
     assert!(with(|order| order.images = vec![String::new(); 21]).contains("20 at most"));
-    std::fs::write(folder.path().join("not.png"), "text").unwrap();
+    std::fs::write(directory.path().join("not.png"), "text").unwrap();
     assert!(with(|order| order.images = vec!["not.png".to_owned()]).contains("is not a PNG"));
 
-    // Another machine may have the folder.
+    // Another machine may have the directory.
     let mut elsewhere = good.clone();
     elsewhere.cwd = "/not/there".into();
     let request = submitter(Reach::Anywhere).request(elsewhere, None).unwrap();
@@ -143,9 +145,9 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_folder_has_one_name() {
-    let (folder, plain) = order();
-    let link = folder.path().join("link");
+fn a_directory_has_one_name() {
+    let (directory, plain) = order();
+    let link = directory.path().join("link");
     std::os::unix::fs::symlink(&plain.cwd, &link).unwrap();
     let linked = Order {
         cwd: link,
@@ -159,7 +161,7 @@ fn a_folder_has_one_name() {
 
 #[test]
 fn a_codex_that_is_not_there_is_told_before_anything_waits_for_it() {
-    let (_folder, plain) = order();
+    let (_directory, plain) = order();
     let with = |reach, codex: Option<&str>| Submitter {
         codex: codex.map(|path| (path.into(), Source::FlagOrVariable)),
         ..submitter(reach)
@@ -177,7 +179,7 @@ fn a_codex_that_is_not_there_is_told_before_anything_waits_for_it() {
 #[test]
 fn time_of_a_question_goes_with_questions() {
     let refused = |approval, time| {
-        let (_folder, order) = order();
+        let (_directory, order) = order();
         let order = Order {
             approval,
             approval_timeout: Some(time),

@@ -33,7 +33,7 @@ const NAME: usize = 80;
 /// A run that somebody wants done as a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOrder {
-    /// What is wanted. A relative folder is below ours.
+    /// What is wanted. A relative directory is below ours.
     pub run: Order,
     /// The program that wants it, if it isn't the submitter's own.
     pub client: Option<String>,
@@ -67,7 +67,7 @@ pub struct Kept {
     /// The team of who wants it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<TeamName>,
-    /// The home folder of teams, for telling others.
+    /// The home directory of teams, for telling others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atm_home: Option<String>,
     /// What makes the sandbox read-only, where the submitter knows it.
@@ -122,7 +122,7 @@ impl Submitter {
         self.fill_in(&mut run)?;
         let codex = binary::find(self.codex.clone())?.chosen;
         let cwd = run.repo.to_str().map(str::to_owned);
-        let cwd = cwd.ok_or_else(|| BadOrder::FolderNotText(run.repo.clone()))?;
+        let cwd = cwd.ok_or_else(|| BadOrder::DirectoryNotText(run.repo.clone()))?;
         let settings = &run.settings;
         Ok(Request {
             tool_name: TOOL.to_owned(),
@@ -187,7 +187,7 @@ impl Submitter {
             read_only,
         };
         // Only a path can have no JSON.
-        serde_json::to_value(kept).map_err(|_| BadOrder::FolderNotText(run.repo.clone()))
+        serde_json::to_value(kept).map_err(|_| BadOrder::DirectoryNotText(run.repo.clone()))
     }
 }
 
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_run_is_kept_with_all_that_its_worker_needs() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut order = RunOrder::new(Order::new("\n Do\u{7} it.\nNow.", folder.path()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut order = RunOrder::new(Order::new("\n Do\u{7} it.\nNow.", directory.path()));
         order.run.approve = Approve::Ask;
         let here = request(Reach::Here, order.clone()).unwrap();
         assert_eq!(
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn what_can_not_be_begun_is_refused_where_it_is_given() {
-        let folder = tempfile::tempdir().unwrap();
-        let order = |task: &str| RunOrder::new(Order::new(task, folder.path()));
+        let directory = tempfile::tempdir().unwrap();
+        let order = |task: &str| RunOrder::new(Order::new(task, directory.path()));
         let refused = |order| request(Reach::Anywhere, order).unwrap_err();
         assert!(refused(order(" ")).contains("the task is empty"));
         let mut nowhere = order("x");

@@ -33,7 +33,7 @@ pub enum StoreError {
     /// Nothing can be written.
     #[error(
         "the job store {store} can't be written: {error}. Give this user the right to write to \
-         the file and its folder, or name another store with --store"
+         the file and its directory, or name another store with --store"
     )]
     ReadOnly {
         /// Where.

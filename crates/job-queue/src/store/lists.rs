@@ -109,7 +109,7 @@ impl Filter {
         (sql, values)
     }
 
-    /// The conditions beside the state, and their values. Folders are the better way
+    /// The conditions beside the state, and their values. Directories are the better way
     /// to find a job: there are more of them than tools.
     fn conditions(&self) -> (Vec<String>, Vec<Value>) {
         match (self.cwd.as_ref(), self.tool_name.as_ref()) {

@@ -107,7 +107,7 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// The job that was submitted last for a folder, however it stands: it may wait
+    /// The job that was submitted last for a directory, however it stands: it may wait
     /// still, and one that has failed early, or that nobody wanted any more, has no
     /// session. Whoever goes on with it has to look for that. Jobs of others only if
     /// this host runs them.

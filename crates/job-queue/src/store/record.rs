@@ -23,7 +23,7 @@ pub struct Request {
     pub agent_instance: String,
     /// What is to be done.
     pub prompt: String,
-    /// In which folder.
+    /// In which directory.
     pub cwd: String,
     /// With which model; `None` is Codex's configuration's.
     pub model_override: Option<String>,
@@ -35,7 +35,7 @@ pub struct Request {
     pub expose_stream: bool,
     /// Whether nobody will ask for the result.
     pub fire_and_forget: bool,
-    /// Whether to go on with the latest job of the folder.
+    /// Whether to go on with the latest job of the directory.
     pub continue_latest: bool,
     /// Which session to go on with.
     pub resume_session_id: Option<String>,
@@ -178,7 +178,7 @@ pub struct JobSummary {
     pub tool_name: String,
     /// What the caller calls it.
     pub task_name: String,
-    /// In which folder.
+    /// In which directory.
     pub cwd: String,
     /// When it was submitted.
     pub created_at: SystemTime,
@@ -446,7 +446,7 @@ pub struct Filter {
     pub status: Option<JobState>,
     /// Those of this tool.
     pub tool_name: Option<String>,
-    /// Those of this folder.
+    /// Those of this directory.
     pub cwd: Option<String>,
 }
 

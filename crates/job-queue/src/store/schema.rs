@@ -65,13 +65,13 @@ const APPLICATION: i64 = 0x636d_6a73;
 /// Makes the tables, or brings them up to date. Only one process does so at a time.
 pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
     match location.path() {
-        // Whatever folder we are in may be a stranger's.
+        // Whatever directory we are in may be a stranger's.
         Some(path) if path.is_relative() => {
             return Err(Fault::NotAStore(
                 "its path is not absolute, as neither HOME nor XDG_STATE_HOME is",
             ));
         }
-        Some(path) if path.is_dir() => return Err(Fault::NotAStore("it is a folder")),
+        Some(path) if path.is_dir() => return Err(Fault::NotAStore("it is a directory")),
         _ => {}
     }
     let (mut connection, _lock) = pool::first(location).await?;

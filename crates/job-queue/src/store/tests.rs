@@ -21,16 +21,16 @@ const LONG: Duration = Duration::from_secs(600);
 /// A store that is empty, and can be opened several times.
 pub(super) struct Stage {
     pub(super) location: Location,
-    _folder: Option<TempDir>,
+    _directory: Option<TempDir>,
     state: TempDir,
 }
 
 impl Stage {
     pub(super) fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         Self {
-            location: Location::Sqlite(folder.path().join("state/jobs.db")),
-            _folder: Some(folder),
+            location: Location::Sqlite(directory.path().join("state/jobs.db")),
+            _directory: Some(directory),
             state: tempfile::tempdir().unwrap(),
         }
     }
@@ -38,7 +38,7 @@ impl Stage {
     pub(super) fn postgres(server: &Postgres, name: &str) -> Self {
         Self {
             location: server.database(name).parse().unwrap(),
-            _folder: None,
+            _directory: None,
             state: tempfile::tempdir().unwrap(),
         }
     }

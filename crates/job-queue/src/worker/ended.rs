@@ -49,8 +49,11 @@ pub(super) enum Failure {
     NoCodex(#[from] NoCodex),
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
-    #[error("the evidence can't be kept in {}: {error}", folder.display())]
-    Evidence { folder: PathBuf, error: io::Error },
+    #[error("the evidence can't be kept in {}: {error}", directory.display())]
+    Evidence {
+        directory: PathBuf,
+        error: io::Error,
+    },
     #[error("the system has no thread to give: {0}")]
     Thread(io::Error),
     #[error(transparent)]

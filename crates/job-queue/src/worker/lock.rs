@@ -105,9 +105,9 @@ mod tests {
 
     #[tokio::test]
     async fn one_has_the_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Location::Sqlite(folder.path().join("new/jobs.db"));
-        let place = WorkerLock::of(&store, folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let store = Location::Sqlite(directory.path().join("new/jobs.db"));
+        let place = WorkerLock::of(&store, directory.path());
         assert!(!place.is_taken().unwrap());
         let taken = place.take().await.unwrap();
         assert!(taken.is_some());
@@ -120,10 +120,10 @@ mod tests {
     /// Those who look don't keep a worker from its place.
     #[tokio::test]
     async fn who_looks_is_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let place = WorkerLock::of(
-            &Location::Sqlite(folder.path().join("jobs.db")),
-            folder.path(),
+            &Location::Sqlite(directory.path().join("jobs.db")),
+            directory.path(),
         );
         let looking = place.open().unwrap();
         looking.try_lock_shared().unwrap();

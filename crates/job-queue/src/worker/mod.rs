@@ -148,7 +148,7 @@ pub struct Options {
     pub tools: ToolsOfJobs,
     /// What jobs may ask for at most, whoever has submitted them; read anew for each job.
     pub bounds: CurrentBounds,
-    /// The folder of what is kept of this machine: the worktrees of runs, and their
+    /// The directory of what is kept of this machine: the worktrees of runs, and their
     /// evidence.
     pub state: PathBuf,
     /// How many jobs run at once.

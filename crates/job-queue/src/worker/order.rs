@@ -39,7 +39,7 @@ pub(super) enum BadOrder {
     #[error(transparent)]
     Replaced(#[from] ReplacedDirectory),
     #[error("the working directory {0:?} is not an absolute path")]
-    Folder(String),
+    Directory(String),
     #[error("{value:?} is not a {what} that Codex knows")]
     Word { what: &'static str, value: String },
     #[error("the profile {name:?}: {error}")]
@@ -95,7 +95,7 @@ pub(super) async fn order(job: &Job, options: &Options) -> Result<Order, BadOrde
     let asked = &job.request;
     let cwd = PathBuf::from(&asked.cwd);
     if !cwd.is_absolute() {
-        return Err(BadOrder::Folder(asked.cwd.clone()));
+        return Err(BadOrder::Directory(asked.cwd.clone()));
     }
     let mut settings = CallSettings::of(asked).map_err(BadOrder::Settings)?;
     let cwd = match is_of_this_host(job, options) {

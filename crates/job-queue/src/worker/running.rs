@@ -110,7 +110,7 @@ impl Attempt<'_> {
             }
         };
         if let Some(worktree) = &worktree {
-            kept.order.repo.clone_from(&worktree.folder);
+            kept.order.repo.clone_from(&worktree.directory);
         }
         if let Some(earlier) = order::earlier(self.job) {
             kept.order.thread = Some(earlier);
@@ -312,8 +312,8 @@ impl Attempt<'_> {
             let top = looker.top().to_owned();
             let codex_home = order::codex_home(self.job, &self.worker.options);
             let chosen = asked(&io_thread, move || templates_for(&top, &codex_home)).await??;
-            let folder = self.worker.options.state.join("runs");
-            let evidence = evidence_in(&io_thread, &folder).await?;
+            let directory = self.worker.options.state.join("runs");
+            let evidence = evidence_in(&io_thread, &directory).await?;
             let rig = RunContext {
                 engine,
                 watcher: reporter,
@@ -413,11 +413,11 @@ async fn asked<T: Send + 'static>(
     answer.map_err(|error| Failure::Thread(io::Error::other(error)))
 }
 
-async fn evidence_in(io_thread: &IoThread, folder: &Path) -> Result<EvidenceFile, Failure> {
-    let here = folder.to_owned();
+async fn evidence_in(io_thread: &IoThread, directory: &Path) -> Result<EvidenceFile, Failure> {
+    let here = directory.to_owned();
     let made = asked(io_thread, move || EvidenceFile::new_in(&here)).await?;
     made.map_err(|error| Failure::Evidence {
-        folder: folder.to_owned(),
+        directory: directory.to_owned(),
         error,
     })
 }

@@ -100,7 +100,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// For this store, with `state` the folder of what is kept of this machine, and
+    /// For this store, with `state` the directory of what is kept of this machine, and
     /// the Codex that was chosen for jobs that name none.
     #[must_use]
     pub fn new(store: Location, state: &Path, codex: Option<PathBuf>) -> Self {

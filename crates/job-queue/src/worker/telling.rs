@@ -125,7 +125,7 @@ impl<'a> Telling<'a> {
             }),
             mail_client: None,
             atm_home: self.atm_home.clone(),
-            folder: self.directory.clone(),
+            directory: self.directory.clone(),
             env: Vec::new(),
             patience,
         }

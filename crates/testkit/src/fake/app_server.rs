@@ -26,7 +26,7 @@ impl AppServerDialect {
     }
 
     fn thread(&self, call: &Call) -> Value {
-        let folder = folder(call);
+        let directory = directory(call);
         let id = &call.thread;
         json!({
             "id": id,
@@ -47,7 +47,7 @@ impl AppServerDialect {
             "recencyAt": SECONDS,
             "status": {"type": "idle"},
             "path": null,
-            "cwd": folder,
+            "cwd": directory,
             "cliVersion": self.version,
             "originator": "fake",
             "source": "vscode",
@@ -59,15 +59,15 @@ impl AppServerDialect {
     }
 
     fn thread_answer(&self, call: &Call) -> Value {
-        let folder = folder(call);
+        let directory = directory(call);
         json!({
             "thread": self.thread(call),
             "model": given(call, "model", "fake-model"),
             "modelProvider": "fake",
             "serviceTier": null,
             "disabledPluginIds": [],
-            "cwd": folder,
-            "runtimeWorkspaceRoots": [folder],
+            "cwd": directory,
+            "runtimeWorkspaceRoots": [directory],
             "instructionSources": [],
             "approvalPolicy": given(call, "approvalPolicy", "on-request"),
             "approvalsReviewer": "user",
@@ -245,7 +245,7 @@ impl Dialect for AppServerDialect {
         fill(params, [("threadId", &call.thread), ("turnId", &call.turn)]);
         if params.get("command").is_some() {
             let item = format!("{}-command", call.turn);
-            fill(params, [("itemId", &item), ("cwd", &folder(call))]);
+            fill(params, [("itemId", &item), ("cwd", &directory(call))]);
         }
     }
 
@@ -256,9 +256,9 @@ impl Dialect for AppServerDialect {
     }
 }
 
-fn folder(call: &Call) -> String {
+fn directory(call: &Call) -> String {
     match call.params["cwd"].as_str() {
-        Some(folder) => folder.to_owned(),
+        Some(directory) => directory.to_owned(),
         None => std::env::current_dir().unwrap().display().to_string(),
     }
 }

@@ -24,8 +24,8 @@ pub enum Event {
     Started {
         /// With these arguments, without the program's name.
         args: Vec<String>,
-        /// In this folder.
-        folder: PathBuf,
+        /// In this directory.
+        directory: PathBuf,
     },
     /// It was sent this message.
     Received(Value),

@@ -183,11 +183,11 @@ fn gate(plan: &Path, name: &str) -> PathBuf {
 #[must_use]
 pub fn fake_codex_path() -> PathBuf {
     let test = env::current_exe().unwrap();
-    let mut folder = test.parent().unwrap();
-    if folder.ends_with("deps") {
-        folder = folder.parent().unwrap();
+    let mut directory = test.parent().unwrap();
+    if directory.ends_with("deps") {
+        directory = directory.parent().unwrap();
     }
-    let path = folder.join("fake-codex");
+    let path = directory.join("fake-codex");
     assert!(
         path.is_file(),
         "{} is missing: run `cargo build --workspace`",

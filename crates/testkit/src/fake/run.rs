@@ -57,8 +57,8 @@ fn has_mcp_server(version: &str) -> bool {
 
 fn serve(args: Vec<String>, dialect: impl Dialect + 'static) -> ExitCode {
     let log = Log::new(env::var_os(LOG).map(Into::into));
-    let folder = env::current_dir().unwrap();
-    log.add(Event::Started { args, folder });
+    let directory = env::current_dir().unwrap();
+    log.add(Event::Started { args, directory });
     let plan = match env::var_os(PLAN) {
         Some(path) => serde_json::from_slice(&fs::read(path).unwrap()).unwrap(),
         None => Plan::new(),

@@ -48,11 +48,11 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
 
 /// The team `builders`, of which `arch` is to be a member.
 fn make_team(stage: &Stage) {
-    let folder = stage.home().atm_home().join(".claude/teams/builders");
-    fs::create_dir_all(folder.join("inboxes")).unwrap();
+    let directory = stage.home().atm_home().join(".claude/teams/builders");
+    fs::create_dir_all(directory.join("inboxes")).unwrap();
     let lead = json!({"agentId": "lead@builders", "name": "lead", "agentType": "general-purpose",
         "model": "m", "joinedAt": 1, "cwd": "/"});
     let config = json!({"name": "builders", "createdAt": 1, "leadAgentId": "lead@builders",
         "leadSessionId": "x", "members": [lead]});
-    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    fs::write(directory.join("config.json"), config.to_string()).unwrap();
 }

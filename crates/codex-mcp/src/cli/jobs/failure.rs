@@ -66,25 +66,25 @@ fn in_words(error: &JobsError) -> String {
     };
     match error {
         BadOrder::NoPrompt => "the prompt is empty: say what Codex is to do".to_owned(),
-        BadOrder::FolderMissing(folder) => {
+        BadOrder::DirectoryMissing(directory) => {
             format!(
-                "there is no folder {}; --cwd names another",
-                folder.display()
+                "there is no directory {}; --cwd names another",
+                directory.display()
             )
         }
         BadOrder::Name => format!(
             "--name must have 1 to {LONGEST_NAME} characters, none of them a control character"
         ),
-        BadOrder::NothingToContinue(folder) => format!(
+        BadOrder::NothingToContinue(directory) => format!(
             "there is no job of {} yet that could be continued; leave --continue out",
-            folder.display()
+            directory.display()
         ),
         BadOrder::NoSession(job) => format!(
-            "the latest job of the folder, {job}, had no session that could be continued; leave \
+            "the latest job of the directory, {job}, had no session that could be continued; leave \
              --continue out, or name a thread with --thread"
         ),
         BadOrder::StillUnderWay(job) => format!(
-            "the latest job of the folder, {job}, is still under way; wait for it with \
+            "the latest job of the directory, {job}, is still under way; wait for it with \
              `codex-mcp jobs wait {job}`, then submit this again"
         ),
         other => other.to_string(),

@@ -22,20 +22,27 @@ use super::{find, state, with_thread_id};
 use crate::cli::table::{self, Cell, Cut};
 use crate::cli::times::took;
 
-/// The most that is shown of a task's name, a folder and an error, in characters.
+/// The most that is shown of a task's name, a directory and an error, in characters.
 const NAME: usize = 40;
-const FOLDER: usize = 40;
+const DIRECTORY: usize = 40;
 const ERROR: usize = 80;
 
 /// And of an owner.
 const OWNER: usize = 40;
 
-const HEADINGS: [&str; COLUMNS] = ["JOB", "STATE", "AGE", "TOOK", "TASK", "FOLDER", "ERROR"];
+const HEADINGS: [&str; COLUMNS] = ["JOB", "STATE", "AGE", "TOOK", "TASK", "DIRECTORY", "ERROR"];
 const COLUMNS: usize = 7;
 
 /// The same with whose they are, where there are jobs of others among them.
 const HEADINGS_OF_ALL: [&str; COLUMNS + 1] = [
-    "JOB", "STATE", "AGE", "TOOK", "OWNER", "TASK", "FOLDER", "ERROR",
+    "JOB",
+    "STATE",
+    "AGE",
+    "TOOK",
+    "OWNER",
+    "TASK",
+    "DIRECTORY",
+    "ERROR",
 ];
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
 
-    /// Only jobs of this folder.
+    /// Only jobs of this directory.
     #[arg(long, alias = "repo", value_name = "DIR")]
     cwd: Option<PathBuf>,
 
@@ -66,11 +73,11 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        let folder = self.cwd.as_deref().map(resolved);
+        let directory = self.cwd.as_deref().map(resolved);
         let filter = Filter {
             status: self.status,
             tool_name: self.tool.clone(),
-            cwd: folder.map(|folder| folder.to_string_lossy().into_owned()),
+            cwd: directory.map(|directory| directory.to_string_lossy().into_owned()),
         };
         let listed = jobs.list(&filter, self.limit).await?;
         match self.json {
@@ -146,8 +153,8 @@ pub(super) fn write_table(
                 .iter()
                 .map(|job| Cell::foreign(&owner(&job.owner), OWNER));
             let rows = rows.zip(owners).map(|(cells, owner)| {
-                let [id, state, age, took, task, folder, error] = cells;
-                [id, state, age, took, owner, task, folder, error]
+                let [id, state, age, took, task, directory, error] = cells;
+                [id, state, age, took, owner, task, directory, error]
             });
             table::write(HEADINGS_OF_ALL, rows, out)?;
         }
@@ -187,13 +194,13 @@ fn cells(
         Cell::plain(ago(age)),
         Cell::plain(time.unwrap_or_default()),
         Cell::foreign(&job.task_name, NAME),
-        Cell::foreign(&folder(&job.cwd, home), FOLDER).losing(Cut::Begin),
+        Cell::foreign(&shown_directory(&job.cwd, home), DIRECTORY).losing(Cut::Begin),
         Cell::foreign(error.unwrap_or_default(), ERROR),
     ]
 }
 
 /// A path, with `~` for the home directory.
-fn folder(cwd: &str, home: Option<&Path>) -> String {
+fn shown_directory(cwd: &str, home: Option<&Path>) -> String {
     let below = home.and_then(|home| Path::new(cwd).strip_prefix(home).ok());
     match below {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
@@ -209,8 +216,8 @@ mod tests {
     #[test]
     fn home_directory_is_a_tilde() {
         let home = Some(Path::new("/home/me"));
-        assert_eq!(folder("/home/me", home), "~");
-        assert_eq!(folder("/home/me/x", home), "~/x");
-        assert_eq!(folder("/home/men", home), "/home/men");
+        assert_eq!(shown_directory("/home/me", home), "~");
+        assert_eq!(shown_directory("/home/me/x", home), "~/x");
+        assert_eq!(shown_directory("/home/men", home), "/home/men");
     }
 }

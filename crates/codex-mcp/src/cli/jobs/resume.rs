@@ -26,7 +26,7 @@ use crate::cli::prompt;
 use crate::cli::values::word;
 
 const SAME: &str = "\
-Folder, model, sandbox, effort, profile and times are those of that job; pictures and a schema
+Directory, model, sandbox, effort, profile and times are those of that job; pictures and a schema
 belong to its prompt and are not taken over. A run is gone on with in its thread, but the new job
 is held to nothing: `jobs retry` submits the run itself once more. With --wait the exit codes are those of `jobs wait`.";
 

@@ -144,7 +144,7 @@ impl<W: Write> Page<W> {
         self.out.styled(style, summary.state)?;
         writeln!(self.out, "{asked}")?;
         self.line("Task", &summary.task_name)?;
-        self.line("Folder", &summary.cwd)?;
+        self.line("Directory", &summary.cwd)?;
         self.maybe("Session", summary.session_id.as_deref())?;
         let by = [&job.request.agent_source, &job.request.submitted_by];
         let by: Vec<&str> = by.into_iter().flatten().map(String::as_str).collect();

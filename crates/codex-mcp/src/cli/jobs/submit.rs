@@ -61,7 +61,7 @@ pub(super) struct Args {
     /// prompt is read from stdin: UTF-8, 16 MiB at most.
     prompt: Option<String>,
 
-    /// The folder to work in. Default: this one.
+    /// The directory to work in. Default: this one.
     #[arg(
         long,
         alias = "repo",
@@ -100,7 +100,7 @@ pub(super) struct Args {
     #[arg(long, alias = "resume", value_name = "THREAD")]
     thread: Option<ThreadPrefix>,
 
-    /// Go on in the session of the latest job of the folder.
+    /// Go on in the session of the latest job of the directory.
     #[arg(long = "continue", conflicts_with = "thread")]
     continue_latest: bool,
 
@@ -241,7 +241,7 @@ fn setting(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), read.unwrap_or_else(|| value.into())))
 }
 
-/// A picture of the shell's folder, which need not be that of the job.
+/// A picture of the shell's directory, which need not be that of the job.
 fn from_here(image: &str) -> String {
     let is_url = image.starts_with("data:") || image.contains("://");
     match env::current_dir() {

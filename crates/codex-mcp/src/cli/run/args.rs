@@ -35,7 +35,7 @@ What can be asked for with --until; all of it must hold, in the repository of --
   command=CMD                 the command exits with 0; it runs as you, outside of Codex's
                               sandbox, at the top of the repository, and no shell reads it
   review                      a reviewer, another thread of Codex's, asks for no change
-  diff_within=PATH,PATH       nothing outside of these files and folders was changed
+  diff_within=PATH,PATH       nothing outside of these files and directories was changed
 Without any: a step of Codex's has succeeded, none was refused in the end, and Codex has said
 that it is done. The result is not verified then.
 

@@ -132,7 +132,7 @@ async fn perform(
         }
     };
     if let Some(worktree) = &worktree {
-        order.repo.clone_from(&worktree.folder);
+        order.repo.clone_from(&worktree.directory);
     }
     let worked = as_a_member(args, config, &order, ending).await;
     let made = worked
@@ -368,10 +368,10 @@ async fn check_notifiers(
 }
 
 fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
-    let folder = config.jobs.state.join("runs");
+    let directory = config.jobs.state.join("runs");
     let (path, made) = match args.evidence() {
         Some(path) => (path, EvidenceFile::at(path)),
-        None => (&folder, EvidenceFile::new_in(&folder)),
+        None => (&directory, EvidenceFile::new_in(&directory)),
     };
     made.map_err(|error| Failure::Evidence {
         path: path.clone(),

@@ -97,14 +97,14 @@ async fn introduce(
     (introduced, limits)
 }
 
-/// Runs `true` in Codex's sandbox, in a temporary folder, because some releases
+/// Runs `true` in Codex's sandbox, in a temporary directory, because some releases
 /// leave traces of the sandbox behind (0.153.4).
 async fn try_sandbox(binary: &CodexBinary, limit: Duration) -> Asked {
-    let folder = match tempfile::tempdir() {
-        Ok(folder) => folder,
-        Err(error) => return Asked::Failed(format!("no temporary folder: {error}")),
+    let directory = match tempfile::tempdir() {
+        Ok(directory) => directory,
+        Err(error) => return Asked::Failed(format!("no temporary directory: {error}")),
     };
-    let asked = ask(&sandboxed(binary, folder.path(), &["--"]), limit).await;
+    let asked = ask(&sandboxed(binary, directory.path(), &["--"]), limit).await;
     match &asked {
         // Older releases (0.104.0) want to be told the system.
         Asked::Ended(finished) if finished.exit == USAGE => {
@@ -113,17 +113,17 @@ async fn try_sandbox(binary: &CodexBinary, limit: Duration) -> Asked {
             } else {
                 "linux"
             };
-            ask(&sandboxed(binary, folder.path(), &[system, "--"]), limit).await
+            ask(&sandboxed(binary, directory.path(), &[system, "--"]), limit).await
         }
         _ => asked,
     }
 }
 
-fn sandboxed(binary: &CodexBinary, folder: &Path, how: &[&str]) -> Program {
+fn sandboxed(binary: &CodexBinary, directory: &Path, how: &[&str]) -> Program {
     let args: Vec<&str> = [&["sandbox"], how, &["true"]].concat();
     let mut program = command(binary, &args);
-    program.cwd = Some(folder.to_owned());
-    program.env.push(("TMPDIR".into(), folder.into()));
+    program.cwd = Some(directory.to_owned());
+    program.env.push(("TMPDIR".into(), directory.into()));
     program
 }
 

@@ -1,4 +1,4 @@
-//! Codex's home folder.
+//! Codex's home directory.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
-use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
+use super::super::facts::{ConfigFile, Directory, Home, HomeSource};
 use super::super::settings::{Need, Settings, check};
 
 /// The longest `config.toml`, in bytes.
@@ -23,7 +23,7 @@ pub(super) fn look(path: PathBuf) -> Home {
         HomeSource::Default
     };
     Home {
-        folder: folder(&path),
+        directory: directory(&path),
         key_is_set: matches!(&settings.need, Need::Key { variable, .. } if is_set(variable)),
         chosen_by,
         config: config_file(&path.join("config.toml")),
@@ -33,16 +33,16 @@ pub(super) fn look(path: PathBuf) -> Home {
     }
 }
 
-fn folder(path: &Path) -> Folder {
+fn directory(path: &Path) -> Directory {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => match access(path, AccessFlags::W_OK) {
-            Ok(()) => Folder::Writable,
-            Err(Errno::EACCES | Errno::EPERM | Errno::EROFS) => Folder::ReadOnly,
-            Err(errno) => Folder::Unknown(errno.desc().to_owned()),
+            Ok(()) => Directory::Writable,
+            Err(Errno::EACCES | Errno::EPERM | Errno::EROFS) => Directory::ReadOnly,
+            Err(errno) => Directory::Unknown(errno.desc().to_owned()),
         },
-        Ok(_) => Folder::Other,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Folder::Missing,
-        Err(error) => Folder::Unknown(error.to_string()),
+        Ok(_) => Directory::Other,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Directory::Missing,
+        Err(error) => Directory::Unknown(error.to_string()),
     }
 }
 

@@ -1,15 +1,15 @@
-//! Codex's home folder and the configuration in it.
+//! Codex's home directory and the configuration in it.
 
 use std::collections::BTreeMap;
 
 use codex_config::rules::GitRules;
 use serde_json::json;
 
-use super::super::facts::{ConfigFile, Folder, Home, HomeSource};
+use super::super::facts::{ConfigFile, Directory, Home, HomeSource};
 use super::super::report::{Check, Finding};
 use super::words::one_line;
 
-pub(super) fn folder(home: &Home) -> Finding {
+pub(super) fn directory(home: &Home) -> Finding {
     let path = home.path.display();
     let source = match home.chosen_by {
         HomeSource::Variable => "from CODEX_HOME",
@@ -19,24 +19,24 @@ pub(super) fn folder(home: &Home) -> Finding {
         let message = format!("{path} ({source}) {what}");
         Finding::problem(Check::CodexHome, message, hint)
     };
-    let finding = match (&home.folder, home.chosen_by) {
-        (Folder::Writable, _) => Finding::ok(Check::CodexHome, format!("{path} ({source})")),
-        (Folder::ReadOnly, _) => problem(
+    let finding = match (&home.directory, home.chosen_by) {
+        (Directory::Writable, _) => Finding::ok(Check::CodexHome, format!("{path} ({source})")),
+        (Directory::ReadOnly, _) => problem(
             "can't be written to, and Codex keeps its threads there",
-            "Make the folder writable for this user, or set CODEX_HOME to one that is.",
+            "Make the directory writable for this user, or set CODEX_HOME to one that is.",
         ),
-        (Folder::Missing, HomeSource::Default) => Finding::note(
+        (Directory::Missing, HomeSource::Default) => Finding::note(
             Check::CodexHome,
             format!("{path} ({source}) is not there yet"),
         ),
-        (Folder::Missing, HomeSource::Variable) => problem(
+        (Directory::Missing, HomeSource::Variable) => problem(
             "is not there, and Codex does not make it",
-            "Make the folder, or unset CODEX_HOME.",
+            "Make the directory, or unset CODEX_HOME.",
         ),
-        (Folder::Other, _) => problem("is not a folder", "Set CODEX_HOME to a folder."),
-        (Folder::Unknown(reason), _) => problem(
+        (Directory::Other, _) => problem("is not a directory", "Set CODEX_HOME to a directory."),
+        (Directory::Unknown(reason), _) => problem(
             &format!("can't be used: {}", one_line(reason)),
-            "Set CODEX_HOME to a folder that this user may read and write.",
+            "Set CODEX_HOME to a directory that this user may read and write.",
         ),
     };
     finding.with_value(home.path.to_string_lossy())
@@ -58,7 +58,7 @@ pub(super) fn config(home: &Home, refused: Option<&str>) -> Finding {
             problem(format!("{path} can't be read: {}", one_line(reason)))
         }
         (_, Some(_)) if !home.is_fit() => {
-            Finding::not_checked(Check::Config, "Codex can't use its home folder")
+            Finding::not_checked(Check::Config, "Codex can't use its home directory")
         }
         (_, Some(reason)) => Finding::problem(
             Check::Config,

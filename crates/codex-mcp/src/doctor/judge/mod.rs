@@ -121,7 +121,7 @@ fn of_probes(codex: &Codex, probes: &Probes, home: &Home) -> [Finding; 7] {
         codex::app_server(&probes.app_server, home, &name),
         login::login(home, &probes.login, &name),
         login::limits(&probes.limits, probes.asked_at),
-        home::folder(home),
+        home::directory(home),
         home::config(home, refused.as_deref()),
         codex::sandbox(&probes.sandbox, refused.as_deref()),
     ]
@@ -143,7 +143,7 @@ fn unasked(why: &str, home: &Home) -> [Finding; 7] {
         Finding::not_checked(Check::AppServer, why),
         Finding::not_checked(Check::Login, why),
         Finding::not_checked(Check::Limits, why),
-        home::folder(home),
+        home::directory(home),
         home::config(home, None),
         Finding::not_checked(Check::Sandbox, why),
     ]

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use supervise::converse::Finished;
 use supervise::exit::Exit;
 
-use super::super::facts::{Commands, ConfigFile, Folder, HomeSource, Introduction, Tools};
+use super::super::facts::{Commands, ConfigFile, Directory, HomeSource, Introduction, Tools};
 use super::super::render::as_text;
 use super::super::report::Status;
 use super::super::settings::{Settings, check};
@@ -67,7 +67,7 @@ fn healthy() -> Facts {
             home: Home {
                 path: "/home/you/.codex".into(),
                 chosen_by: HomeSource::Default,
-                folder: Folder::Writable,
+                directory: Directory::Writable,
                 config: ConfigFile::Valid,
                 git_rules: None,
                 settings: settings(config),
@@ -123,7 +123,7 @@ fn all_is_well() {
 fn everything_is_wrong() {
     let mut facts = facts(|place| {
         place.home.chosen_by = HomeSource::Variable;
-        place.home.folder = Folder::ReadOnly;
+        place.home.directory = Directory::ReadOnly;
         place.program.as_mut().unwrap().version = ended(0, "codex-cli 0.99.0\n", "");
         *probes(place) = Probes {
             commands: Commands {
@@ -150,7 +150,7 @@ fn everything_is_wrong() {
 fn there_is_no_codex() {
     let facts = facts(|place| {
         place.program = Err(NoCodex::NotOnPath);
-        place.home.folder = Folder::Missing;
+        place.home.directory = Directory::Missing;
         place.home.config = ConfigFile::Absent;
         place.home.settings = settings("");
     });
@@ -351,7 +351,7 @@ fn what_codex_refuses_is_told_once() {
         probes(place).login = ended(1, "", refusal);
         probes(place).app_server = Introduction::Failed("it ended".to_owned());
         place.home.chosen_by = HomeSource::Variable;
-        place.home.folder = Folder::Missing;
+        place.home.directory = Directory::Missing;
     });
     assert_finding(&no_home, Check::CodexHome, Status::Problem, "is not there");
     assert_finding(&no_home, Check::Config, Status::Note, "not checked");

@@ -220,8 +220,8 @@ async fn job_in_a_directory_with_a_pipe_does_not_freeze_the_worker() {
         .await
         .unwrap();
     let worker = Worker::start(&stage.home, location, &codex, &[]);
-    let submit = async |folder: &Path| {
-        let request = Request::new("work", folder.to_str().unwrap());
+    let submit = async |directory: &Path| {
+        let request = Request::new("work", directory.to_str().unwrap());
         store.submit(&NewJob::new(request)).await.unwrap()
     };
     let (first, second) = (submit(&odd).await, submit(&stage.home.work()).await);

@@ -510,8 +510,8 @@ async fn escape_sequences_are_in_what_the_verbs_read() {
     assert_eq!(job.summary.error.as_deref(), Some(HOSTILE));
 }
 
-fn any_file_has(folder: &std::path::Path, bytes: &[u8]) -> bool {
-    fs::read_dir(folder).unwrap().any(|entry| {
+fn any_file_has(directory: &std::path::Path, bytes: &[u8]) -> bool {
+    fs::read_dir(directory).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => any_file_has(&path, bytes),

@@ -86,20 +86,20 @@ fn with_release(home: &Home, version: &str) -> Command {
 
 /// A demo for somebody who has these programs and no others.
 fn with_programs(home: &Home, programs: &[&str]) -> Command {
-    let folder = home.root().join("programs");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = home.root().join("programs");
+    fs::create_dir_all(&directory).unwrap();
     for program in programs {
-        let _ = symlink(on_path(program), folder.join(program));
+        let _ = symlink(on_path(program), directory.join(program));
     }
     let mut command = demo(home, &[]);
-    command.env("PATH", folder);
+    command.env("PATH", directory);
     command
 }
 
 fn on_path(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
+        .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())
         .unwrap()
 }
@@ -120,8 +120,8 @@ fn stderr_of_failed(output: &Output) -> String {
     text(&output.stderr)
 }
 
-fn entries(folder: &Path) -> Vec<OsString> {
-    fs::read_dir(folder)
+fn entries(directory: &Path) -> Vec<OsString> {
+    fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect()
@@ -132,15 +132,15 @@ fn demos(home: &Home) -> PathBuf {
     home.state_home().join("codex-mcp/demo")
 }
 
-/// No process, no file: neither for temporary things nor in the user's folders.
+/// No process, no file: neither for temporary things nor in the user's directories.
 async fn assert_nothing_is_left(home: &Home) {
     let pids: Vec<u32> = home.processes().iter().map(|one| one.pid).collect();
     assert_eq!(wait_until_gone(&pids, TIME_LIMIT).await, []);
-    for folder in [home.tmp(), home.home(), home.cache_home(), demos(home)] {
-        if !folder.exists() {
+    for directory in [home.tmp(), home.home(), home.cache_home(), demos(home)] {
+        if !directory.exists() {
             continue;
         }
-        assert_eq!(entries(&folder), [""; 0], "{}", folder.display());
+        assert_eq!(entries(&directory), [""; 0], "{}", directory.display());
     }
     assert_eq!(entries(&home.codex_home()), ["config.toml"]);
 }
@@ -196,18 +196,18 @@ async fn what_is_kept_can_be_looked_at() {
 
     let told = text(&output.stdout);
     let (_, kept) = told.rsplit_once("Kept: ").unwrap();
-    let folder = Path::new(kept.lines().next().unwrap());
-    assert_eq!(folder.parent().unwrap(), demos(&home));
+    let directory = Path::new(kept.lines().next().unwrap());
+    assert_eq!(directory.parent().unwrap(), demos(&home));
     for (file, content) in [
         ("hello.txt", "Hello from Codex.\n"),
         ("bonjour.txt", "Bonjour de Codex.\n"),
     ] {
-        let file = folder.join("project").join(file);
+        let file = directory.join("project").join(file);
         assert_eq!(fs::read_to_string(file).unwrap(), content);
     }
-    let evidence = entries(&folder.join("home/.local/state/codex-mcp/runs"));
+    let evidence = entries(&directory.join("home/.local/state/codex-mcp/runs"));
     assert_eq!(evidence.len(), 1, "{evidence:?}");
-    fs::remove_dir_all(folder).unwrap();
+    fs::remove_dir_all(directory).unwrap();
     assert_nothing_is_left(&home).await;
 }
 

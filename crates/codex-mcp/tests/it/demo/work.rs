@@ -13,19 +13,19 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A Codex that serves once, the call, and the next time does something else.
 fn serves_once(home: &Home, then: &str) -> PathBuf {
-    let folder = home.root().join("once");
+    let directory = home.root().join("once");
     let text = format!(
         "#!/bin/sh
 if [ \"$1\" = app-server ]; then
-  if [ -e '{folder}/served' ]; then {then}; fi
-  : > '{folder}/served'
+  if [ -e '{directory}/served' ]; then {then}; fi
+  : > '{directory}/served'
 fi
 exec '{codex}' \"$@\"
 ",
-        folder = folder.display(),
+        directory = directory.display(),
         codex = codex::native_binary(codex::newest()).display()
     );
-    script(&folder.join("codex"), &text)
+    script(&directory.join("codex"), &text)
 }
 
 #[tokio::test]

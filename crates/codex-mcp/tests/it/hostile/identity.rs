@@ -29,8 +29,8 @@ async fn identity(client: &mut McpClient) -> String {
 async fn a_second_server_gets_a_number_and_what_a_killed_one_had_is_free() {
     let home = Home::new("");
     let note = |name: &str| {
-        let folder = home.atm_home().join(".config/atm/codex-sessions");
-        folder.join(name).join("identity.lock")
+        let directory = home.atm_home().join(".config/atm/codex-sessions");
+        directory.join(name).join("identity.lock")
     };
     let mut first = server(&home).await;
     assert_eq!(identity(&mut first).await, "arch");

@@ -218,8 +218,8 @@ async fn wrong_arguments_are_named_and_never_reach_codex() {
         ),
         (
             "codex",
-            json!({"prompt": "x", "cwd": "/no/such/folder"}),
-            "/no/such/folder",
+            json!({"prompt": "x", "cwd": "/no/such/directory"}),
+            "/no/such/directory",
         ),
         (
             "codex",

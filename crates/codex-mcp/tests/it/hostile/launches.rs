@@ -11,8 +11,8 @@ use testkit::fake::{Action, HELLO, Plan};
 use super::serve::{HANDSHAKE, Serve, code, completed, message};
 
 /// A file with these contents and this mode.
-fn file(folder: &Path, name: &str, contents: &str, mode: u32) -> PathBuf {
-    let path = folder.join(name);
+fn file(directory: &Path, name: &str, contents: &str, mode: u32) -> PathBuf {
+    let path = directory.join(name);
     fs::write(&path, contents).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     path
@@ -34,11 +34,11 @@ async fn fails(program: PathBuf, expected: &str, words: &str) {
 
 #[tokio::test]
 async fn what_is_no_program_is_not_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let plain = file(folder.path(), "plain", "text", 0o644);
+    let directory = tempfile::tempdir().unwrap();
+    let plain = file(directory.path(), "plain", "text", 0o644);
     for (program, words) in [
-        (folder.path().join("no-such"), "no-such"),
-        (folder.path().to_owned(), "not an executable file"),
+        (directory.path().join("no-such"), "no-such"),
+        (directory.path().to_owned(), "not an executable file"),
         (plain, "not an executable file"),
         ("no-such-program-on-path".into(), "no-such-program-on-path"),
     ] {
@@ -48,7 +48,7 @@ async fn what_is_no_program_is_not_found() {
 
 #[tokio::test]
 async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (contents, words) in [
         ("\u{7f}ELFgarbage", "garbage"),
         ("#!/no/such/interpreter\n", "code 127"),
@@ -61,7 +61,7 @@ async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
         // It says back what it is told.
         ("#!/bin/sh\nexec cat\n", "can't answer initialize"),
     ] {
-        let program = file(folder.path(), "program", contents, 0o755);
+        let program = file(directory.path(), "program", contents, 0o755);
         fails(program, "APP_SERVER_START_FAILED", words).await;
     }
     fails("true".into(), "APP_SERVER_START_FAILED", "code 0").await;
@@ -72,7 +72,7 @@ async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
 async fn no_codex_on_path_says_how_to_get_one() {
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch
-            .env("PATH", "/no/such/folder")
+            .env("PATH", "/no/such/directory")
             .env("CODEX_MCP_CODEX_BIN", "codex")
     });
     serve.client.initialize(HANDSHAKE, json!({})).await;

@@ -52,9 +52,9 @@ impl Serve {
         }
     }
 
-    /// Keeps a folder for as long as the server is there.
-    pub(super) fn keep(&mut self, folder: TempDir) {
-        self.kept = Some(folder);
+    /// Keeps a directory for as long as the server is there.
+    pub(super) fn keep(&mut self, directory: TempDir) {
+        self.kept = Some(directory);
     }
 
     /// A server whose client can't be asked anything.

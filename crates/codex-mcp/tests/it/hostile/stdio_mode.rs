@@ -282,8 +282,8 @@ fn request(id: u64, method: &str, params: Value) -> Value {
 async fn strict_refuses_a_log_that_would_get_into_the_protocol() {
     let (pipe, writer) = io::pipe().unwrap();
     let (socket, other_end) = UnixStream::pair().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("output");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("output");
     let file = File::create(&path).unwrap();
     let outputs: [(OwnedFd, Box<dyn Read>); 3] = [
         (writer.into(), Box::new(pipe)),

@@ -63,7 +63,7 @@ async fn worker_of_a_file_leaves_when_the_directory_is_deleted() {
     let stage = Stage::sqlite();
     let worker = stage.worker(&["--idle", "2s", "--heartbeat-ms", "100"]);
     worker.says("takes jobs from").await;
-    delete_at_once(&stage.folder.path().join("state"));
+    delete_at_once(&stage.directory.path().join("state"));
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
     assert!(log.contains("leaves"), "{log}");
@@ -75,7 +75,7 @@ async fn worker_leaves_when_its_file_can_never_be_made_again() {
     let stage = Stage::sqlite();
     let worker = stage.worker(&["--idle", "2s", "--heartbeat-ms", "100"]);
     worker.says("takes jobs from").await;
-    let state = stage.folder.path().join("state");
+    let state = stage.directory.path().join("state");
     delete_at_once(&state);
     fs::write(&state, "").unwrap();
     let (status, log) = worker.ended().await;

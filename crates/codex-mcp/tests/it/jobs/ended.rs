@@ -134,7 +134,7 @@ async fn a_job_that_makes_no_sense_is_told_and_the_next_one_done() {
 #[tokio::test]
 async fn a_store_that_is_none_is_told() {
     let stage = Stage::sqlite();
-    std::fs::create_dir(stage.folder.path().join("state")).unwrap();
+    std::fs::create_dir(stage.directory.path().join("state")).unwrap();
     std::fs::write(&stage.location, "no store").unwrap();
     let (status, log) = stage.worker(&[]).ended().await;
     assert_eq!(status.code(), Some(1));

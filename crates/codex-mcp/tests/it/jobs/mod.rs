@@ -46,29 +46,29 @@ fn until_there_is(name: &str) -> String {
     format!("while [ ! -e {name} ]; do sleep 0.02; done")
 }
 
-/// A store, and a folder for jobs to work in, which is no repository: git is asked
+/// A store, and a directory for jobs to work in, which is no repository: git is asked
 /// nothing.
 struct Stage {
     home: Home,
-    folder: TempDir,
+    directory: TempDir,
     location: String,
 }
 
 impl Stage {
     fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let location = folder.path().join("state/jobs.db");
-        Self::at(location.to_str().unwrap().to_owned(), folder)
+        let directory = tempfile::tempdir().unwrap();
+        let location = directory.path().join("state/jobs.db");
+        Self::at(location.to_str().unwrap().to_owned(), directory)
     }
 
     fn postgres(server: &Postgres) -> Self {
         Self::at(server.database("jobs"), tempfile::tempdir().unwrap())
     }
 
-    fn at(location: String, folder: TempDir) -> Self {
+    fn at(location: String, directory: TempDir) -> Self {
         let stage = Self {
             home: Home::new(""),
-            folder,
+            directory,
             location,
         };
         play_codex(&stage.home, &stage.codex(), r#"eval "$1""#);
@@ -81,7 +81,7 @@ impl Stage {
     }
 
     fn work(&self) -> PathBuf {
-        self.folder.path().join("work")
+        self.directory.path().join("work")
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -137,15 +137,15 @@ async fn a_database_that_is_read_only_for_a_while_is_waited_for() {
     assert_eq!(count(&log, "ERROR"), 1, "{log}");
 }
 
-/// A small file system on a folder, until it is dropped.
+/// A small file system on a directory, until it is dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    fn on(folder: &'a Path) -> Self {
-        fs::create_dir(folder).unwrap();
+    fn on(directory: &'a Path) -> Self {
+        fs::create_dir(directory).unwrap();
         let mounted = mount(
             Some("codex-mcp-test"),
-            folder,
+            directory,
             Some("tmpfs"),
             MsFlags::empty(),
             Some("size=16m"),
@@ -153,7 +153,7 @@ impl<'a> SmallDisk<'a> {
         mounted.unwrap_or_else(|error| {
             panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
         });
-        Self(folder)
+        Self(directory)
     }
 }
 
@@ -166,8 +166,8 @@ impl Drop for SmallDisk<'_> {
 #[tokio::test]
 async fn a_disk_that_is_full_for_a_while_is_waited_for() {
     let stage = Stage::sqlite();
-    let folder = stage.folder.path().join("state");
-    let disk = SmallDisk::on(&folder);
+    let directory = stage.directory.path().join("state");
+    let disk = SmallDisk::on(&directory);
     let ballast = disk.0.join("ballast");
     fs::write(&ballast, vec![0; 13 << 20]).unwrap();
     let store = stage.open().await;

@@ -39,7 +39,7 @@ async fn jobs_are_listed_newest_first_and_can_be_chosen() {
     let words: Vec<&str> = lines[0].split_whitespace().collect();
     assert_eq!(
         words,
-        ["JOB", "STATE", "AGE", "TOOK", "TASK", "FOLDER", "ERROR"]
+        ["JOB", "STATE", "AGE", "TOOK", "TASK", "DIRECTORY", "ERROR"]
     );
     for (line, id) in lines[1..4].iter().zip([&queued, &elsewhere, &failed]) {
         assert!(line.starts_with(short(id)), "{line}");
@@ -353,8 +353,8 @@ async fn old_jobs_are_removed_and_said() {
 #[tokio::test]
 async fn what_is_no_store_is_said() {
     let stage = Stage::new().await;
-    let folder = stage.home.work();
-    let not = folder.join("README.md");
+    let directory = stage.home.work();
+    let not = directory.join("README.md");
     for args in [&["list"][..], &["wait", "aaaaaaaa"], &["submit", "p"]] {
         let said = stage.say(&[args, &["--store", not.to_str().unwrap()]].concat());
         assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{args:?}");

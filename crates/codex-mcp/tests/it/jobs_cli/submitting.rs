@@ -97,7 +97,7 @@ async fn what_is_said_of_a_job_is_kept() {
     assert_eq!(request.sandbox.as_deref(), Some("workspace-write"));
     assert_eq!(request.effort.as_deref(), Some("high"));
     assert_eq!(request.profile.as_deref(), Some("p"));
-    // A picture is one of the shell's folder.
+    // A picture is one of the shell's directory.
     assert!(request.images[0].ends_with("/a b.png"), "{request:?}");
     assert_eq!(request.output_schema, Some(json!({"type": "object"})));
     assert_eq!(request.resume_session_id.as_deref(), Some(SESSION));
@@ -184,7 +184,7 @@ async fn what_cannot_be_is_refused() {
 }
 
 #[tokio::test]
-async fn the_latest_job_of_the_folder_is_continued() {
+async fn the_latest_job_of_the_directory_is_continued() {
     let stage = Stage::new().await;
     stage.ended("p", Ending::Completed).await;
     let job = stage.submitted(&["submit", "--continue", "q"]).await;

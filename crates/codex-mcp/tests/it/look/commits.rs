@@ -84,15 +84,15 @@ async fn what_other_branches_and_tags_led_to_is_not_new() {
 #[tokio::test]
 async fn before_the_first_commit_all_is_new() {
     let scene = Scene::new();
-    let folder = scene.home.root().join("fresh");
-    fs::create_dir(&folder).unwrap();
-    scene.git_in(&folder, &["init", "--quiet", "--initial-branch=main"]);
-    fs::write(folder.join("there"), "x").unwrap();
+    let directory = scene.home.root().join("fresh");
+    fs::create_dir(&directory).unwrap();
+    scene.git_in(&directory, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(directory.join("there"), "x").unwrap();
     let run = scene
-        .run_in(&folder, &["commits=1", "clean", "diff_within=a"])
+        .run_in(&directory, &["commits=1", "clean", "diff_within=a"])
         .await;
     assert_eq!(beginnings(&run.judged().await), ["no", "no", "yes"]);
-    scene.commit_in(&folder, "a");
+    scene.commit_in(&directory, "a");
     let judged = run.judged().await;
     assert_eq!(beginnings(&judged), ["yes", "yes", "no"], "{judged:?}");
     let head = run.looker.now().await.head.get().unwrap().clone();

@@ -139,7 +139,7 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
     assert!(!proxy.asked().is_empty());
 }
 
-/// Git takes it from the top folder of the working tree.
+/// Git takes it from the top directory of the working tree.
 #[tokio::test]
 async fn a_remote_may_be_a_path_from_the_top() {
     let scene = Scene::new();

@@ -40,7 +40,7 @@ async fn files_count_when_they_are_new_or_hold_something_else() {
 }
 
 #[tokio::test]
-async fn no_link_leads_out_and_nothing_is_found_in_gits_folder() {
+async fn no_link_leads_out_and_nothing_is_found_in_gits_directory() {
     let scene = Scene::new();
     fs::write(scene.home.tmp().join("outside.txt"), "x").unwrap();
     scene.write("inner/real.txt", "x");
@@ -74,12 +74,12 @@ async fn no_link_leads_out_and_nothing_is_found_in_gits_folder() {
 async fn only_files_are_files() {
     let scene = Scene::new();
     let work = scene.work();
-    fs::create_dir(work.join("folder.x")).unwrap();
+    fs::create_dir(work.join("directory.x")).unwrap();
     let made = Command::new("mkfifo").arg(work.join("pipe.x")).status();
     assert!(made.unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(work.join("s.x")).unwrap();
     let run = scene
-        .run(&["files=*.x", "files=pipe.x", "files=folder.x"])
+        .run(&["files=*.x", "files=pipe.x", "files=directory.x"])
         .await;
     assert!(run.start.files.get().unwrap().is_empty());
 }

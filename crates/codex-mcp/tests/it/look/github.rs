@@ -33,22 +33,22 @@ const AFTER: &str = "2026-07-01T12:00:00Z";
 
 struct GitHub {
     scene: Scene,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl GitHub {
     fn new() -> Self {
         let mut scene = Scene::new();
         scene.with_remote();
-        let folder = scene.home.root().join("bin");
-        fs::create_dir(&folder).unwrap();
-        let program = folder.join("gh");
+        let directory = scene.home.root().join("bin");
+        fs::create_dir(&directory).unwrap();
+        let program = directory.join("gh");
         fs::write(&program, GH).unwrap();
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let path = std::env::var("PATH").unwrap();
-        scene.set("PATH", format!("{}:{path}", folder.display()));
+        scene.set("PATH", format!("{}:{path}", directory.display()));
         scene.means.network_patience = Duration::from_secs(60);
-        let github = Self { scene, folder };
+        let github = Self { scene, directory };
         github.says("user", &format!("{USER}{}", json!({"login": "Me"})));
         github.says("user.exit", "0");
         github.has("pulls", &[]);
@@ -57,7 +57,7 @@ impl GitHub {
     }
 
     fn says(&self, about: &str, words: &str) {
-        fs::write(self.folder.join(about), words).unwrap();
+        fs::write(self.directory.join(about), words).unwrap();
     }
 
     fn has(&self, what: &str, values: &[Value]) {
@@ -65,7 +65,7 @@ impl GitHub {
     }
 
     fn asked(&self) -> String {
-        fs::read_to_string(self.folder.join("asked")).unwrap()
+        fs::read_to_string(self.directory.join("asked")).unwrap()
     }
 
     async fn refused(&self, criterion: &str) -> String {
@@ -217,7 +217,7 @@ async fn gh_that_fails_or_prints_garbage_says_nothing() {
     let github = GitHub::new();
     let run = github.scene.run(&["pr", "issue_comment=o/r#7"]).await;
     github.says("pulls", "garbage");
-    fs::remove_file(github.folder.join("comments")).unwrap();
+    fs::remove_file(github.directory.join("comments")).unwrap();
     let judged = run.judged().await;
     let beginning = "unknown: gh's answer can't be read: expected value at line 1";
     run.assert_first(&judged, beginning);
@@ -245,7 +245,7 @@ async fn gh_that_hangs_is_ended() {
         refused,
         "`pr` can't be judged here: gh took longer than 300ms"
     );
-    fs::remove_file(github.folder.join("hang")).unwrap();
+    fs::remove_file(github.directory.join("hang")).unwrap();
     run.looker = patient;
     assert_eq!(beginnings(&run.judged().await), ["no"]);
     assert_eq!(github.scene.home.processes(), []);

@@ -60,19 +60,19 @@ impl Scene {
         self.home.work()
     }
 
-    /// Git in the work folder.
+    /// Git in the work directory.
     fn git(&self, args: &[&str]) -> String {
         self.git_in(&self.work(), args)
     }
 
-    fn git_in(&self, folder: &Path, args: &[&str]) -> String {
+    fn git_in(&self, directory: &Path, args: &[&str]) -> String {
         self.time.set(self.time.get() + MINUTE);
         let date = format!("{} +0000", self.time.get());
         let output = Command::new("git")
             .args(["-c", "protocol.file.allow=always"])
             .args(["-c", "user.name=Test", "-c", "user.email=test@example.com"])
             .args(args)
-            .current_dir(folder)
+            .current_dir(directory)
             .env_clear()
             .envs(self.home.env())
             .env("GIT_AUTHOR_DATE", &date)
@@ -96,14 +96,14 @@ impl Scene {
         self.commit_in(&self.work(), path)
     }
 
-    fn commit_in(&self, folder: &Path, path: &str) -> String {
-        fs::write(folder.join(path), self.time.get().to_string()).unwrap();
-        self.git_in(folder, &["add", "--all"]);
-        self.git_in(folder, &["commit", "--quiet", "--message", path]);
-        self.git_in(folder, &["rev-parse", "HEAD"])
+    fn commit_in(&self, directory: &Path, path: &str) -> String {
+        fs::write(directory.join(path), self.time.get().to_string()).unwrap();
+        self.git_in(directory, &["add", "--all"]);
+        self.git_in(directory, &["commit", "--quiet", "--message", path]);
+        self.git_in(directory, &["rev-parse", "HEAD"])
     }
 
-    /// A bare repository, which the work folder has pushed its branch to.
+    /// A bare repository, which the work directory has pushed its branch to.
     fn with_remote(&self) -> PathBuf {
         let bare = self.home.root().join("remote.git");
         let text = bare.to_str().unwrap();
@@ -121,16 +121,16 @@ impl Scene {
         clone
     }
 
-    async fn try_at(&self, folder: &Path, texts: &[&str]) -> Result<RepoInspector, LookError> {
-        RepoInspector::at(folder, &criteria(texts), self.means.clone()).await
+    async fn try_at(&self, directory: &Path, texts: &[&str]) -> Result<RepoInspector, LookError> {
+        RepoInspector::at(directory, &criteria(texts), self.means.clone()).await
     }
 
     async fn run(&self, texts: &[&str]) -> Run {
         self.run_in(&self.work(), texts).await
     }
 
-    async fn run_in(&self, folder: &Path, texts: &[&str]) -> Run {
-        let mut looker = self.try_at(folder, texts).await.unwrap();
+    async fn run_in(&self, directory: &Path, texts: &[&str]) -> Run {
+        let mut looker = self.try_at(directory, texts).await.unwrap();
         let start = looker.start().await.unwrap();
         Run {
             criteria: criteria(texts),

@@ -7,7 +7,7 @@ use goal_run::look::LookError;
 use super::{Scene, beginnings};
 
 #[tokio::test]
-async fn a_subfolder_belongs_to_its_repository() {
+async fn a_subdirectory_belongs_to_its_repository() {
     let scene = Scene::new();
     scene.write("src/deep/a.rs", "a");
     let run = scene
@@ -56,13 +56,13 @@ async fn a_submodule_is_a_repository_of_its_own() {
 #[tokio::test]
 async fn outside_of_a_repository_files_and_commands_are_found() {
     let scene = Scene::new();
-    let folder = scene.home.root().join("tmp");
+    let directory = scene.home.root().join("tmp");
     let run = scene
-        .run_in(&folder, &["files=*.txt", "command=test -e a.txt"])
+        .run_in(&directory, &["files=*.txt", "command=test -e a.txt"])
         .await;
-    assert_eq!(run.looker.top(), folder);
+    assert_eq!(run.looker.top(), directory);
     assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
-    fs::write(folder.join("a.txt"), "x").unwrap();
+    fs::write(directory.join("a.txt"), "x").unwrap();
     let limit = std::time::Duration::from_secs(60);
     assert_eq!(
         beginnings(&run.judged_with_commands(limit).await),
@@ -73,7 +73,7 @@ async fn outside_of_a_repository_files_and_commands_are_found() {
 #[tokio::test]
 async fn what_can_never_be_judged_is_refused_at_once() {
     let mut scene = Scene::new();
-    let folder = scene.home.root().join("tmp");
+    let directory = scene.home.root().join("tmp");
     let shown = |error: LookError| {
         let root = scene.home.root().to_str().unwrap();
         error.to_string().replace(root, "ROOT")
@@ -87,10 +87,10 @@ async fn what_can_never_be_judged_is_refused_at_once() {
         "clean",
         "diff_within=a",
     ] {
-        let refused = scene.try_at(&folder, &[criterion]).await.unwrap_err();
+        let refused = scene.try_at(&directory, &[criterion]).await.unwrap_err();
         table += &format!("{}\n", shown(refused));
     }
-    let absent = folder.join("absent");
+    let absent = directory.join("absent");
     table += &format!("{}\n", shown(scene.try_at(&absent, &[]).await.unwrap_err()));
     scene.set("PATH", "/nowhere");
     for criterion in ["commits=1", "issue_comment=o/r#1"] {

@@ -13,8 +13,8 @@ impl Scene {
         self.home.root().join("worktrees")
     }
 
-    async fn try_worktree(&self, folder: &Path) -> Result<Worktree, WorktreeError> {
-        Worktree::make(folder, &self.worktrees(), self.means.clone()).await
+    async fn try_worktree(&self, directory: &Path) -> Result<Worktree, WorktreeError> {
+        Worktree::make(directory, &self.worktrees(), self.means.clone()).await
     }
 
     async fn worktree(&self) -> Worktree {
@@ -39,7 +39,7 @@ async fn a_worktree_in_which_nothing_was_made_is_removed() {
     scene.write("mine", "not committed");
     let worktree = scene.try_worktree(&scene.work().join("below")).await;
     let worktree = worktree.unwrap();
-    assert!(worktree.folder.join("a").is_file());
+    assert!(worktree.directory.join("a").is_file());
     assert!(!worktree.top.join("mine").exists());
     assert_eq!(scene.git_in(&worktree.top, &["status", "--short"]), "");
     assert_eq!(Kept::tidied(worktree, false).await, None);
@@ -59,7 +59,7 @@ async fn a_second_attempt_goes_on_in_the_same_worktree() {
     assert_eq!(second.top, first.top);
     assert!(second.top.join("made").is_file());
 
-    // A folder that is no worktree is not taken for one.
+    // A directory that is no worktree is not taken for one.
     fs::remove_dir_all(&first.top).unwrap();
     fs::create_dir(&first.top).unwrap();
     assert!(make().await.is_err());
@@ -170,8 +170,8 @@ async fn why_there_is_no_worktree_is_told() {
     let mut scene = Scene::new();
     let nowhere = scene.home.root().join("nowhere");
     fs::create_dir(&nowhere).unwrap();
-    let refused = async |scene: &Scene, folder: &Path| {
-        let refused = scene.try_worktree(folder).await;
+    let refused = async |scene: &Scene, directory: &Path| {
+        let refused = scene.try_worktree(directory).await;
         refused.unwrap_err().to_string()
     };
     let told = refused(&scene, &nowhere).await;

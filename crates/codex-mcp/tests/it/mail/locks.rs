@@ -11,10 +11,10 @@ use serde_json::json;
 use super::writer::Writer;
 use super::{Stage, codex, letter, name, team, texts, write_plainly};
 
-/// Longer than any folder lock is taken to be held without a sign of life.
+/// Longer than any directory lock is taken to be held without a sign of life.
 const LONG_AGO: Duration = Duration::from_secs(60);
 
-/// As Claude Code is said to: a folder for a lock, and the file written in place.
+/// As Claude Code is said to: a directory for a lock, and the file written in place.
 fn write_as_claude_does(inbox: &Path, text: &str) {
     let lock = inbox.with_extension("json.lock");
     loop {
@@ -33,7 +33,7 @@ fn write_as_claude_does(inbox: &Path, text: &str) {
 }
 
 #[test]
-fn nothing_is_lost_beside_writers_that_lock_with_a_folder_and_write_in_place() {
+fn nothing_is_lost_beside_writers_that_lock_with_a_directory_and_write_in_place() {
     let stage = Stage::new();
     let inbox = stage.inbox("lead.json");
     let writers = ["first", "second"].map(|name| Writer::start(stage.home.path(), name, 100));
@@ -65,7 +65,7 @@ fn nothing_is_lost_beside_writers_that_lock_with_a_folder_and_write_in_place() {
 }
 
 #[test]
-fn a_folder_left_behind_by_the_dead_is_taken_over_and_one_of_the_living_is_named() {
+fn a_directory_left_behind_by_the_dead_is_taken_over_and_one_of_the_living_is_named() {
     let stage = Stage::new();
     let lock = stage.inbox("lead.json.lock");
     fs::create_dir(&lock).unwrap();

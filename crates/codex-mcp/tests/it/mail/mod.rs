@@ -15,7 +15,7 @@ use agent_team::logic::{AgentName, TeamName};
 use agent_team::mail::{Letter, Mailroom, Sender, Unread};
 use serde_json::{Value, json};
 
-/// A home folder with a team `t` of `lead`, `codex` and `atm`.
+/// A home directory with a team `t` of `lead`, `codex` and `atm`.
 struct Stage {
     home: tempfile::TempDir,
     room: Mailroom,

@@ -84,7 +84,7 @@ async fn one_that_is_not_there_or_can_not_be_run_is_told() {
     let error = error.unwrap_err();
     assert!(error.contains("exited with code 126"), "{error}");
     let gone = Teller {
-        folder: home.root().join("gone"),
+        directory: home.root().join("gone"),
         ..teller
     };
     let error = tell("command:true", &gone).await.unwrap_err();

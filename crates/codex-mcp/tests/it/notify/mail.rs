@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{LINE, Teller, tell, teller};
 
-/// A home folder with the teams `t`, of `lead` and `codex`, and `other`, of `lead`.
+/// A home directory with the teams `t`, of `lead` and `codex`, and `other`, of `lead`.
 struct Stage {
     home: tempfile::TempDir,
 }
@@ -35,11 +35,11 @@ impl Stage {
             .collect();
         let config = json!({"name": team, "createdAt": 1, "members": members,
             "leadAgentId": format!("lead@{team}"), "leadSessionId": "s"});
-        fs::create_dir_all(self.folder(team).join("inboxes")).unwrap();
-        fs::write(self.folder(team).join("config.json"), config.to_string()).unwrap();
+        fs::create_dir_all(self.directory(team).join("inboxes")).unwrap();
+        fs::write(self.directory(team).join("config.json"), config.to_string()).unwrap();
     }
 
-    fn folder(&self, team: &str) -> PathBuf {
+    fn directory(&self, team: &str) -> PathBuf {
         self.home.path().join(".claude/teams").join(team)
     }
 
@@ -55,14 +55,14 @@ impl Stage {
     }
 
     fn inbox(&self, team: &str, agent: &str) -> Vec<Value> {
-        let file = self.folder(team).join(format!("inboxes/{agent}.json"));
+        let file = self.directory(team).join(format!("inboxes/{agent}.json"));
         serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
     }
 
     /// The lines of an identity's audit log, as (outcome, recipient, summary).
     fn audit(&self, identity: &str) -> Vec<[Value; 3]> {
-        let folder = self.home.path().join(".config/atm/codex-sessions");
-        let text = fs::read_to_string(folder.join(identity).join("audit.jsonl")).unwrap();
+        let directory = self.home.path().join(".config/atm/codex-sessions");
+        let text = fs::read_to_string(directory.join(identity).join("audit.jsonl")).unwrap();
         let lines = text.lines().map(|line| {
             let line: Value = serde_json::from_str(line).unwrap();
             assert_eq!(line["event"], "atm_send");
@@ -125,7 +125,7 @@ async fn who_has_no_name_writes_as_codex_mcp() {
     assert_eq!((inbox.len(), &inbox[0]["from"]), (1, &json!("codex-mcp")));
     assert_eq!(stage.audit("codex-mcp").len(), 2);
     // It has not joined.
-    let config = fs::read_to_string(stage.folder("t").join("config.json")).unwrap();
+    let config = fs::read_to_string(stage.directory("t").join("config.json")).unwrap();
     assert!(!config.contains("codex-mcp"), "{config}");
 
     let error = tell("mail:lead", &stage.teller(None, None))
@@ -161,9 +161,9 @@ async fn a_desk_that_is_open_is_used() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_of_inboxes_is_made_and_a_missing_team_is_not() {
+async fn a_missing_directory_of_inboxes_is_made_and_a_missing_team_is_not() {
     let stage = Stage::new();
-    fs::remove_dir(stage.folder("t").join("inboxes")).unwrap();
+    fs::remove_dir(stage.directory("t").join("inboxes")).unwrap();
     let teller = stage.teller(Some("codex"), Some("t"));
     tell("mail:lead", &teller).await.unwrap();
     assert_eq!(stage.inbox("t", "lead").len(), 1);
@@ -177,7 +177,7 @@ async fn a_missing_folder_of_inboxes_is_made_and_a_missing_team_is_not() {
     let error = tell("mail:lead", &lost).await.unwrap_err();
     assert!(error.starts_with("there is no team lost"), "{error}");
     for team in ["nowhere", "lost"] {
-        assert!(!stage.folder(team).exists());
+        assert!(!stage.directory(team).exists());
     }
 }
 
@@ -190,7 +190,7 @@ async fn an_agent_that_is_not_in_the_team_gets_no_inbox() {
         error,
         "team t has no member nobody; its members are: lead, codex"
     );
-    let inboxes = fs::read_dir(stage.folder("t").join("inboxes")).unwrap();
+    let inboxes = fs::read_dir(stage.directory("t").join("inboxes")).unwrap();
     assert_eq!(inboxes.count(), 0);
     assert_eq!(stage.audit("codex")[1][0], "failed");
 }
@@ -206,13 +206,13 @@ async fn without_a_home_or_an_audit_nothing_is_sent() {
     let teller = stage.teller(Some("codex"), Some("t"));
     let error = tell("mail:lead", &teller).await.unwrap_err();
     assert!(error.contains("nothing was sent"), "{error}");
-    assert!(!stage.folder("t").join("inboxes/lead.json").exists());
+    assert!(!stage.directory("t").join("inboxes/lead.json").exists());
 }
 
 #[tokio::test]
 async fn locks_of_others_are_not_waited_for_longer_than_asked() {
     let stage = Stage::new();
-    let inbox = stage.folder("t").join("inboxes/lead.json");
+    let inbox = stage.directory("t").join("inboxes/lead.json");
     fs::write(&inbox, "[]").unwrap();
     // As Claude Code locks it.
     fs::create_dir(inbox.with_extension("json.lock")).unwrap();

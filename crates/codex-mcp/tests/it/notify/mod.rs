@@ -34,13 +34,13 @@ fn result() -> Value {
 }
 
 /// Somebody in no team who is patient.
-fn teller(atm_home: PathBuf, folder: &Path) -> Teller {
+fn teller(atm_home: PathBuf, directory: &Path) -> Teller {
     guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
     Teller {
         member: None,
         mail_client: None,
         atm_home,
-        folder: folder.to_owned(),
+        directory: directory.to_owned(),
         env: Vec::new(),
         patience: Patience {
             mail: LONG,

@@ -35,10 +35,10 @@ impl Stage {
     }
 
     fn configure(&self, settings: &str) {
-        let folder = self.home.atm_home().join(".config/atm");
-        fs::create_dir_all(&folder).unwrap();
+        let directory = self.home.atm_home().join(".config/atm");
+        fs::create_dir_all(&directory).unwrap();
         let text = format!("[plugins.codex-mcp]\n{settings}\n");
-        fs::write(folder.join("config.toml"), text).unwrap();
+        fs::write(directory.join("config.toml"), text).unwrap();
     }
 
     /// What was told so far.

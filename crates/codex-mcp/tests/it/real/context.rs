@@ -27,8 +27,8 @@ async fn on_both_backends(check: impl AsyncFn(&Stage, &[&str])) {
     }
 }
 
-async fn client(stage: &Stage, args: &[&str], folder: &Path) -> McpClient {
-    let launch = stage.launch(args).current_dir(folder);
+async fn client(stage: &Stage, args: &[&str], directory: &Path) -> McpClient {
+    let launch = stage.launch(args).current_dir(directory);
     let mut client = McpClient::start(&launch);
     client.ignore("codex/event");
     client.ignore("notifications/tools/list_changed");
@@ -52,12 +52,12 @@ fn assert_lines(told: &str, lines: &[(&str, &str)]) {
     }
 }
 
-fn git(folder: &Path, args: &[&str]) {
+fn git(directory: &Path, args: &[&str]) {
     let done = Command::new("git")
         .args(["-c", "user.name=t", "-c", "user.email=t@t"])
         .args(["-c", "protocol.file.allow=always"])
         .args(args)
-        .current_dir(folder)
+        .current_dir(directory)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .output()
         .unwrap();

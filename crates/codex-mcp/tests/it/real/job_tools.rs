@@ -20,10 +20,10 @@ on_each_release!(
 /// A stage whose worker leaves soon when there is nothing to do.
 async fn stage(release: &str, script: Script) -> Stage {
     let stage = Stage::new(release, script).await;
-    let folder = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
     let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
-    fs::write(folder.join("config.toml"), config).unwrap();
+    fs::write(directory.join("config.toml"), config).unwrap();
     stage
 }
 
@@ -309,7 +309,7 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
         (
             "call_codex",
             json!({ "prompt": "x", "cwd": "/not/there" }),
-            "there is no folder",
+            "there is no directory",
         ),
         (
             "call_codex",

@@ -24,10 +24,10 @@ const SHORT: [&str; 4] = ["--lease-ms", "2500", "--heartbeat-ms", "250"];
 /// A stage whose worker leaves soon when there is nothing to do.
 async fn stage(release: &str, script: Script) -> Stage {
     let stage = Stage::new(release, script).await;
-    let folder = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
     let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
-    fs::write(folder.join("config.toml"), config).unwrap();
+    fs::write(directory.join("config.toml"), config).unwrap();
     stage
 }
 
@@ -387,7 +387,7 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
         (json!({ "task": " " }), "the task is empty"),
         (
             json!({ "task": "x", "repo": "/not/there" }),
-            "there is no folder /not/there",
+            "there is no directory /not/there",
         ),
         (json!({ "task": "x", "repo": "" }), "repo must not be empty"),
         (
@@ -433,7 +433,7 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
 }
 
 #[tokio::test]
-async fn a_run_in_a_worktree_leaves_the_folder_as_it_is() {
+async fn a_run_in_a_worktree_leaves_the_directory_as_it_is() {
     let stage = newest(promises()).await;
     let mut client = stage.client(&[]).await;
     let arguments =

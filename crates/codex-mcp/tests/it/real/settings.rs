@@ -215,10 +215,10 @@ async fn a_repository_does_not_choose_the_program_and_the_user_does() {
         .current_dir(stage.home.work());
     for mine in [None, Some(stage.release.as_str())] {
         if let Some(release) = mine {
-            let folder = stage.home.atm_home().join(".config/atm");
-            std::fs::create_dir_all(&folder).unwrap();
+            let directory = stage.home.atm_home().join(".config/atm");
+            std::fs::create_dir_all(&directory).unwrap();
             let program = testkit::codex::native_binary(release);
-            std::fs::write(folder.join("config.toml"), section(&program)).unwrap();
+            std::fs::write(directory.join("config.toml"), section(&program)).unwrap();
         }
         let mut client = McpClient::start(&launch);
         client.initialize(VERSION, json!({})).await;

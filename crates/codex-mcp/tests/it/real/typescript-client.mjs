@@ -3,7 +3,7 @@
 //
 // node typescript-client.mjs LIBRARY SERVER CALLS
 //
-// LIBRARY is the library's folder, SERVER the program that serves, CALLS a JSON
+// LIBRARY is the library's directory, SERVER the program that serves, CALLS a JSON
 // list of {name, arguments}. "$THREAD" in an argument stands for the thread of
 // the call before. Questions are answered with yes. Prints {tools, results} as
 // JSON.

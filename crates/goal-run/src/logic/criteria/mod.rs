@@ -13,7 +13,7 @@
 //! | `clean` | nothing is uncommitted |
 //! | `command=CMD` | the command exits with 0 |
 //! | `review` | another thread that has reviewed the changes wants none |
-//! | `diff_within=PATH,PATH` | nothing outside of these files and folders was changed |
+//! | `diff_within=PATH,PATH` | nothing outside of these files and directories was changed |
 //!
 //! The object `exit_criteria` has the same keys: `files`, `issue_comment`, `command`
 //! and `diff_within` take one text or a list, `commits` and `branch` likewise
@@ -63,7 +63,7 @@ pub enum Criterion {
     Command(CommandLine),
     /// A reviewer, who is another thread of Codex's, wants nothing changed.
     Review,
-    /// Nothing outside of these files and folders was changed.
+    /// Nothing outside of these files and directories was changed.
     DiffWithin(Vec<Glob>),
 }
 
@@ -76,12 +76,12 @@ pub enum Judging {
     AtTheEnd,
 }
 
-/// What Codex must be allowed for a criterion, beyond writing in its folder.
+/// What Codex must be allowed for a criterion, beyond writing in its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
-    /// To write in git's own folder, so that it can commit.
-    GitFolder,
+    /// To write in git's own directory, so that it can commit.
+    GitDirectory,
     /// To reach the network.
     Network,
 }
@@ -185,8 +185,8 @@ impl Criterion {
     pub fn grants(&self) -> &'static [Grant] {
         match self {
             // What is uncommitted has to be committed.
-            Self::Commits { .. } | Self::Branch(_) | Self::Clean => &[Grant::GitFolder],
-            Self::Pushed | Self::PullRequest => &[Grant::GitFolder, Grant::Network],
+            Self::Commits { .. } | Self::Branch(_) | Self::Clean => &[Grant::GitDirectory],
+            Self::Pushed | Self::PullRequest => &[Grant::GitDirectory, Grant::Network],
             Self::IssueComment(_) => &[Grant::Network],
             Self::Files(_) | Self::Command(_) | Self::Review | Self::DiffWithin(_) => &[],
         }
@@ -220,7 +220,7 @@ impl Criterion {
             Self::Review => "an independent review of the changes must ask for none".to_owned(),
             Self::DiffWithin(paths) => {
                 format!(
-                    "only these files and folders may be changed: {}",
+                    "only these files and directories may be changed: {}",
                     joined(paths)
                 )
             }
@@ -343,7 +343,7 @@ fn paths(text: &str) -> Result<Vec<Glob>, BadCriterion> {
     Ok(paths.into_iter().collect())
 }
 
-/// Of a folder, the slash behind it says nothing.
+/// Of a directory, the slash behind it says nothing.
 fn path(text: Option<&str>) -> Result<Glob, BadGlob> {
     let text = text.unwrap_or_default();
     text.strip_suffix('/').unwrap_or(text).parse()

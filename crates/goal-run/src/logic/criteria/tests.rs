@@ -182,10 +182,10 @@ fn what_codex_must_be_allowed() {
     let criteria = Criteria::new(["files=a", "commits=1"].map(criterion)).unwrap();
     assert_eq!(
         criteria.grants().into_iter().collect::<Vec<_>>(),
-        [Grant::GitFolder]
+        [Grant::GitDirectory]
     );
     let criteria = Criteria::new(["clean", "pr"].map(criterion)).unwrap();
-    let all = [Grant::GitFolder, Grant::Network];
+    let all = [Grant::GitDirectory, Grant::Network];
     assert_eq!(criteria.grants().into_iter().collect::<Vec<_>>(), all);
 }
 

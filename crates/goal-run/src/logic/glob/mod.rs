@@ -6,10 +6,10 @@
 //! | `?` | one character of a name |
 //! | `[a-z]`, `[!a-z]` | one character that is, or is not, one of these |
 //! | `{a,b}` | either; can be nested |
-//! | `**` alone between slashes | any folders, also none; at the end all that lies below |
+//! | `**` alone between slashes | any directories, also none; at the end all that lies below |
 //! | `\` | takes the meaning from the character that follows |
 //!
-//! Written here rather than taken, as more is wanted than to match: the folder to look
+//! Written here rather than taken, as more is wanted than to match: the directory to look
 //! in, the one path of a plain pattern, no `..` behind any brace. `fast-glob` tells none
 //! of it, compares bytes, and negates what begins with `!`; `globset` brings a whole
 //! engine of regular expressions. A match here takes at most as many
@@ -59,14 +59,14 @@ pub enum BadGlob {
     #[error("{0:?} has `.`, `..` or nothing between slashes; write the path without them")]
     Dots(String),
     /// It ends with a slash.
-    #[error("{0:?} is a folder; write {0}** for the files in it")]
-    Folder(String),
-    /// It is about git's own folder.
-    #[error("{0:?} is in git's own folder; name files of the project")]
-    GitFolder(String),
+    #[error("{0:?} is a directory; write {0}** for the files in it")]
+    Directory(String),
+    /// It is about git's own directory.
+    #[error("{0:?} is in git's own directory; name files of the project")]
+    GitDirectory(String),
     /// `**` is a part of a name.
-    #[error("in {0:?}, `**` is not alone between slashes; write **/* for files in any folder")]
-    Folders(String),
+    #[error("in {0:?}, `**` is not alone between slashes; write **/* for files in any directory")]
+    Directories(String),
     /// A bracket is not closed, or there is nothing or a slash in it, or its ends
     /// are the wrong way round.
     #[error(
@@ -91,8 +91,8 @@ pub enum BadGlob {
 /// What stands between slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Part {
-    /// Any folders.
-    Folders,
+    /// Any directories.
+    Directories,
     /// This name.
     Plain(String),
     /// A name of this form.
@@ -126,7 +126,7 @@ impl Glob {
         self.fits_names(&names)
     }
 
-    /// Whether it fits a path or a folder in which it lies.
+    /// Whether it fits a path or a directory in which it lies.
     #[must_use]
     pub fn covers(&self, path: &str) -> bool {
         let names: Vec<&str> = path.split('/').collect();
@@ -143,26 +143,26 @@ impl Glob {
         Some(names?.join("/"))
     }
 
-    /// The folder in which all lies that it can fit; empty for the top.
+    /// The directory in which all lies that it can fit; empty for the top.
     #[must_use]
-    pub fn folder(&self) -> String {
-        let mut folders = self.alternatives.iter().map(|parts| {
+    pub fn directory(&self) -> String {
+        let mut directories = self.alternatives.iter().map(|parts| {
             let within = parts.split_last().map_or(&[][..], |(_, before)| before);
             within.iter().map_while(Part::plain).collect::<Vec<_>>()
         });
-        let mut common = folders.next().unwrap_or_default();
-        for folder in folders {
-            let pairs = common.iter().zip(&folder);
+        let mut common = directories.next().unwrap_or_default();
+        for directory in directories {
+            let pairs = common.iter().zip(&directory);
             let length = pairs.take_while(|(one, other)| one == other).count();
             common.truncate(length);
         }
         common.join("/")
     }
 
-    /// Whether it can fit something that lies in a folder, at whatever depth.
+    /// Whether it can fit something that lies in a directory, at whatever depth.
     #[must_use]
-    pub fn leads_into(&self, folder: &str) -> bool {
-        let names: Vec<&str> = folder.split('/').collect();
+    pub fn leads_into(&self, directory: &str) -> bool {
+        let names: Vec<&str> = directory.split('/').collect();
         let leads = |parts: &Vec<Part>| leads_into(parts, &names);
         self.alternatives.iter().any(leads)
     }
@@ -174,8 +174,9 @@ impl Glob {
     }
 
     fn fits_names(&self, names: &[&str]) -> bool {
-        let is_folders = |part: &Part| matches!(part, Part::Folders);
-        let fit = |parts: &Vec<Part>| fits(parts, names, is_folders, |part, name| part.fits(name));
+        let is_directories = |part: &Part| matches!(part, Part::Directories);
+        let fit =
+            |parts: &Vec<Part>| fits(parts, names, is_directories, |part, name| part.fits(name));
         self.alternatives.iter().any(fit)
     }
 }
@@ -184,13 +185,13 @@ impl Part {
     fn plain(&self) -> Option<&str> {
         match self {
             Self::Plain(name) => Some(name),
-            Self::Folders | Self::Form(_) => None,
+            Self::Directories | Self::Form(_) => None,
         }
     }
 
     fn fits(&self, name: &str) -> bool {
         match self {
-            Self::Folders => true,
+            Self::Directories => true,
             Self::Plain(plain) => plain == name,
             Self::Form(tokens) => {
                 let characters: Vec<char> = name.chars().collect();
@@ -203,14 +204,14 @@ impl Part {
     }
 }
 
-/// Whether parts are left for what lies in the folder of these names.
+/// Whether parts are left for what lies in the directory of these names.
 fn leads_into(parts: &[Part], names: &[&str]) -> bool {
     let mut rest = parts.iter();
     let mut names = names.iter();
     loop {
         match (rest.next(), names.next()) {
             // What follows may lie at any depth below.
-            (Some(Part::Folders), _) => return true,
+            (Some(Part::Directories), _) => return true,
             (next, None) => return next.is_some(),
             (Some(part), Some(name)) if part.fits(name) => {}
             (_, Some(_)) => return false,

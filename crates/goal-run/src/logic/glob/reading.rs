@@ -193,15 +193,15 @@ fn parts(signs: &[Sign]) -> Result<Vec<Part>, Refusal> {
         return Err(BadGlob::Absolute);
     }
     if signs.last() == Some(&Sign::Slash) {
-        return Err(BadGlob::Folder);
+        return Err(BadGlob::Directory);
     }
     let names = signs.split(|sign| *sign == Sign::Slash);
     let mut parts: Vec<Part> = names.map(part).collect::<Result<_, _>>()?;
     if parts.first().and_then(Part::plain) == Some(".git") {
-        return Err(BadGlob::GitFolder);
+        return Err(BadGlob::GitDirectory);
     }
-    // What lies below a folder is at least one name.
-    if parts.last() == Some(&Part::Folders) {
+    // What lies below a directory is at least one name.
+    if parts.last() == Some(&Part::Directories) {
         parts.push(Part::Form(vec![Token::Many]));
     }
     Ok(parts)
@@ -216,13 +216,13 @@ fn part(signs: &[Sign]) -> Result<Part, Refusal> {
         })
         .collect();
     if tokens == [Token::Many, Token::Many] {
-        return Ok(Part::Folders);
+        return Ok(Part::Directories);
     }
     if tokens
         .windows(2)
         .any(|pair| pair == [Token::Many, Token::Many])
     {
-        return Err(BadGlob::Folders);
+        return Err(BadGlob::Directories);
     }
     let plain: Option<String> = tokens
         .iter()

@@ -109,7 +109,7 @@ fn what_is_no_pattern_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn a_folder_covers_what_lies_in_it() {
+fn a_directory_covers_what_lies_in_it() {
     for (pattern, path, covered) in [
         ("src", "src", true),
         ("src", "src/a/b", true),
@@ -124,8 +124,8 @@ fn a_folder_covers_what_lies_in_it() {
 }
 
 #[test]
-fn plain_paths_and_the_folders_of_patterns() {
-    for (pattern, plain, folder) in [
+fn plain_paths_and_the_directories_of_patterns() {
+    for (pattern, plain, directory) in [
         ("a/b.txt", Some("a/b.txt"), "a"),
         (r"a\*b", Some("a*b"), ""),
         ("a/b/*.c", None, "a/b"),
@@ -136,7 +136,7 @@ fn plain_paths_and_the_folders_of_patterns() {
     ] {
         let glob = glob(pattern);
         assert_eq!(glob.plain().as_deref(), plain, "{pattern}");
-        assert_eq!(glob.folder(), folder, "{pattern}");
+        assert_eq!(glob.directory(), directory, "{pattern}");
     }
 }
 
@@ -196,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn folders_are_known_in_which_something_can_fit() {
+fn directories_are_known_in_which_something_can_fit() {
     for (pattern, into, not_into) in [
         ("src/*.rs", &["src"][..], &["srcs", "src/a", "docs"][..]),
         ("a.txt", &[], &["a", "a.txt", "b"]),
@@ -210,11 +210,11 @@ fn folders_are_known_in_which_something_can_fit() {
         ("docs/**", &["docs", "docs/a/b"], &["doc", "src"]),
     ] {
         let glob: Glob = pattern.parse().unwrap();
-        for folder in into {
-            assert!(glob.leads_into(folder), "{pattern} {folder}");
+        for directory in into {
+            assert!(glob.leads_into(directory), "{pattern} {directory}");
         }
-        for folder in not_into {
-            assert!(!glob.leads_into(folder), "{pattern} {folder}");
+        for directory in not_into {
+            assert!(!glob.leads_into(directory), "{pattern} {directory}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! codex [resume|fork] -a never -c mcp_servers.… -c developer_instructions=… OPTIONS PROMPT
-//! codex resume --last|ID -a never -c … -c … -C FOLDER OPTIONS -i PICTURE … -- WORDS
+//! codex resume --last|ID -a never -c … -c … -C DIRECTORY OPTIONS -i PICTURE … -- WORDS
 //! ```
 //!
 //! What belongs to the beginning is left out of the second one: the prompt, the user's
@@ -42,7 +42,7 @@ pub enum BadArguments {
     Help,
     /// Codex would work where nobody looks for pictures.
     #[error(
-        "with `--worktree` Codex works in a folder of its own, whose pictures are not found from here; make one with `git worktree add`, and run `codex-mcp eyes` in it"
+        "with `--worktree` Codex works in a directory of its own, whose pictures are not found from here; make one with `git worktree add`, and run `codex-mcp eyes` in it"
     )]
     Worktree,
     /// Codex would take the file for several ones.
@@ -55,7 +55,7 @@ pub enum BadArguments {
 pub struct Attachment(OsString);
 
 impl Attachment {
-    /// A path, absolute or from Codex's folder on.
+    /// A path, absolute or from Codex's directory on.
     ///
     /// # Errors
     ///
@@ -110,10 +110,10 @@ impl Arguments {
         last.value("-p", "--profile")
     }
 
-    /// The folder that Codex is to work in, if that isn't the current one.
+    /// The directory that Codex is to work in, if that isn't the current one.
     #[must_use]
-    pub fn folder(&self) -> Option<&OsStr> {
-        self.groups.iter().rev().find_map(|group| group.folder())
+    pub fn directory(&self) -> Option<&OsStr> {
+        self.groups.iter().rev().find_map(|group| group.directory())
     }
 
     /// The conversation that is to be resumed or forked, where it is named.
@@ -160,8 +160,8 @@ impl Arguments {
         let mut line: Vec<OsString> = vec!["resume".into(), session.to_string().into()];
         line.extend(self.ours(added));
         // Else Codex asks whether to work where the conversation did before.
-        if self.folder().is_none() {
-            line.extend([OsString::from("-C"), added.folder.clone()]);
+        if self.directory().is_none() {
+            line.extend([OsString::from("-C"), added.directory.clone()]);
         }
         let stays = |group: &&Group| matches!(group.part, Part::Option | Part::Approval);
         let rest: Vec<&Group> = self.groups.iter().filter(stays).collect();
@@ -207,21 +207,21 @@ pub struct Added {
     server: String,
     instructions: String,
     approval: Approval,
-    folder: OsString,
+    directory: OsString,
 }
 
 impl Added {
     /// The server of the tool, as an entry of Codex's configuration; all of Codex's
-    /// developer instructions, the user's and ours; and the folder that it works in,
+    /// developer instructions, the user's and ours; and the directory that it works in,
     /// absolute.
     #[must_use]
-    pub fn new(server: &Value, instructions: &str, approval: Approval, folder: &OsStr) -> Self {
+    pub fn new(server: &Value, instructions: &str, approval: Approval, directory: &OsStr) -> Self {
         let server = toml_value::value(server).unwrap_or_default();
         Self {
             server: format!("mcp_servers.{SERVER}={server}"),
             instructions: format!("developer_instructions={}", toml_value::text(instructions)),
             approval,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
         }
     }
 }

@@ -59,7 +59,7 @@ const APPROVALS: [&str; 5] = [
 /// Options that make no sense for a conversation that goes on.
 const BEGINNINGS: [&str; 4] = ["--last", "--all", "--include-non-interactive", WORKTREE];
 
-/// Has Codex 0.169.0 work in a folder that it makes.
+/// Has Codex 0.169.0 work in a directory that it makes.
 const WORKTREE: &str = "--worktree";
 
 /// Subcommands that are the interactive program too.
@@ -125,10 +125,10 @@ impl Group {
     }
 
     /// What stands after `-C`, which needn't be Unicode.
-    pub(super) fn folder(&self) -> Option<&OsStr> {
+    pub(super) fn directory(&self) -> Option<&OsStr> {
         let first = self.args.first()?;
         match self.args.get(1) {
-            Some(folder) if first == "-C" || first == "--cd" => Some(folder),
+            Some(directory) if first == "-C" || first == "--cd" => Some(directory),
             _ => joined(first.to_str()?, "-C", "--cd").map(OsStr::new),
         }
     }

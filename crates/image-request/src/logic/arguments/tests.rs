@@ -161,7 +161,7 @@ fn instructions_of_the_user_s_are_told_and_the_last_ones_count() {
 }
 
 #[test]
-fn the_last_profile_and_folder_count() {
+fn the_last_profile_and_directory_count() {
     let given = read(&[
         "-p",
         "a",
@@ -175,10 +175,10 @@ fn the_last_profile_and_folder_count() {
         "c",
     ]);
     assert_eq!(given.profile(), Some("b"));
-    assert_eq!(given.folder(), Some(OsStr::new("/y")));
+    assert_eq!(given.directory(), Some(OsStr::new("/y")));
     assert_eq!(read(&["-pc"]).profile(), Some("c"));
     let none = read(&["-c", "profile=x", "--", "-C", "/z"]);
-    assert_eq!((none.profile(), none.folder()), (None, None));
+    assert_eq!((none.profile(), none.directory()), (None, None));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn gone() -> BadPicture {
     BadPicture {
         path: path("1.png"),
         why: Why::Missing {
-            folder: "/w".to_owned(),
+            directory: "/w".to_owned(),
         },
     }
 }

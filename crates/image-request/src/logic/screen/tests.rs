@@ -136,7 +136,7 @@ fn a_message_may_say_more_before_the_marker() {
     let orders = [
         "• I need to see it.\n\n  <<WAITING_FOR_IMAGE>>",
         "• I need to see it.\n  <<WAITING_FOR_IMAGE>>",
-        "• Folders:\n  └── a.png\n\n  <<WAITING_FOR_IMAGE>>",
+        "• Directories:\n  └── a.png\n\n  <<WAITING_FOR_IMAGE>>",
         "• <<WAITING_\n  FOR_IMAGE>>\n  └ Tip: Use\n    /mcp to\n\n  Worked for <1s",
         "• I need to see it.\n\n  <<WAITING_FOR_IMAGE>>\n  └ Tip: Use /mcp",
         "• <<WAITING_FOR_IMAG\nE>>",

@@ -64,7 +64,7 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> Stage) {
         a_store_of_the_first_form_is_brought_up_to_date
         waiting_job_of_step_7_is_looked_at_after_the_migration
         hostile_texts_are_only_texts
-        the_latest_of_a_folder
+        the_latest_of_a_directory
         a_job_is_found_by_how_its_id_begins
         old_jobs_are_pruned
         credentials_are_masked_when_a_job_ends
@@ -451,7 +451,7 @@ async fn hostile_texts_are_only_texts(stage: &Stage) {
     assert!(store.get(&harmless.id).await.unwrap().is_some());
 }
 
-async fn the_latest_of_a_folder(stage: &Stage) {
+async fn the_latest_of_a_directory(stage: &Stage) {
     let store = stage.open().await;
     assert_eq!(store.latest_of("/repo").await.unwrap(), None);
     store.submit(&new_job("1")).await.unwrap();

@@ -8,7 +8,7 @@ use super::*;
 use crate::logic::{Ending, JobState};
 
 const TOOLS: [&str; 3] = ["call_codex", "other", "third"];
-const FOLDERS: [&str; 3] = ["/repo", "/repo/", "/a b"];
+const DIRECTORIES: [&str; 3] = ["/repo", "/repo/", "/a b"];
 
 /// A job as its row says.
 struct Seen {
@@ -54,7 +54,7 @@ async fn lists_are_right(store: &JobStore) {
     let all = all_jobs(store).await;
     for status in or_any(JobState::ALL) {
         for tool in or_any(TOOLS) {
-            for cwd in or_any(FOLDERS) {
+            for cwd in or_any(DIRECTORIES) {
                 let filter = Filter {
                     status,
                     tool_name: tool.map(str::to_owned),
@@ -108,7 +108,7 @@ impl User {
     async fn submit(&mut self) {
         let mut new = new_job("p");
         new.request.tool_name = TOOLS[self.pick(TOOLS.len())].to_owned();
-        new.request.cwd = FOLDERS[self.pick(FOLDERS.len())].to_owned();
+        new.request.cwd = DIRECTORIES[self.pick(DIRECTORIES.len())].to_owned();
         new.request.retry = u32::try_from(self.pick(2)).unwrap();
         for _ in 0..=self.pick(2) {
             self.store.submit(&new).await.unwrap();
@@ -208,14 +208,14 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
     let mut most = 0;
     for state in JobState::ALL {
         for (tool, cwd) in [(0, 0), (0, 0), (1, 0), (0, 1), (2, 2)] {
-            let new = NewJob::new(Request::new("p", FOLDERS[cwd]));
+            let new = NewJob::new(Request::new("p", DIRECTORIES[cwd]));
             let sql = "INSERT INTO codex_jobs (id, state, tool_name, cwd, task_name, \
                        agent_instance, created_at, lease_until, retry, timeout_ms, \
                        tool_timeout_ms, expose_stream, fire_and_forget, continue_latest, \
                        images, prompt) VALUES ($1, $2, $3, $4, 't', 'codex', {now}, {now}, 0, \
                        1, 1, 0, 0, 0, '[]', 'a ghp_0123456789abcdefghijABCDEFGHIJ')";
             let mut values: Vec<Value> = vec![new.id.as_str().into(), state.as_str().into()];
-            values.extend([TOOLS[tool].into(), FOLDERS[cwd].into()]);
+            values.extend([TOOLS[tool].into(), DIRECTORIES[cwd].into()]);
             connection.run(sql, values).await.unwrap();
             most += 1;
         }

@@ -12,10 +12,10 @@ struct SmallDisk(TempDir);
 
 impl SmallDisk {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mounted = mount(
             Some("codex-mcp-test"),
-            folder.path(),
+            directory.path(),
             Some("tmpfs"),
             MsFlags::empty(),
             Some("size=1m"),
@@ -23,7 +23,7 @@ impl SmallDisk {
         mounted.unwrap_or_else(|error| {
             panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
         });
-        Self(folder)
+        Self(directory)
     }
 
     fn path(&self, name: &str) -> PathBuf {

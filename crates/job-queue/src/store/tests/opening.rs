@@ -17,9 +17,9 @@ const TIMES: usize = 100;
 
 #[test]
 fn many_processes_open_a_new_store_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for time in 0..TIMES {
-        let path = folder.path().join(format!("{time}/jobs.db"));
+        let path = directory.path().join(format!("{time}/jobs.db"));
         let start = || {
             let test = "store::tests::opening::process_that_opens";
             WorkerProcess::start(test, &[(STORE, path.as_os_str())])
@@ -32,7 +32,7 @@ fn many_processes_open_a_new_store_at_once() {
         for process in processes {
             process.wait();
         }
-        let access = Access::of(folder.path());
+        let access = Access::of(directory.path());
         let all = block_on(async {
             let store = JobStore::open(&Location::Sqlite(path), &access)
                 .await
@@ -71,11 +71,11 @@ fn a_new_store_is_for_its_user_alone() {
     block_on(async {
         let store = stage.open().await;
         store.submit(&new_job("p")).await.unwrap();
-        let folder = path.parent().unwrap();
+        let directory = path.parent().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(folder), 0o700);
+        assert_eq!(mode(directory), 0o700);
         let mut seen = 0;
-        for file in fs::read_dir(folder).unwrap() {
+        for file in fs::read_dir(directory).unwrap() {
             let file = file.unwrap().path();
             assert_eq!(mode(&file), 0o600, "{}", file.display());
             seen += 1;
@@ -103,11 +103,11 @@ fn a_newer_store_is_left_alone() {
 
 #[test]
 fn another_programs_file_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let notes = folder.path().join("notes.txt");
+    let directory = tempfile::tempdir().unwrap();
+    let notes = directory.path().join("notes.txt");
     fs::write(&notes, "not a database ".repeat(1000)).unwrap();
-    let other = folder.path().join("other.db");
-    let access = Access::of(folder.path());
+    let other = directory.path().join("other.db");
+    let access = Access::of(directory.path());
     block_on(async {
         let location = Location::Sqlite(other.clone());
         let (mut connection, lock) = pool::first(&location).await.unwrap();
@@ -128,10 +128,10 @@ const NOBODY: u32 = 65_534;
 
 #[test]
 fn a_store_that_cannot_be_written_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state/jobs.db");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state/jobs.db");
     let location = Location::Sqlite(path.clone());
-    let access = Access::of(folder.path());
+    let access = Access::of(directory.path());
     block_on(async {
         let store = JobStore::open(&location, &access).await.unwrap();
         store.submit(&new_job("p")).await.unwrap();
@@ -140,12 +140,12 @@ fn a_store_that_cannot_be_written_says_so() {
     let mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    mode(folder.path(), 0o755);
+    mode(directory.path(), 0o755);
     mode(state, 0o555);
     for file in fs::read_dir(state).unwrap() {
         mode(&file.unwrap().path(), 0o444);
     }
-    let missing = folder.path().join("state/new/jobs.db");
+    let missing = directory.path().join("state/new/jobs.db");
     for store in [&path, &missing] {
         let test = "store::tests::opening::process_that_cannot_write";
         let variables: [(&str, &OsStr); 1] = [(STORE, store.as_os_str())];

@@ -21,7 +21,7 @@ use crate::worker::{GRACE, Timing, ToolsOfJobs};
 const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
 const SECOND: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
 
-/// A folder with two Codexes in it.
+/// A directory with two Codexes in it.
 struct Place(TempDir);
 
 impl Place {

@@ -123,8 +123,9 @@ async fn pictures(images: Vec<String>, cwd: Option<&PathBuf>) -> Result<Vec<Pict
     if images.is_empty() {
         return Ok(Vec::new());
     }
-    let here = std::env::current_dir()
-        .map_err(|error| ToolError::new(Code::Internal, format!("no working folder: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        ToolError::new(Code::Internal, format!("no working directory: {error}"))
+    })?;
     let here = cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
     let named = off_runtime::run(move || {
         let images = images.iter().enumerate();

@@ -44,13 +44,13 @@ fn start(version: &str, args: &[&str]) -> Serve {
 
 /// A Codex that npm has not installed, and tells its version only when it is let.
 struct Slow {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Slow {
     fn new() -> Self {
         let slow = Self {
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         };
         let script = format!(
             "#!/bin/sh\n[ \"$1\" = --version ] || exec '{}' \"$@\"\n: > '{}'\n\
@@ -65,7 +65,7 @@ impl Slow {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Whether it was asked.

@@ -130,8 +130,8 @@ async fn a_child_that_refuses_the_introduction_may_still_serve() {
 
 /// Serves with this script as Codex.
 async fn script(contents: &str) -> Serve {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("codex");
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("codex");
     fs::write(&program, contents).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let mut serve = Serve::start_with(&Plan::new(), |launch| {

@@ -29,7 +29,7 @@ async fn codex_names_the_argument_that_is_wrong() {
         invalid(
             "codex",
             with(json!({"cwd": file})),
-            "file is not there, or not a folder",
+            "file is not there, or not a directory",
         ),
         invalid("codex", with(json!({"cwd": 7})), "cwd"),
         invalid("codex", with(json!({"profile": "../x"})), "profile"),
@@ -112,12 +112,12 @@ async fn an_image_must_be_one() {
     let (mut sessions, session) = idle().await;
     let work = sessions.serve.home.work();
     fs::write(work.join("text.png"), "I am no picture").unwrap();
-    fs::create_dir(work.join("folder.png")).unwrap();
+    fs::create_dir(work.join("directory.png")).unwrap();
     nix::unistd::mkfifo(&work.join("pipe.png"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let rows = [
         ("absent.png", "absent.png can't be read"),
         ("", "is not a file"),
-        ("folder.png", "folder.png is not a file"),
+        ("directory.png", "directory.png is not a file"),
         ("pipe.png", "pipe.png is not a file"),
         ("text.png", "text.png is not a PNG"),
         ("http://127.0.0.1:1/a.png", "not fetched"),

@@ -154,9 +154,9 @@ async fn a_session_in_error_can_be_cancelled_and_forked() {
 #[tokio::test]
 async fn a_thread_is_taken_up_again_with_all_its_settings() {
     let mut sessions = Sessions::new(&Plan::new()).await;
-    let folder = sessions.serve.home.work().join("folder");
-    std::fs::create_dir(&folder).unwrap();
-    let started = json!({"model": "one", "approvalPolicy": "never", "cwd": folder,
+    let directory = sessions.serve.home.work().join("directory");
+    std::fs::create_dir(&directory).unwrap();
+    let started = json!({"model": "one", "approvalPolicy": "never", "cwd": directory,
         "sandbox": "read-only", "effort": "high",
         "advanced": {"developerInstructions": "be brief", "baseInstructions": "be",
             "config": {"k": 1}}});
@@ -181,7 +181,7 @@ async fn a_thread_is_taken_up_again_with_all_its_settings() {
         ("model", json!("two")),
         ("approvalPolicy", json!("on-request")),
         ("sandbox", json!("danger-full-access")),
-        ("cwd", json!(folder)),
+        ("cwd", json!(directory)),
         ("baseInstructions", json!("be")),
     ] {
         assert_eq!(resumed[name], value, "{name}: {resumed:#}");

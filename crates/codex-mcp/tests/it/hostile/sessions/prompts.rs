@@ -17,12 +17,12 @@ const INLINE: &str = "data:image/png;base64,iVBORw0KGgo=";
 #[tokio::test]
 async fn pictures_reach_codex_once() {
     let mut sessions = Sessions::new(&Plan::new()).await;
-    let folder = sessions.serve.home.work().join("folder");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("a.png"), PIXEL).unwrap();
-    let absolute = folder.join("a.png");
+    let directory = sessions.serve.home.work().join("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("a.png"), PIXEL).unwrap();
+    let absolute = directory.join("a.png");
     let images = json!(["a.png", absolute, INLINE]);
-    let more = json!({"cwd": "folder", "advanced": {"images": images}});
+    let more = json!({"cwd": "directory", "advanced": {"images": images}});
     let session = sessions.start(more).await;
     sessions.result(&session).await;
     let prompts = sent(&sessions.serve, "turn/start");

@@ -12,9 +12,9 @@ async fn what_is_sensitive_is_told_only_if_wanted() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let home = &sessions.serve.home;
     fs::write(home.codex_home().join("fast.config.toml"), "").unwrap();
-    let folder = home.work().join("secret-folder");
-    fs::create_dir(&folder).unwrap();
-    let more = json!({"cwd": folder, "profile": "fast",
+    let directory = home.work().join("secret-directory");
+    fs::create_dir(&directory).unwrap();
+    let more = json!({"cwd": directory, "profile": "fast",
         "advanced": {"config": {"key": "secret-value"}}});
     let session = sessions.start(more).await;
     sessions.result(&session).await;
@@ -23,7 +23,7 @@ async fn what_is_sensitive_is_told_only_if_wanted() {
     assert_eq!(
         [&whole["cwd"], &whole["profile"], &whole["config"]],
         [
-            &json!(folder),
+            &json!(directory),
             &json!("fast"),
             &json!({"key": "secret-value"})
         ]
@@ -34,7 +34,7 @@ async fn what_is_sensitive_is_told_only_if_wanted() {
     let listed = &list["sessions"][0];
     assert_eq!(
         [&listed["threadId"], &listed["cwd"]],
-        [&json!(thread), &json!(folder)]
+        [&json!(thread), &json!(directory)]
     );
     for name in ["profile", "config"] {
         assert_eq!(listed.get(name), None, "{list:#}");
@@ -52,7 +52,7 @@ async fn what_is_sensitive_is_told_only_if_wanted() {
                 assert_eq!(told.get(name), None, "{name}: {told:#}");
             }
             // Nor under any other name.
-            for secret in [thread, "secret-folder", "secret-value", "fast"] {
+            for secret in [thread, "secret-directory", "secret-value", "fast"] {
                 assert!(!told.to_string().contains(secret), "{secret}: {told:#}");
             }
         }

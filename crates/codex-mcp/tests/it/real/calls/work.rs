@@ -153,8 +153,8 @@ async fn work_goes_on_outside_of_git(release: &str) {
     let stage = Stage::new(release, script).await;
     let mut request = stage.request("work");
     request.sandbox = Some(SandboxMode::DangerFullAccess);
-    let folder = tempfile::tempdir().unwrap();
-    let cwd = folder.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let cwd = directory.path().canonicalize().unwrap();
     request.cwd.clone_from(&cwd);
     let outcome = stage.ran(&request).await;
     assert_said(&outcome, "Done.");

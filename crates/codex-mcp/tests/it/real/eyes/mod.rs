@@ -54,7 +54,7 @@ const CONFIG: &str = "disable_paste_burst = true\ncheck_for_update_on_startup = 
 /// What is typed to empty the screen.
 const CLEAR: &str = "printf '\\033[2J\\033[H'";
 
-/// What is typed to run the wrapper in the work folder. It notes how the terminal is
+/// What is typed to run the wrapper in the work directory. It notes how the terminal is
 /// before and after.
 const RUN: &str = "\
 #!/bin/sh
@@ -119,12 +119,12 @@ impl Eyes {
         program(&self.beside("codex.sh"), &format!("{CODEX}{line}\n"));
     }
 
-    /// A file that is not in the work folder, but beside it.
+    /// A file that is not in the work directory, but beside it.
     fn beside(&self, name: &str) -> PathBuf {
         self.stage.home.root().join(name)
     }
 
-    /// Waits until there is such a file beside the work folder.
+    /// Waits until there is such a file beside the work directory.
     async fn made(&self, name: &str) {
         let until = Instant::now() + PATIENCE;
         while !self.beside(name).exists() {
@@ -177,7 +177,7 @@ impl Eyes {
         assert_eq!(starts.len(), times, "{starts:?}");
     }
 
-    /// Puts a picture into the work folder, and returns what the model gets of it.
+    /// Puts a picture into the work directory, and returns what the model gets of it.
     fn picture(&self, name: &str) -> String {
         let bytes = picture(name);
         fs::write(self.stage.file(name), &bytes).unwrap();
@@ -268,9 +268,9 @@ fn picture(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// All that is in the files of a folder, at whatever depth.
-fn texts(folder: &Path) -> String {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+/// All that is in the files of a directory, at whatever depth.
+fn texts(directory: &Path) -> String {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let text = |path: PathBuf| match path.is_dir() {
         true => texts(&path),
         false => fs::read_to_string(path).unwrap(),

@@ -8,7 +8,7 @@ on_each_release!(
     pictures_asked_for_before_one_marker_come_together,
     picture_as_an_answer_comes_without_a_restart,
     a_narrow_terminal,
-    two_wrappers_in_one_folder,
+    two_wrappers_in_one_directory,
     the_users_instructions_stay,
     a_worktree_is_trusted_as_its_repository_is,
 );
@@ -141,7 +141,7 @@ impl Eyes {
 
 /// Both have asked before either waits. They begin one after the other: of two Codexes
 /// 0.153.4 that make their databases at the same time, one gives up.
-async fn two_wrappers_in_one_folder(release: &str) {
+async fn two_wrappers_in_one_directory(release: &str) {
     let gate = Gate::new();
     let marker = || Reply::say(MARKER).behind(&gate);
     let script = Script::new()

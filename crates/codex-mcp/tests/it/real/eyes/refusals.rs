@@ -129,7 +129,7 @@ async fn a_queue_that_is_a_link_is_refused() {
     fs::write(eyes.beside("elsewhere"), "").unwrap();
     symlink(eyes.beside("elsewhere"), queue).unwrap();
     eyes.run("look").await;
-    // The terminal breaks the line wherever the folder's length has it, also at a space.
+    // The terminal breaks the line wherever the directory's length has it, also at a space.
     let words = "can't be used: the file";
     let unbroken = |text: &str| text.replace([' ', '\n'], "");
     let told = |screen: &str| unbroken(screen).contains(&unbroken(words));

@@ -42,14 +42,14 @@ async fn a_run_that_was_only_refused_pictures_is_not_done() {
 /// A stage whose worker leaves soon when there is nothing to do.
 async fn with_worker(release: &str, settings: &str) -> Stage {
     let stage = Stage::new(release, looks()).await;
-    let folder = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = stage.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
     let config = format!("[plugins.codex-mcp]\nworker_idle_secs = 1\n{settings}\n");
-    fs::write(folder.join("config.toml"), config).unwrap();
+    fs::write(directory.join("config.toml"), config).unwrap();
     stage
 }
 
-/// What has come of a job, or a run, of this prompt. A job works in a subfolder.
+/// What has come of a job, or a run, of this prompt. A job works in a subdirectory.
 async fn done(client: &mut McpClient, stage: &Stage, tool: &str, prompt: &str) -> Value {
     let arguments = match tool {
         "call_codex" => json!({ "prompt": prompt, "cwd": stage.file("sub") }),

@@ -55,7 +55,7 @@ fn look_at(path: &str) -> String {
 }
 
 impl Stage {
-    /// Puts a picture into the work folder that is like no other one.
+    /// Puts a picture into the work directory that is like no other one.
     fn picture(&self, name: &str) -> Vec<u8> {
         let bytes = png(name);
         let path = self.file(name);

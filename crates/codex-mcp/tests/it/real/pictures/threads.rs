@@ -13,17 +13,17 @@ on_each_release!(
     a_thread_is_shown_what_it_asks_for,
     a_thread_that_is_taken_up_is_shown_pictures_too,
     a_session_and_its_fork_are_shown_pictures,
-    a_thread_in_a_subfolder_may_look_at_all_of_the_repository,
-    without_a_repository_it_is_the_folder_alone,
+    a_thread_in_a_subdirectory_may_look_at_all_of_the_repository,
+    without_a_repository_it_is_the_directory_alone,
 );
 
 impl Stage {
     /// The proxy gives Codex a server only if the user wants it.
     fn ask_for_pictures(&self) {
-        let folder = self.home.atm_home().join(".config/atm");
-        fs::create_dir_all(&folder).unwrap();
+        let directory = self.home.atm_home().join(".config/atm");
+        fs::create_dir_all(&directory).unwrap();
         let config = "[plugins.codex-mcp]\nrequest_image = true\n";
-        fs::write(folder.join("config.toml"), config).unwrap();
+        fs::write(directory.join("config.toml"), config).unwrap();
     }
 }
 
@@ -67,7 +67,7 @@ async fn thread_behind_the_proxy_is_shown_pictures_if_that_is_wanted() {
         let thread = thread_of(&result);
         looked(&mut client, "sub/below.png", json!({ "threadId": thread })).await;
         stage.assert_shown(&below);
-        // A relative folder is relative to the server's.
+        // A relative directory is relative to the server's.
         looked(&mut client, "below.png", json!({ "cwd": "sub" })).await;
         stage.assert_shown(&below);
         stage.finish(client).await;
@@ -116,7 +116,7 @@ async fn a_session_and_its_fork_are_shown_pictures(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_thread_in_a_subfolder_may_look_at_all_of_the_repository(release: &str) {
+async fn a_thread_in_a_subdirectory_may_look_at_all_of_the_repository(release: &str) {
     let stage = Stage::new(release, looks()).await;
     let (near, far) = (
         stage.picture("sub/near.png"),
@@ -137,16 +137,16 @@ async fn a_thread_in_a_subfolder_may_look_at_all_of_the_repository(release: &str
 
 /// The repository that all the homes of tests are in is above what git is told to look
 /// at.
-async fn without_a_repository_it_is_the_folder_alone(release: &str) {
+async fn without_a_repository_it_is_the_directory_alone(release: &str) {
     let stage = Stage::new(release, looks()).await;
-    let folder = stage.home.tmp();
+    let directory = stage.home.tmp();
     let bytes = stage.picture("a.png");
-    fs::write(folder.join("within.png"), &bytes).unwrap();
-    std::os::unix::fs::symlink(stage.file("a.png"), folder.join("without.png")).unwrap();
+    fs::write(directory.join("within.png"), &bytes).unwrap();
+    std::os::unix::fs::symlink(stage.file("a.png"), directory.join("without.png")).unwrap();
     let mut client = client(&stage, &[]).await;
-    looked(&mut client, "within.png", json!({ "cwd": folder })).await;
+    looked(&mut client, "within.png", json!({ "cwd": directory })).await;
     stage.assert_shown(&bytes);
-    let result = looked(&mut client, "without.png", json!({ "cwd": folder })).await;
+    let result = looked(&mut client, "without.png", json!({ "cwd": directory })).await;
     assert_completed(&result, SEEN);
     let last = stage.model.requests().pop().unwrap();
     assert_eq!(last.images(), [""; 0]);

@@ -8,7 +8,7 @@ use scripted_model::{Reply, Script};
 use super::super::Stage;
 use super::{commit, kinds, path_with};
 
-/// Where commands may reach everything: a remote is outside the work folder.
+/// Where commands may reach everything: a remote is outside the work directory.
 const ANYWHERE: [&str; 2] = ["--sandbox", "danger-full-access"];
 
 impl Stage {

@@ -144,7 +144,7 @@ async fn a_grant_ends_with_its_run(release: &str) {
 }
 
 #[tokio::test]
-async fn a_folder_of_a_repository_stands_for_all_of_it() {
+async fn a_directory_of_a_repository_stands_for_all_of_it() {
     let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
     fs::create_dir(stage.file("sub")).unwrap();
@@ -400,7 +400,7 @@ async fn a_reader_that_goes_away_does_not_make_it_done() {
 
 /// As in a hook of git's, which tells where it belongs to.
 #[tokio::test]
-async fn git_is_that_of_the_folder() {
+async fn git_is_that_of_the_directory() {
     let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
     let stage = Stage::new(testkit::codex::newest(), script).await;
     let other = stage.home.root().join("other");

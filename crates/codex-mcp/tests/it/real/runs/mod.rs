@@ -158,9 +158,9 @@ impl Stage {
     }
 }
 
-/// PATH with a folder of the test's before it.
-fn path_with(folder: &std::path::Path) -> OsString {
-    let mut path = folder.as_os_str().to_owned();
+/// PATH with a directory of the test's before it.
+fn path_with(directory: &std::path::Path) -> OsString {
+    let mut path = directory.as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap());
     path

@@ -8,7 +8,7 @@ use testkit::Signal;
 use super::super::assert_error;
 use super::{
     client, end, inbox, inbox_file, kept, make_team, members, message, on_both_backends, put_mail,
-    says_ok, team_folder, told, until,
+    says_ok, team_directory, told, until,
 };
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn mail_is_sent_in_the_name_of_the_server_alone() {
         assert_eq!(inbox(stage, "rust-1").len(), 1);
         assert_eq!(inbox(stage, "arch").len(), 0);
 
-        // Nothing that is said changes the sender or leads out of the teams' folder.
+        // Nothing that is said changes the sender or leads out of the teams' directory.
         for more in [json!({"from": "lead"}), json!({"identity": "lead"})] {
             let mut arguments = json!({"to": "lead", "message": "x"});
             arguments
@@ -58,8 +58,8 @@ async fn mail_is_sent_in_the_name_of_the_server_alone() {
             let refused = client.call_tool("atm_send", arguments).await;
             assert_error(&refused, "UNKNOWN_RECIPIENT");
         }
-        let folders = fs::read_dir(team_folder(stage).join("..")).unwrap();
-        assert_eq!(folders.count(), 1);
+        let directories = fs::read_dir(team_directory(stage).join("..")).unwrap();
+        assert_eq!(directories.count(), 1);
         assert_eq!(inbox(stage, "lead").len(), 2);
         end(stage, client).await;
     })
@@ -202,11 +202,15 @@ async fn the_team_knows_who_is_there() {
         // One that was there already is as it was; also where it was not said before.
         make_team(stage, &["lead", "arch"]);
         let mut config: Value = serde_json::from_str(
-            &fs::read_to_string(team_folder(stage).join("config.json")).unwrap(),
+            &fs::read_to_string(team_directory(stage).join("config.json")).unwrap(),
         )
         .unwrap();
         config["members"][1]["isActive"] = false.into();
-        fs::write(team_folder(stage).join("config.json"), config.to_string()).unwrap();
+        fs::write(
+            team_directory(stage).join("config.json"),
+            config.to_string(),
+        )
+        .unwrap();
         let mut killed = client(stage, args).await;
         told(&mut killed, "atm_read", json!({})).await;
         assert_eq!(members(stage)[1]["isActive"], true);
@@ -251,10 +255,10 @@ async fn a_subscriber_hears_of_new_mail() {
 #[tokio::test]
 async fn who_writes_is_in_the_team_and_who_does_not_serve_is_not() {
     on_both_backends(says_ok, async |stage, args| {
-        let before = fs::read_to_string(team_folder(stage).join("config.json")).unwrap();
+        let before = fs::read_to_string(team_directory(stage).join("config.json")).unwrap();
         let mut client = client(stage, args).await;
         told(&mut client, "atm_pending_count", json!({})).await;
-        fs::write(team_folder(stage).join("config.json"), &before).unwrap();
+        fs::write(team_directory(stage).join("config.json"), &before).unwrap();
         let letter = json!({"to": "lead", "message": "x"});
         told(&mut client, "atm_send", letter).await;
         assert!(members(stage).iter().any(|one| one["name"] == "arch"));
@@ -297,11 +301,11 @@ async fn a_lock_that_somebody_holds_keeps_nobody_waiting() {
     on_both_backends(says_ok, async |stage, args| {
         let mut client = client(stage, args).await;
         told(&mut client, "atm_pending_count", json!({})).await;
-        let folder = kept(stage, "arch");
+        let directory = kept(stage, "arch");
         let locks = [
             inbox_file(stage, "lead").with_extension("lock"),
-            folder.join("audit.lock"),
-            folder.join("registry.arch.lock"),
+            directory.join("audit.lock"),
+            directory.join("registry.arch.lock"),
         ];
         let held = locks.map(|path| {
             let file = File::create(path).unwrap();

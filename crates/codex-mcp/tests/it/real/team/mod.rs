@@ -16,21 +16,21 @@ use testkit::McpClient;
 
 use super::{Stage, VERSION, structured};
 
-/// The team's folder.
-fn team_folder(stage: &Stage) -> PathBuf {
+/// The team's directory.
+fn team_directory(stage: &Stage) -> PathBuf {
     stage.home.atm_home().join(".claude/teams/builders")
 }
 
-/// The folder in which all is kept of an identity.
+/// The directory in which all is kept of an identity.
 fn kept(stage: &Stage, identity: &str) -> PathBuf {
-    let folder = stage.home.atm_home().join(".config/atm/codex-sessions");
-    folder.join(identity)
+    let directory = stage.home.atm_home().join(".config/atm/codex-sessions");
+    directory.join(identity)
 }
 
 /// Makes the team `builders` with these members, as Claude Code does.
 fn make_team(stage: &Stage, members: &[&str]) {
-    let folder = team_folder(stage);
-    fs::create_dir_all(folder.join("inboxes")).unwrap();
+    let directory = team_directory(stage);
+    fs::create_dir_all(directory.join("inboxes")).unwrap();
     let members: Vec<Value> = members
         .iter()
         .map(|name| {
@@ -54,18 +54,18 @@ fn make_team(stage: &Stage, members: &[&str]) {
         "members": members,
         "made_up": {"kept": true},
     });
-    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    fs::write(directory.join("config.json"), config.to_string()).unwrap();
 }
 
 fn members(stage: &Stage) -> Vec<Value> {
-    let text = fs::read_to_string(team_folder(stage).join("config.json")).unwrap();
+    let text = fs::read_to_string(team_directory(stage).join("config.json")).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(config["made_up"], json!({"kept": true}));
     config["members"].as_array().unwrap().clone()
 }
 
 fn inbox_file(stage: &Stage, agent: &str) -> PathBuf {
-    team_folder(stage).join(format!("inboxes/{agent}.json"))
+    team_directory(stage).join(format!("inboxes/{agent}.json"))
 }
 
 fn inbox(stage: &Stage, agent: &str) -> Vec<Value> {

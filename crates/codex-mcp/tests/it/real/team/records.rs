@@ -85,17 +85,17 @@ async fn a_thread_keeps_its_settings_over_a_restart() {
         let file = stage.home.codex_home().join("config.toml");
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{config}{text}")).unwrap();
-        let folder = stage.file("below");
-        fs::create_dir(&folder).unwrap();
+        let directory = stage.file("below");
+        fs::create_dir(&directory).unwrap();
         let mut server = client(&stage, &["--identity", "arch"]).await;
-        let arguments = json!({"prompt": "x", "sandbox": "read-only", "cwd": folder});
+        let arguments = json!({"prompt": "x", "sandbox": "read-only", "cwd": directory});
         let thread = thread_of(&server.call_tool("codex", arguments).await);
         stage.finish(server).await;
         let mut server = client(&stage, &["--identity", "arch"]).await;
         let reply = json!({"prompt": "write", "threadId": thread});
         let done = server.call_tool("codex-reply", reply).await;
         assert_completed(&done, "done");
-        assert!(!folder.join("made.txt").exists(), "{release}");
+        assert!(!directory.join("made.txt").exists(), "{release}");
         stage.finish(server).await;
     }
 }
