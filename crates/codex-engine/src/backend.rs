@@ -13,7 +13,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use codex_protocol::codex::Release;
 use git_probe::ELSEWHERE;
@@ -21,6 +22,7 @@ use supervise::exit::{Cause, Exit};
 use supervise::search_path::warn_of_replaceable;
 use supervise::spawn::Program;
 use tokio::sync::{Mutex, watch};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::app_server::{AppServer, StartError, exit_of};
@@ -28,6 +30,14 @@ use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
 use super::release::{has_command, release_of};
+
+/// How often Codex is started that ends before it answers. Two that make the files of a
+/// new CODEX_HOME at the same time get in each other's way: one exits with code 1 (seen
+/// with 0.153.4).
+const STARTS: usize = 3;
+
+/// The pause before such a Codex is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
 /// What decides which app-server a thread runs in. Everything else is set for
 /// each thread. CODEX_HOME is part of our environment, which Codex inherits, or of
@@ -76,7 +86,8 @@ pub(crate) struct Generation(u64);
 
 /// What hears of the app-server's threads and of its end.
 pub(crate) trait Supervisor: Listener {
-    /// An app-server has ended, and with it every thread that it had loaded.
+    /// An app-server has ended, and with it every thread that it had loaded. Not called
+    /// for one that never answered: its start has failed.
     fn gone(&self, generation: Generation, exit: Exit, cause: Cause);
 }
 
@@ -164,7 +175,7 @@ impl Backend {
                 // It holds its threads until it is gone.
                 dead.exit().await;
             }
-            self.start(Arc::clone(supervisor), generation).await
+            self.start_again_if_it_ends(supervisor, generation).await
         };
         let started = tokio::select! {
             biased;
@@ -227,6 +238,24 @@ impl Backend {
         exit_of(&mut last).await;
     }
 
+    /// Starts it, and again if it ends before it answers.
+    async fn start_again_if_it_ends<S: Supervisor + 'static>(
+        &self,
+        supervisor: &Arc<S>,
+        generation: Generation,
+    ) -> Result<AppServer, LaunchError> {
+        for _ in 1..STARTS {
+            match self.start(Arc::clone(supervisor), generation).await {
+                Err(LaunchError::Start(error @ StartError::Ended { .. })) => {
+                    tracing::info!("Codex is started again: {error}");
+                    sleep(RESTART_PAUSE).await;
+                }
+                started => return started,
+            }
+        }
+        self.start(Arc::clone(supervisor), generation).await
+    }
+
     async fn start<S: Supervisor + 'static>(
         &self,
         supervisor: Arc<S>,
@@ -241,7 +270,13 @@ impl Backend {
         // A thread works in the repository around its directory.
         program.without = ELSEWHERE;
         let listener: Arc<dyn Listener> = supervisor.clone();
-        let gone = move |exit, cause| supervisor.gone(generation, exit, cause);
+        let answered = Arc::new(AtomicBool::new(false));
+        let has_answered = Arc::clone(&answered);
+        let gone = move |exit, cause| {
+            if has_answered.load(Ordering::Relaxed) {
+                supervisor.gone(generation, exit, cause);
+            }
+        };
         let (ending, ended) = watch::channel(None);
         self.last.send_replace(ended);
         let started =
@@ -250,6 +285,7 @@ impl Backend {
             Ok(server) => server,
             Err(error) => return Err(reason_of(error, &codex).await),
         };
+        answered.store(true, Ordering::Relaxed);
         if let Some(release) = server.about.codex_version().and_then(too_old) {
             server.end().await;
             return Err(LaunchError::TooOld { release });

@@ -24,7 +24,7 @@ pub(super) struct Args {
 
     /// The directory that Codex works in. Pictures are looked for there and in the git
     /// repository around it. Default: the current one.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
     /// The largest picture, in bytes, up to 100 MB. As an answer, large ones are scaled

@@ -26,7 +26,7 @@ pub(super) struct Args {
     team: TeamName,
 
     /// The directory that the teams are below, absolute.
-    #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
+    #[arg(long, value_name = "DIR", value_parser = absolute)]
     atm_home: PathBuf,
 }
 

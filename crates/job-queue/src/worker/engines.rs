@@ -14,18 +14,14 @@ use std::time::{Duration, SystemTime};
 
 use codex_engine::binary::{self, NoCodex, Source};
 use codex_engine::logic::session::Patience;
-use codex_engine::{Engine, Launch, LaunchError, Options, StartError};
+use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use safe_files::off_runtime::{self, OffRuntimeError};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::{MailOf, ToolsOfJobs};
 use crate::logic::JobId;
-
-/// How often Codex is started that ends at once, and how long after.
-const STARTS: u32 = 3;
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// How long an app-server is kept that no job uses.
 const KEPT: Duration = Duration::from_secs(60);
@@ -253,16 +249,9 @@ fn engine(codex: Option<(PathBuf, Source)>, codex_home: &Path) -> Engine {
     Engine::new(options).with_env(env).with_warnings(drop)
 }
 
-/// Starts Codex, also where it ends at once: two that make the files of a new CODEX_HOME
-/// at the same time are in each other's way (seen with 0.153.4). Why it can't be started
-/// at all is told by the turn.
+/// Starts Codex if it does not run. The turn tells why it cannot be started.
 pub(super) async fn start(engine: &Engine) {
-    for _ in 0..STARTS {
-        match engine.introduce().await.err().as_deref() {
-            Some(LaunchError::Start(StartError::Ended { .. })) => sleep(AGAIN_AFTER).await,
-            _ => return,
-        }
-    }
+    let _: Result<_, _> = engine.introduce().await;
 }
 
 fn stamp(file: &Path) -> Stamp {

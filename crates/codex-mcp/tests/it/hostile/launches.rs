@@ -83,53 +83,65 @@ async fn no_codex_on_path_says_how_to_get_one() {
     serve.finish().await;
 }
 
-#[tokio::test]
-async fn a_start_that_fails_says_how_and_the_next_call_starts_again() {
-    let read_only = "Error: failed to write to CODEX_HOME: Read-only file system (os error 30)";
-    let stderr = |text: &str| Action::WriteStderr {
-        text: text.to_owned(),
-    };
-    for (actions, words) in [
-        (vec![Action::Exit { code: 0 }], "exited with code 0"),
-        (vec![stderr(read_only), Action::Exit { code: 1 }], read_only),
-        (
-            vec![Action::Kill {
-                signal: Signal::SIGKILL as i32,
-            }],
-            "signal 9 (SIGKILL)",
-        ),
-        (
-            vec![Action::Kill {
-                signal: Signal::SIGSEGV as i32,
-            }],
-            "signal 11 (SIGSEGV)",
-        ),
-        (
-            vec![Action::garbage(), Action::Exit { code: 5 }],
-            "exited with code 5",
-        ),
-    ] {
-        // The server starts Codex by itself, and the call that finds it gone tries
-        // again: two starts fail.
-        let plan = Plan::new()
-            .at_start(actions.clone())
-            .in_launch(1)
-            .at_start(actions)
-            .in_launch(2);
-        let mut serve = Serve::plain(&plan).await;
-        let first = serve.codex().await;
-        if first["isError"] == true {
-            assert_eq!(code(&first), "APP_SERVER_START_FAILED", "{first:#}");
-            assert!(message(&first).contains(words), "{words}: {first:#}");
+/// Codex does this at the start of each of the first `launches`.
+fn plan_of_starts(actions: &[Action], launches: u32) -> Plan {
+    (1..=launches).fold(Plan::new(), |plan, launch| {
+        plan.at_start(actions.to_vec()).in_launch(launch)
+    })
+}
+
+/// Checks that calls fail with these words while Codex does this at its start, and that the
+/// next one has Codex started again.
+async fn start_fails(actions: Vec<Action>, words: &str) {
+    // Each attempt starts it three times: the server's own at its start, and a call's that
+    // comes when the first has failed.
+    let mut serve = Serve::plain(&plan_of_starts(&actions, 6)).await;
+    loop {
+        let result = serve.codex().await;
+        assert_eq!(code(&result), "APP_SERVER_START_FAILED", "{result:#}");
+        assert!(message(&result).contains(words), "{words}: {result:#}");
+        if serve.fake.started().len() == 6 {
+            break;
         }
-        let mut result = serve.codex().await;
-        if serve.fake.started().len() < 3 {
-            result = serve.codex().await;
-        }
-        assert_eq!(completed(&result), HELLO);
-        assert_eq!(serve.fake.started().len(), 3);
-        serve.finish().await;
     }
+    assert_eq!(completed(&serve.codex().await), HELLO);
+    assert_eq!(serve.fake.started().len(), 7);
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn start_that_fails_says_how_and_the_next_call_starts_again() {
+    let read_only = "Error: failed to write to CODEX_HOME: Read-only file system (os error 30)";
+    let text = read_only.to_owned();
+    let stderr = Action::WriteStderr { text };
+    let kill = |signal: Signal| Action::Kill {
+        signal: signal as i32,
+    };
+    tokio::join!(
+        start_fails(vec![Action::Exit { code: 0 }], "exited with code 0"),
+        start_fails(vec![stderr, Action::Exit { code: 1 }], read_only),
+        start_fails(vec![kill(Signal::SIGKILL)], "signal 9 (SIGKILL)"),
+        start_fails(vec![kill(Signal::SIGSEGV)], "signal 11 (SIGSEGV)"),
+        start_fails(
+            vec![Action::garbage(), Action::Exit { code: 5 }],
+            "exited with code 5"
+        ),
+    );
+}
+
+/// As 0.153.4 does when another one makes the files of a new CODEX_HOME at the same time.
+#[tokio::test]
+async fn codex_that_ends_at_its_first_two_starts_costs_no_call_and_no_warning() {
+    let mut serve = Serve::plain(&plan_of_starts(&[Action::Exit { code: 1 }], 2)).await;
+    let result = serve.codex().await;
+    assert_eq!(completed(&result), HELLO);
+    assert_eq!(
+        result["structuredContent"].get("warnings"),
+        None,
+        "{result:#}"
+    );
+    assert_eq!(serve.fake.started().len(), 3);
+    serve.finish().await;
 }
 
 #[tokio::test]

@@ -252,10 +252,11 @@ async fn a_wait_ends_when_codex_dies() {
 
 #[tokio::test]
 async fn a_codex_that_does_not_start_again_leaves_the_session_in_error() {
-    let plan = Plan::new()
-        .on("turn/start", gated("never"))
-        .at_start([Action::Exit { code: 5 }])
-        .in_launch(2);
+    // Each attempt to start it again is three.
+    let plan = (2..=4).fold(
+        Plan::new().on("turn/start", gated("never")),
+        |plan, launch| plan.at_start([Action::Exit { code: 5 }]).in_launch(launch),
+    );
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
     sessions.serve.kill_codex(Signal::SIGKILL);
