@@ -19,6 +19,8 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::pacing::Pacing;
+
 /// Lines waiting to be written. A Codex that has let this many pile up no
 /// longer reads its input.
 const OUTBOX: usize = 4096;
@@ -293,15 +295,17 @@ async fn read(
     listener: &dyn Listener,
 ) {
     let mut decoder = LineDecoder::new(line_limit);
+    let mut pacing = Pacing::new();
     loop {
-        match reader.read(decoder.space()).await {
+        let count = match reader.read(decoder.space()).await {
             Ok(0) => return,
-            Ok(count) => decoder.filled(count),
+            Ok(count) => count,
             Err(error) => {
                 tracing::warn!("reading from Codex failed: {error}");
                 return;
             }
-        }
+        };
+        decoder.filled(count);
         while let Some(frame) = decoder.next_frame() {
             match frame {
                 Frame::Line([]) => {}
@@ -311,6 +315,7 @@ async fn read(
                 }
             }
         }
+        pacing.pause_after(count).await;
     }
 }
 
