@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::json_values;
+
 /// A tool, as `thread/start` takes it. Releases before 0.130 ignore the type.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename = "function", rename_all = "camelCase")]
@@ -38,17 +40,35 @@ pub struct ToolCall {
     pub arguments: Value,
 }
 
+/// Why a call cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BadToolCall {
+    /// Its arguments would take too much memory.
+    #[error("its arguments hold more than {} JSON values", ToolCall::MAX_VALUES)]
+    TooManyValues,
+    /// It does not have the shape that we know.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 impl ToolCall {
     /// Codex's method for it.
     pub const METHOD: &'static str = "item/tool/call";
+
+    /// How many JSON values the parameters may hold: no tool takes as many, and 7 MB of
+    /// `{"":0},` would take more than 1 GB once parsed.
+    const MAX_VALUES: usize = 10_000;
 
     /// Reads the parameters.
     ///
     /// # Errors
     ///
-    /// When they don't have the shape that we know.
-    pub fn read(params: &RawValue) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(params.get())
+    /// [`BadToolCall`].
+    pub fn read(params: &RawValue) -> Result<Self, BadToolCall> {
+        if json_values::exceed(params.get().as_bytes(), Self::MAX_VALUES) {
+            return Err(BadToolCall::TooManyValues);
+        }
+        Ok(serde_json::from_str(params.get())?)
     }
 }
 
@@ -158,5 +178,16 @@ mod tests {
         let call = ToolCall::read(&RawValue::from_string(params.to_owned()).unwrap()).unwrap();
         assert_eq!((call.thread_id.as_str(), call.tool.as_str()), ("t", "x"));
         assert_eq!(call.arguments, json!({ "a": 1 }));
+    }
+
+    #[test]
+    fn call_with_too_many_values_is_refused() {
+        let read = |values: usize| {
+            let arguments = vec![0; values];
+            let params = json!({ "threadId": "t", "tool": "x", "arguments": arguments });
+            ToolCall::read(&RawValue::from_string(params.to_string()).unwrap())
+        };
+        assert!(read(5_000).is_ok());
+        assert!(matches!(read(20_000), Err(BadToolCall::TooManyValues)));
     }
 }

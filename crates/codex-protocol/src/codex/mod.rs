@@ -26,7 +26,7 @@ pub use ask::{
     Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
     LegacyRefusal, McpElicitation, PermissionsApproval, Question, QuestionOption, UserInputRequest,
 };
-pub use dynamic_tool::{DynamicTool, ToolAnswer, ToolCall, ToolContent};
+pub use dynamic_tool::{BadToolCall, DynamicTool, ToolAnswer, ToolCall, ToolContent};
 pub use item::{FileChange, FileChangeKind, Item, StepError, StepStatus, ToolText};
 pub use method::Method;
 pub use notification::{
