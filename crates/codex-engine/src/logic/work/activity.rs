@@ -40,6 +40,7 @@ fn step(item: &WorkItem) -> Option<(&str, String)> {
         WorkItem::McpToolCall {
             id, server, tool, ..
         } => (id.as_str(), format!("calling {server}.{tool}")),
+        WorkItem::DynamicToolCall { id, tool, .. } => (id.as_str(), format!("calling {tool}")),
         WorkItem::WebSearch { id, query } => {
             (id.as_str(), format!("searching the web for {query}"))
         }

@@ -67,7 +67,7 @@ pub struct Evidence {
     pub declined: u64,
     /// Changes of files by Codex's own tool, each of one or more files.
     pub file_changes: u64,
-    /// Calls of tools of MCP servers.
+    /// Calls of tools, of MCP servers and of ours.
     pub tool_calls: u64,
     /// Those of them that failed, or were refused by the server.
     #[serde(default)]
@@ -165,7 +165,10 @@ impl Digest {
         self.keep_failure(item);
         match (status(item), item) {
             (Some(StepStatus::Declined), _) => self.evidence.declined += 1,
-            (Some(StepStatus::Failed), WorkItem::McpToolCall { .. }) => {
+            (
+                Some(StepStatus::Failed),
+                WorkItem::McpToolCall { .. } | WorkItem::DynamicToolCall { .. },
+            ) => {
                 self.evidence.failed_calls += 1;
             }
             _ => {}
@@ -207,7 +210,9 @@ impl Digest {
         let counter = match item {
             WorkItem::CommandExecution { .. } => &mut self.evidence.commands,
             WorkItem::FileChange { .. } => &mut self.evidence.file_changes,
-            WorkItem::McpToolCall { .. } => &mut self.evidence.tool_calls,
+            WorkItem::McpToolCall { .. } | WorkItem::DynamicToolCall { .. } => {
+                &mut self.evidence.tool_calls
+            }
             WorkItem::WebSearch { .. } => &mut self.evidence.searches,
             _ => return,
         };
@@ -221,6 +226,7 @@ fn counted(item: &WorkItem) -> Option<&str> {
         WorkItem::CommandExecution { id, .. }
         | WorkItem::FileChange { id, .. }
         | WorkItem::McpToolCall { id, .. }
+        | WorkItem::DynamicToolCall { id, .. }
         | WorkItem::WebSearch { id, .. } => Some(id),
         _ => None,
     }
@@ -230,7 +236,8 @@ fn status(item: &WorkItem) -> Option<StepStatus> {
     match item {
         WorkItem::CommandExecution { status, .. }
         | WorkItem::FileChange { status, .. }
-        | WorkItem::McpToolCall { status, .. } => Some(*status),
+        | WorkItem::McpToolCall { status, .. }
+        | WorkItem::DynamicToolCall { status, .. } => Some(*status),
         _ => None,
     }
 }

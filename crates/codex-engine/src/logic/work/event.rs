@@ -128,6 +128,21 @@ pub enum WorkItem {
         #[serde(default, deserialize_with = "lenient")]
         status: StepStatus,
     },
+    /// Codex calls a tool of ours.
+    DynamicToolCall {
+        /// The step's name.
+        #[serde(default, deserialize_with = "lenient")]
+        id: String,
+        /// The tool.
+        #[serde(default, deserialize_with = "lenient")]
+        tool: String,
+        /// How far it has come.
+        #[serde(default, deserialize_with = "lenient")]
+        status: StepStatus,
+        /// Why it failed.
+        #[serde(default, deserialize_with = "lenient")]
+        error: String,
+    },
     /// Codex searches the web.
     WebSearch {
         /// The step's name.

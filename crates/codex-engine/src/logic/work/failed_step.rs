@@ -16,7 +16,7 @@ pub(super) const PATCH: &str = "apply_patch";
 pub struct FailedStep {
     /// What kind of step.
     pub kind: StepKind,
-    /// The command line, the paths of the files, or `SERVER.TOOL`.
+    /// The command line, the paths of the files, `SERVER.TOOL`, or the name of a tool of ours.
     pub what: String,
     /// In which way it failed.
     pub outcome: StepFailure,
@@ -36,7 +36,7 @@ pub enum StepKind {
     Command,
     /// A change of files by Codex's own tool.
     FileChange,
-    /// A call of an MCP server's tool.
+    /// A call of a tool, of an MCP server or of ours.
     ToolCall,
 }
 
@@ -101,6 +101,15 @@ impl FailedStep {
                 status,
                 ..
             } => Self::by_status(StepKind::ToolCall, &format!("{server}.{tool}"), *status),
+            WorkItem::DynamicToolCall {
+                tool,
+                status,
+                error,
+                ..
+            } => Some(Self {
+                reason: last_line(error),
+                ..Self::by_status(StepKind::ToolCall, tool, *status)?
+            }),
             _ => None,
         }
     }

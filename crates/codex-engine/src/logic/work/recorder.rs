@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use codex_protocol::codex::{
     Heard, Notification, Plan, PlanStep, RawItem, TokenUsage, Turn, TurnStatus, raw_item,
 };
+use codex_protocol::json_values;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -18,13 +19,16 @@ const OPEN: usize = 64;
 /// How many steps are known by their ids.
 const KNOWN: usize = 10_000;
 
+/// How many JSON values the step of an event may hold; as many take some 15 MB.
+const MAX_VALUES: usize = 50_000;
+
 /// What the model is told of a command that the sandbox stopped (0.104.0): the command is
 /// an item too then.
 const STOPPED: &str = "exec_command failed: SandboxDenied";
 
 /// The fields of an item that an event has, beside its type. All others are left out:
 /// they say the same again.
-const FIELDS: [(&str, &[&str]); 5] = [
+const FIELDS: [(&str, &[&str]); 6] = [
     ("agentMessage", &["id", "text"]),
     (
         "commandExecution",
@@ -43,6 +47,8 @@ const FIELDS: [(&str, &[&str]); 5] = [
             "status",
         ],
     ),
+    // Not its answer, which may be a picture of some megabytes.
+    ("dynamicToolCall", &["id", "tool", "arguments", "status"]),
     ("webSearch", &["id", "query", "action"]),
 ];
 
@@ -202,7 +208,13 @@ impl Call {
     }
 }
 
+/// A member of the parameters. `None` if they would take too much memory: no event is as
+/// large, and what the model gives a tool may be.
 fn member(heard: &Heard<'_>, name: &str) -> Option<Value> {
+    if json_values::exceed(heard.params.get().as_bytes(), MAX_VALUES) {
+        tracing::warn!("a step with more than {MAX_VALUES} JSON values is left out of the events");
+        return None;
+    }
     let mut params: Map<String, Value> = serde_json::from_str(heard.params.get()).ok()?;
     params.remove(name)
 }
@@ -232,6 +244,9 @@ fn shown(item: &Map<String, Value>, is_completed: bool) -> Option<Value> {
         "fileChange" => {
             shown.insert("changes".to_owned(), edits(item.get("changes")));
         }
+        "dynamicToolCall" if item.get("status").and_then(Value::as_str) == Some("failed") => {
+            shown.insert("error".to_owned(), first_text(item).into());
+        }
         _ => {}
     }
     shown.insert("type".to_owned(), snake(kind).into());
@@ -245,6 +260,13 @@ fn thoughts(item: &Map<String, Value>) -> Option<String> {
     let summary = item.get("summary").and_then(Value::as_array)?;
     let parts: Vec<&str> = summary.iter().filter_map(Value::as_str).collect();
     (!parts.is_empty()).then(|| parts.join("\n\n"))
+}
+
+/// The first text of the answer to a call of a tool of ours: why the call failed.
+fn first_text(item: &Map<String, Value>) -> Option<&str> {
+    let parts = item.get("contentItems")?.as_array()?;
+    let mut texts = parts.iter().filter_map(|part| part.get("text"));
+    texts.find_map(Value::as_str)
 }
 
 fn edits(changes: Option<&Value>) -> Value {
@@ -318,6 +340,21 @@ mod tests {
             item("completed", thought),
             Some(json!({ "type": "reasoning", "id": "3", "text": "a\n\nb" }))
         );
+        let call = |status: &str, text: &str| {
+            json!({ "type": "dynamicToolCall", "id": "7", "tool": "request_image",
+                "arguments": { "path": "a.png" }, "status": status, "success": false,
+                "contentItems": [{ "type": "inputImage", "imageUrl": "data:" },
+                    { "type": "inputText", "text": text }] })
+        };
+        assert_eq!(
+            item("completed", call("completed", "x")),
+            Some(
+                json!({ "type": "dynamic_tool_call", "id": "7", "tool": "request_image",
+                "arguments": { "path": "a.png" }, "status": "completed" })
+            )
+        );
+        let failed = item("completed", call("failed", "no such file")).unwrap();
+        assert_eq!(failed["error"], "no such file");
         let new = json!({ "type": "dreamOf", "id": "4", "ofWhat": 1 });
         assert_eq!(
             item("completed", new),

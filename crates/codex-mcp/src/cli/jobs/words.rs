@@ -68,6 +68,7 @@ fn begun(item: WorkItem) -> Option<String> {
     Some(match item {
         WorkItem::CommandExecution { command, .. } => format!("$ {}", without_shell(&command)),
         WorkItem::McpToolCall { server, tool, .. } => format!("calls {server}.{tool}"),
+        WorkItem::DynamicToolCall { tool, .. } => format!("calls {tool}"),
         WorkItem::TodoList { items } => plan(&items),
         _ => return None,
     })
@@ -102,6 +103,15 @@ fn done(item: WorkItem) -> Option<String> {
             StepStatus::Declined => format!("not allowed: {server}.{tool}"),
             StepStatus::Failed => format!("{server}.{tool} has failed"),
             _ => format!("{server}.{tool} has answered"),
+        },
+        WorkItem::DynamicToolCall {
+            tool,
+            status,
+            error,
+            ..
+        } => match status {
+            StepStatus::Failed => format!("{tool} has failed: {error}"),
+            _ => format!("{tool} has answered"),
         },
         WorkItem::WebSearch { query, .. } => format!("searched the web for {query}"),
         WorkItem::Reasoning { text } if !text.trim().is_empty() => format!("thinks: {text}"),

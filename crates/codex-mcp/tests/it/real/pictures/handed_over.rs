@@ -11,6 +11,7 @@ use super::{SEEN, client, look_at, looks};
 on_each_release!(
     a_run_at_a_shell_is_shown_what_it_asks_for,
     jobs_are_shown_what_they_ask_for,
+    calls_of_our_tools_are_steps_of_a_job,
 );
 
 async fn a_run_at_a_shell_is_shown_what_it_asks_for(release: &str) {
@@ -74,6 +75,27 @@ async fn jobs_are_shown_what_they_ask_for(release: &str) {
         assert_eq!(ended["response"], SEEN, "{tool}: {ended:#}");
         stage.assert_shown(&bytes);
     }
+    stage.finish_with_worker(client).await;
+}
+
+async fn calls_of_our_tools_are_steps_of_a_job(release: &str) {
+    let stage = with_worker(release, "").await;
+    let mut client = client(&stage, &[]).await;
+    client.set_time_limit(std::time::Duration::from_secs(120));
+    stage.picture("sub/a.png");
+    let seen = done(&mut client, &stage, "call_codex", &look_at("sub/a.png")).await;
+    assert_eq!(seen["metadata"]["evidence"]["tool_calls"], 1, "{seen:#}");
+    assert_eq!(seen["metadata"]["failed_steps"], json!(null), "{seen:#}");
+    let status = json!({ "job_id": seen["job_id"], "tail": 50 });
+    let events = client.call_tool("call_status", status).await.to_string();
+    assert!(events.contains("request_image"), "{events}");
+    assert!(!events.contains("base64"), "{events}");
+
+    let refused = done(&mut client, &stage, "call_codex", &look_at("sub/b.png")).await;
+    let step = &refused["metadata"]["failed_steps"][0];
+    assert_eq!(step["what"], "request_image", "{refused:#}");
+    let reason = step["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("does not exist"), "{refused:#}");
     stage.finish_with_worker(client).await;
 }
 
