@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use codex_engine::command::{Open, SessionId};
 use codex_engine::logic::action::{self, ActionId, Decision};
+use codex_engine::logic::work::Ending;
 use codex_engine::{ApprovalOutOfBounds, EngineError};
 use settings::bounds::Bound;
 use tokio::sync::{mpsc, oneshot};
@@ -108,6 +109,11 @@ impl Call<'_> {
         };
         if followed.is_ok() {
             self.hearing.followed(&directive);
+            if let Directive::Answer(answer) = &directive
+                && answer.decision == Decision::Cancel
+            {
+                self.declined = Some(Ending::Declined(answer.reason.clone()));
+            }
         }
         // Whoever has asked may have gone.
         let _ = told.send(followed.map_err(|error| error.to_string()));

@@ -184,6 +184,7 @@ pub async fn run(
         provider: None,
         leaves_threads: false,
         waiting_since: None,
+        declined: None,
         diff: String::new(),
     };
     let (looks, ending) = Box::pin(call.attempted(since, directives)).await;
@@ -245,6 +246,8 @@ struct Call<'a> {
     leaves_threads: bool,
     /// Since when a question has been open.
     waiting_since: Option<Instant>,
+    /// The answer to a question that ends the turn, if there was one.
+    declined: Option<Ending>,
     diff: String,
 }
 
@@ -449,11 +452,11 @@ impl Call<'_> {
         }
     }
 
-    fn ending(&self, ended: Result<TurnEnding, EngineError>) -> Ending {
+    fn ending(&mut self, ended: Result<TurnEnding, EngineError>) -> Ending {
         match ended {
             Ok(TurnEnding::Completed) => Ending::Completed,
             Ok(TurnEnding::Failed(error)) => Ending::Failed(error),
-            Ok(TurnEnding::Interrupted) => Ending::Interrupted,
+            Ok(TurnEnding::Interrupted) => self.declined.take().unwrap_or(Ending::Interrupted),
             Ok(TurnEnding::Lost(how)) => {
                 let how = how.strip_prefix("Codex ").unwrap_or(&how).to_owned();
                 match exit_of(self.engine, &how) {

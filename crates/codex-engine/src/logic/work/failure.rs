@@ -35,6 +35,8 @@ pub enum Ending {
     Failed(TurnError),
     /// Codex ended the turn early, and nobody had asked it to.
     Interrupted,
+    /// A question was answered by a refusal that ends the turn, for this reason if one was given.
+    Declined(Option<String>),
     /// Codex exited during the turn; how.
     Died(String),
     /// A signal ended Codex during the turn; how.
@@ -70,6 +72,8 @@ pub enum FailureClass {
     Timeout,
     /// It was no longer wanted.
     Cancelled,
+    /// The answer to a question ended the turn.
+    Declined,
     /// Codex ended its turn without an answer.
     EmptyOutput,
     /// The turn failed, or Codex exited, for a reason that isn't known.
@@ -115,7 +119,7 @@ impl FailureClass {
             ),
             Self::RateLimit => (
                 "rate_limit",
-                "Wait until the limit is reset, then submit it again.",
+                "Wait until the limit is reset, then resume the session, or submit it again if it has none.",
             ),
             Self::ContextWindow => (
                 "context_window",
@@ -147,6 +151,10 @@ impl FailureClass {
                 "Allow more time, or resume the session to let Codex go on.",
             ),
             Self::Cancelled => ("cancelled", "Resume the session to let Codex go on."),
+            Self::Declined => (
+                "declined",
+                "Resume the session with other words, or answer the question otherwise next time.",
+            ),
             Self::EmptyOutput => (
                 "empty_output",
                 "Submit it again in other words; `codex-mcp doctor` tells whether this Codex works.",
@@ -212,7 +220,9 @@ impl Failure {
     #[must_use]
     pub fn hint(&self) -> String {
         match &self.reset {
-            Some(reset) => format!("Codex says to try again {reset}; submit it again then."),
+            Some(reset) => format!(
+                "Codex says to try again {reset}; resume the session then, or submit it again if it has none."
+            ),
             None => self.cause.unwrap_or(self.class).hint().to_owned(),
         }
     }
@@ -265,6 +275,13 @@ pub fn judge(ending: &Ending, digest: &Digest) -> Option<Failure> {
         Ending::Interrupted => (
             FailureClass::Exit,
             "Codex interrupted the turn, and nobody had asked for that".to_owned(),
+        ),
+        Ending::Declined(reason) => (
+            FailureClass::Declined,
+            match reason {
+                Some(reason) => format!("the answer to a question ended the turn: {reason}"),
+                None => "the answer to a question ended the turn".to_owned(),
+            },
         ),
         Ending::Refused(words) => return Some(Failure::said(words, FailureClass::Exit)),
         Ending::Failed(error) => return Some(of_turn(error)),

@@ -18,6 +18,7 @@ use crate::jobs::{Worker, report, wait_for, wait_until};
 on_each_release!(
     question_is_seen_by_all_and_answered_once,
     question_times_out_and_is_declined,
+    refusal_that_ends_the_turn_is_told_as_such,
     change_of_files_is_asked_about_and_its_diff_is_kept,
     killed_worker_leaves_no_open_question,
     answer_stays_within_the_bound,
@@ -176,6 +177,20 @@ async fn question_times_out_and_is_declined(release: &str) {
     asking.completed(&id).await;
     let events = asking.events(&id).await;
     assert!(!events.contains("codex-mcp/question"), "{events}");
+    asking.finish().await;
+}
+
+async fn refusal_that_ends_the_turn_is_told_as_such(release: &str) {
+    let asking = Asking::of(release, asks(), &[]).await;
+    let id = asking.submit(json!({ "approval": "ask" })).await;
+    asking.question(&id).await;
+    let decline = ["decline", "--end", id.as_str(), "--reason", "not here"];
+    asking.stage.jobs(&decline).await;
+    let job = wait_until(&asking.store, &id, JobState::Failed).await;
+    let failure = report(&job).failure.unwrap();
+    assert_eq!(failure.class, "declined", "{failure:#?}");
+    let told = "the answer to a question ended the turn: not here";
+    assert_eq!(failure.message, told);
     asking.finish().await;
 }
 

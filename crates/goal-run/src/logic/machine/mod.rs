@@ -602,6 +602,7 @@ fn is_hopeless(class: FailureClass) -> bool {
         | FailureClass::UnknownSession
         | FailureClass::Timeout
         | FailureClass::Cancelled
+        | FailureClass::Declined
         | FailureClass::EmptyOutput
         | FailureClass::Exit
         | FailureClass::Signal => false,
