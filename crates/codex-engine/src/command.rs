@@ -118,6 +118,20 @@ pub struct Settings {
     pub manner: ModelOptions,
     /// Whether Codex writes the thread down.
     pub keeping: Keeping,
+    /// Whether the thread gets the user's MCP servers.
+    #[serde(default)]
+    pub mcp_servers: McpServers,
+}
+
+/// Whether a thread gets the MCP servers of Codex's configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpServers {
+    /// Those that are configured.
+    #[default]
+    Configured,
+    /// None: their tools run outside of the sandbox.
+    Off,
 }
 
 /// Developer instructions that take the place of none: not of a call's, and not of those
@@ -169,6 +183,7 @@ impl Settings {
             profile,
             manner,
             keeping,
+            mcp_servers,
         } = self;
         let mut config = below.thread.config;
         codex_config::profile::lay_over(&mut config, above.config);
@@ -191,6 +206,7 @@ impl Settings {
             profile: profile.or(below.profile),
             manner: manner_over(manner, below.manner),
             keeping,
+            mcp_servers,
         }
     }
 
@@ -201,6 +217,7 @@ impl Settings {
             added,
             profile,
             keeping,
+            mcp_servers,
             ..
         } = self;
         let nothing_else = thread.config.is_empty()
@@ -208,7 +225,8 @@ impl Settings {
             && thread.developer_instructions.is_none()
             && added.is_none()
             && profile.is_none()
-            && *keeping == Keeping::Kept;
+            && *keeping == Keeping::Kept
+            && *mcp_servers == McpServers::Configured;
         nothing_else.then(|| Overrides {
             cwd: thread.cwd.clone(),
             model: thread.model.clone(),

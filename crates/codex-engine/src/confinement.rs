@@ -178,6 +178,13 @@ impl Workplace<'_> {
         }
     }
 
+    /// Has no MCP server of the configuration started, nor of the overrides.
+    pub(crate) fn switch_servers_off(&self, config: &mut Map<String, Value>) {
+        for name in self.servers(config).into_keys() {
+            mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
+        }
+    }
+
     /// All MCP servers whose settings can be overridden.
     fn servers(&self, overrides: &Map<String, Value>) -> BTreeMap<String, Map<String, Value>> {
         let mut servers = self.config.mcp_servers();

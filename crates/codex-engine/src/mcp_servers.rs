@@ -10,6 +10,9 @@ const TABLE: &str = "mcp_servers";
 /// How long a call of a tool may take, in seconds, in a server's entry.
 pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 
+/// Whether Codex starts a server, in its entry.
+pub(super) const ENABLED: &str = "enabled";
+
 /// Lays the entries of servers in overrides over those that are known.
 pub(super) fn in_overrides(
     overrides: &Map<String, Value>,

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use super::app_server::AppServer;
 use super::backend::Running;
-use super::command::{Effective, Known, Opened, Refusals, Resume, SessionId, Settings, Start};
+use super::command::{
+    Effective, Known, McpServers, Opened, Refusals, Resume, SessionId, Settings, Start,
+};
 use super::confinement::{ConfiguredSandbox, Conversation, Wanted, Workplace, left_out};
 use super::rollouts::{self, Begun};
 use super::sessions::{Added, Entry, Full, Origin};
@@ -325,7 +327,10 @@ impl Engine {
             approval_policy: &mut thread.approval_policy,
             config: &mut thread.config,
         });
-        workplace.place_servers(&mut thread.config);
+        match settings.mcp_servers {
+            McpServers::Configured => workplace.place_servers(&mut thread.config),
+            McpServers::Off => workplace.switch_servers_off(&mut thread.config),
+        }
         if let Some(warning) = self.git_rules_warning(thread.sandbox) {
             (self.warn)(warning);
         }

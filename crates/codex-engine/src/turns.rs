@@ -238,9 +238,10 @@ fn check_length(text: &str, entry: &Entry) -> Result<(), EngineError> {
 }
 
 fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
-    let form = match prompt.output_schema {
-        Some(_) => Form::Structured,
-        None => Form::Text,
+    let form = match (&prompt.review, &prompt.output_schema) {
+        (Some(_), _) => Form::Review,
+        (None, Some(_)) => Form::Structured,
+        (None, None) => Form::Text,
     };
     let taken = entry.change(|machine, now| {
         machine.prompt(form, now)?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_engine::command::{Prompt, Settings, Start, TurnRef};
+use codex_engine::command::{McpServers, Prompt, Settings, Start, TurnRef};
 use codex_engine::logic::progress::CurrentStep;
 use codex_engine::logic::session::Ending;
 use codex_engine::logic::work::in_words;
@@ -197,10 +197,15 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// The settings of a thread that reviews: it reads, and asks nobody.
+/// The settings of a thread that reviews: it reads, and asks nobody. Tools of MCP servers are
+/// not kept from writing by the sandbox, and an AGENTS.md among the changes under review is no
+/// instruction to the reviewer (0.104.0 takes it for one; newer reviewers read none).
 pub fn reading(mut settings: Settings) -> Settings {
     settings.thread.sandbox = Some(SandboxMode::ReadOnly);
     settings.thread.approval_policy = Some(ApprovalPolicy::Never);
+    settings.mcp_servers = McpServers::Off;
+    let config = &mut settings.thread.config;
+    config.insert("project_doc_max_bytes".to_owned(), 0.into());
     settings
 }
 

@@ -17,6 +17,9 @@
 
 use serde::Serialize;
 
+/// The text that Codex makes of a review without an answer.
+const WITHOUT_ANSWER: &str = "Review was interrupted. Please re-run /review";
+
 /// The headings above comments.
 const HEADINGS: [&str; 2] = ["Review comment:", "Full review comments:"];
 
@@ -42,6 +45,13 @@ pub struct Comment {
     pub place: Option<String>,
     /// In full.
     pub body: String,
+}
+
+/// Whether Codex's text of a review says that the model has answered nothing.
+#[must_use]
+pub fn is_missing(text: &str) -> bool {
+    let text = text.trim_start();
+    text.is_empty() || text.starts_with(WITHOUT_ANSWER)
 }
 
 impl Review {

@@ -109,7 +109,7 @@ enum Verb {
     ///
     /// Reviews the changes that are not committed, unless `--base` or `--commit` names
     /// others, in the repository of the current directory. A thread of its own reads them in
-    /// a read-only sandbox; `codex-mcp threads` lists it.
+    /// a read-only sandbox, without MCP servers; `--json` prints its id.
     Review(review::Args),
     /// Hand work to Codex that is done whether or not anybody waits for it.
     ///

@@ -37,8 +37,8 @@ Examples:
   codex-mcp review --commit HEAD      the last commit
   codex-mcp review \"Only the error handling in src/parse.rs\"
 
-Exit codes: 0 nothing has to be changed, 1 the reviewer asks for changes, 3 there is no review
-(also for a wrong command line), 130 after Ctrl-C.";
+Exit codes: 0 the reviewer has no comments (its summary may still have doubts), 1 it has
+comments, 3 there is no review (also for a wrong command line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -81,7 +81,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = profile)]
     profile: Option<ProfileName>,
 
-    /// Print one JSON object: {"ok", "summary", "comments": [{"title", "place"?, "body"}],
+    /// Print one JSON object, whose `ok` says that there are no comments: {"ok", "summary", "comments": [{"title", "place"?, "body"}],
     /// "thread_id"}, or {"ok": false, "error"}.
     #[arg(long)]
     json: bool,

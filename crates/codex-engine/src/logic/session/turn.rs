@@ -10,8 +10,9 @@ use common::text::BoundedText;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Lost;
 use super::steps::{Open, Steps};
+use super::{Lost, failure};
+use crate::logic::review;
 
 /// The most that is kept of what Codex says within one turn, in bytes, for the
 /// case that the turn doesn't end by itself. A final message is always whole.
@@ -154,6 +155,8 @@ pub enum Form {
     Text,
     /// JSON after a schema.
     Structured,
+    /// A review, which is missing if the model has answered nothing.
+    Review,
 }
 
 /// A turn that has ended, and how Codex told it.
@@ -305,9 +308,16 @@ impl Running {
             (Ending::Completed, Some(last)) => last.clone(),
             _ => self.partial(),
         };
+        let is_missing = self.form == Form::Review && review::is_missing(&text);
+        let ending = match ending {
+            Ending::Completed if is_missing => Ending::Failed(failure(
+                "the reviewer answered nothing; try again, or name another model".to_owned(),
+            )),
+            ending => ending,
+        };
         let structured = match self.form {
             Form::Structured => serde_json::from_str(&text).ok(),
-            Form::Text => None,
+            Form::Text | Form::Review => None,
         };
         Outcome {
             turn: self.id,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_config::profile::ProfileName;
-use codex_engine::command::{AddedInstructions, Prompt, Settings, Start};
+use codex_engine::command::{AddedInstructions, McpServers, Prompt, Settings, Start};
 use codex_engine::logic::session::Patience;
 use codex_engine::picture::Picture;
 use codex_protocol::codex::{
@@ -90,6 +90,7 @@ impl Wanted {
                 Some(true) => Keeping::Ephemeral,
                 Some(false) | None => Keeping::Kept,
             },
+            mcp_servers: McpServers::Configured,
         };
         let first = Prompt {
             pictures,

@@ -82,6 +82,21 @@ fn review_is_interrupted_by_one_name_and_ends_under_another() {
 }
 
 #[test]
+fn review_without_an_answer_has_failed() {
+    let interrupted = "Review was interrupted. Please re-run /review and wait for it to complete.";
+    for (message, is_missing) in [(interrupted, true), ("", true), ("Fine.", false)] {
+        let mut world = World::new();
+        world.session.prompt(Form::Review, world.now).unwrap();
+        assert!(world.session.sending(1));
+        world.apply(Event::Accepted);
+        world.hear_message("m", message);
+        world.apply(Event::Completed);
+        let failed = matches!(outcome(&world).ending, Ending::Failed(_));
+        assert_eq!(failed, is_missing, "{message}");
+    }
+}
+
+#[test]
 fn partial_text_is_bounded() {
     let mut world = World::running();
     let chunk = "x".repeat(100_000);
